@@ -1,0 +1,53 @@
+"""The errors that ibpulse raises on purpose, as one tree. It must import nothing.
+
+    IbpulseError            every error below; the command line prints it and exits with its `exit_code`
+    ├── ConfigError         settings that cannot be used; carries every fault found, not only the first
+    ├── FabricError         a sysfs tree that cannot be read as one
+    ├── RingError           a ring file that is not one, is of another version, or does not fit
+    ├── SamplerError        the sampler process could not be started
+    └── RequestError        a request that is refused: unknown port, span too wide, bad time
+
+Messages name the thing, its value, the place, and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class IbpulseError(Exception):
+    """Root of the tree."""
+
+    exit_code = 1
+
+
+class ConfigError(IbpulseError):
+    """Settings that cannot be used."""
+
+    exit_code = 2
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+class FabricError(IbpulseError):
+    """A sysfs tree that cannot be read as one."""
+
+
+class RingError(IbpulseError):
+    """A ring file that is not one, is of another version, or does not fit."""
+
+
+class SamplerError(IbpulseError):
+    """The sampler process could not be started."""
+
+
+class RequestError(IbpulseError):
+    """A request that is refused, with the HTTP status that says why."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        self.status = status
+        self.title = title
+        self.detail = detail
+        super().__init__(detail)
