@@ -1,0 +1,67 @@
+"""One device with its ports, read in whatever thread calls. It must not know of other devices.
+
+A device in switchdev mode has a port per virtual port, and the `counters` of each show the numbers of the same
+function. Such a device is recognised by mlx5's driver, several ports, and an `hw_counters` folder of the device itself
+(a dual-port device has one per port instead). Only its first port is kept, or its traffic would count many times.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.model import PortId
+from ibpulse.sysfs.files import list_names, read_link
+from ibpulse.sysfs.identity import DeviceFacts, read_facts
+from ibpulse.sysfs.port import PortReader, PortView
+from ibpulse.sysfs.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device as the last read saw it; `function` is empty for a device without hardware."""
+
+    name: str
+    function: str = ""
+    ports: tuple[PortView, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class DeviceReader:
+    """Reads one device and remembers what need not be read again while its directory stays the same one."""
+
+    def __init__(self, sysfs: str, name: str, selection: Selection) -> None:
+        self._name = name
+        self._selection = selection
+        self._net_folder = os.path.join(sysfs, "class", "net")
+        self._folder = os.path.join(sysfs, "class", "infiniband", name)
+        self._path = Path(self._folder)
+        self._incarnation: tuple[str, int] | None = None
+        self._facts = DeviceFacts()
+        self._ports: dict[int, PortReader] = {}
+
+    def read(self, scan: int) -> DeviceView:
+        """The device at the scan of this number. Raises OSError when it is gone."""
+        incarnation = (read_link(self._path), self._path.stat().st_ino)
+        if incarnation != self._incarnation:
+            self._facts = read_facts(self._folder)
+            self._ports = {}
+            self._incarnation = incarnation
+        numbers, remarks = self._list_ports()
+        self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
+        views = (reader.read(scan) for reader in self._ports.values())
+        return DeviceView(self._name, self._facts.function, tuple(view for view in views if view), remarks)
+
+    def _list_ports(self) -> tuple[list[int], tuple[str, ...]]:
+        names = list_names(os.path.join(self._folder, "ports"))
+        numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
+        remarks: tuple[str, ...] = ()
+        if len(numbers) > 1 and self._facts.shared_counters and self._facts.driver.startswith("mlx5"):
+            first = numbers[0]
+            remarks = (f"only port {first} of {len(numbers)} is read, since in switchdev mode all show its counters.",)
+            numbers = [first]
+        return [n for n in numbers if self._selection.admits_port(PortId(self._name, n))], remarks
+
+    def _new_port(self, number: int) -> PortReader:
+        return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts)

@@ -1,0 +1,93 @@
+"""One small sysfs file as text or as a number, with the reasons for having none told apart.
+
+It must not know what any file means.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST_FILE_BYTES = 4096
+NO_PMA = "N/A (no PMA)"
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
+
+_PARTS = re.compile("[0-9]+|[^0-9]")
+
+
+class Fault(enum.Enum):
+    """Why a file has no text: nothing wrong, not there, there but unreadable, or the driver has no counters."""
+
+    NONE = ""
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    NO_PMA = "no PMA"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a file without its line end; empty with a `fault`, and then `reason` says why in words."""
+
+    text: str = ""
+    fault: Fault = Fault.NONE
+    reason: str = ""
+
+
+def read_text(path: str) -> Text:
+    """Text of the file `path`; never raises for what a file can do. Bytes that are not UTF-8 are replaced."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(descriptor, LARGEST_FILE_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        fault = Fault.MISSING if error.errno in GONE else Fault.UNREADABLE
+        return Text(fault=fault, reason=f"cannot be read: {error.strerror}")
+    text = raw.decode(errors="replace").strip()
+    if text == NO_PMA:
+        return Text(fault=Fault.NO_PMA, reason=f"says '{NO_PMA}': the driver has no counters")
+    return Text(text)
+
+
+def parse_count(text: str) -> int | None:
+    """The unsigned decimal that a counter file holds, or None for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
+
+
+def list_names(path: str) -> list[str]:
+    """Names in the directory `path`, numbers in their natural order; empty when it cannot be listed."""
+    try:
+        return sorted(os.listdir(path), key=natural_key)
+    except OSError:
+        return []
+
+
+def natural_key(name: str) -> tuple[tuple[int, int], ...]:
+    """A key that sorts `mlx5_2` before `mlx5_10`: a run of digits stands where its digits would, by its value."""
+    return tuple((ord("0"), int(part)) if part[0] in "0123456789" else (ord(part), 0) for part in _PARTS.findall(name))
+
+
+def read_inode(path: Path) -> int | None:
+    """Inode number of `path` after its links, or None when it is not there."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def read_link(path: Path) -> str:
+    """What the symbolic link `path` points to, or an empty string when it is none."""
+    try:
+        return os.fspath(path.readlink())
+    except OSError:
+        return ""
+
+
+def read_link_name(folder: str, name: str) -> str:
+    """Last component of what the symbolic link `name` in `folder` points to, or an empty string."""
+    return os.path.split(read_link(Path(folder, name)))[1]

@@ -1,0 +1,90 @@
+"""What a device and its network device are: the files that never change while the device lives.
+
+It must not read anything that costs a firmware command, and infers nothing from names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text
+
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """Identity of a device; empty strings where the kernel does not say.
+
+    `function` is the real path of the function behind it, equal for devices that share one. `shared_counters` is
+    true when the device has an `hw_counters` folder of its own beside those of its ports.
+    """
+
+    guid: str = ""
+    board: str = ""
+    hca_type: str = ""
+    firmware: str = ""
+    driver: str = ""
+    pci_address: str = ""
+    numa_node: str = ""
+    function: str = ""
+    shared_counters: bool = False
+
+
+def read_facts(device_folder: str) -> DeviceFacts:
+    """Identity of the device at `device_folder`; a file that is missing or unreadable leaves its field empty."""
+    parent = os.path.join(device_folder, "device")
+    function = os.path.realpath(parent) if os.path.exists(parent) else ""
+    pci = _find_pci_folder(function)
+    return DeviceFacts(
+        guid=_read(device_folder, "node_guid"),
+        board=_read(device_folder, "board_id"),
+        hca_type=_read(device_folder, "hca_type"),
+        firmware=_read(device_folder, "fw_ver"),
+        driver=read_link_name(parent, "driver"),
+        pci_address=pci.name if pci else "",
+        numa_node=_read(str(pci), "numa_node").replace("-1", "") if pci else "",
+        function=function,
+        shared_counters=os.path.isdir(os.path.join(device_folder, "hw_counters")),
+    )
+
+
+def find_netdev(device_folder: str, port: int) -> str:
+    """Network device of the port: that of its first GID, else of its function, else rxe's parent, else empty."""
+    ndevs = os.path.join(device_folder, "ports", str(port), "gid_attrs", "ndevs")
+    for name in list_names(ndevs):
+        # an empty slot answers EINVAL by design
+        netdev = _read(ndevs, name)
+        if netdev:
+            return netdev
+    return _find_function_netdev(os.path.join(device_folder, "device", "net"), port) or _read(device_folder, "parent")
+
+
+def find_bond(net_folder: str, netdev: str) -> str:
+    """Name of the bond that `netdev` is or belongs to, or an empty string; `net_folder` is `class/net`."""
+    for bond in (netdev, read_link_name(os.path.join(net_folder, netdev), "master")):
+        if bond and os.path.isdir(os.path.join(net_folder, bond, "bonding")):
+            return bond
+    return ""
+
+
+def _find_function_netdev(folder: str, port: int) -> str:
+    names = list_names(folder)
+    for name in names:
+        # a function with two ports has a network device for each; the kernel counts them from 0
+        if parse_count(_read(folder, os.path.join(name, "dev_port"))) == port - 1:
+            return name
+    return names[0] if names else ""
+
+
+def _find_pci_folder(function: str) -> Path | None:
+    """The lowest PCI function on a real path: sub-functions and auxiliary devices lie below theirs."""
+    path = Path(function)
+    return next((part for part in (path, *path.parents) if _PCI_ADDRESS.fullmatch(part.name)), None)
+
+
+def _read(folder: str, name: str) -> str:
+    return read_text(os.path.join(folder, name)).text

@@ -1,0 +1,155 @@
+"""One port, read again and again at the least cost. It must not compare ports with each other.
+
+`state` is read at every scan. What costs more (on mlx5 the `rate` file is five firmware commands) is read again only
+when the state or the network device changed, at every twelfth scan, and for three scans after something failed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.model import Port, PortId, PortIdentity
+from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, Row, build_source, choose_row
+from ibpulse.sysfs.files import Fault, Text, read_inode, read_text
+from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev
+from ibpulse.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
+
+REFRESH_SCANS = 12
+QUICK_RETRIES = 3
+ACTIVE = "4"
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """A port with what only this room needs: which counter folders it has, and remarks for the operator."""
+
+    port: Port
+    has_counters: bool
+    has_hw_counters: bool
+    remarks: tuple[str, ...] = ()
+
+
+class PortReader:
+    """Reads one port of one device and remembers what need not be read again.
+
+    A change of the inode of a counter folder means that the port is a new one under an old name.
+    """
+
+    def __init__(self, net_folder: str, device_folder: str, port_id: PortId, facts: DeviceFacts) -> None:
+        self._id = port_id
+        self._facts = facts
+        self._net_folder = net_folder
+        self._device_folder = device_folder
+        self._folder = os.path.join(device_folder, "ports", str(port_id.port))
+        self._state = os.path.join(self._folder, "state")
+        self._first_ndev = os.path.join(self._folder, "gid_attrs", "ndevs", "0")
+        self._counters = Path(self._folder, COUNTERS)
+        self._hw_counters = Path(self._folder, HW_COUNTERS)
+        self._incarnation: tuple[int | None, int | None] | None = None
+        self._view: PortView | None = None
+        self._row: Row | None = None
+        self._seen = ("", "")
+        self._refreshed_at = 0
+        self._failures = 0
+        self._link_layer = ""
+        self._rate_text = ""
+
+    def read(self, scan: int) -> PortView | None:
+        """The port at the scan of this number, or None when it is gone."""
+        incarnation = (read_inode(self._counters), read_inode(self._hw_counters))
+        if incarnation != self._incarnation:
+            self._start_anew(incarnation)
+        state = read_text(self._state)
+        if state.fault is Fault.MISSING:
+            return None
+        seen = (state.text, self._read_first_netdev())
+        if self._view is None or seen != self._seen or self._is_due(scan):
+            self._view = self._refresh(state, incarnation)
+            self._seen, self._refreshed_at = seen, scan
+        return self._view
+
+    def _start_anew(self, incarnation: tuple[int | None, int | None]) -> None:
+        self._incarnation = incarnation
+        self._view = None
+        self._row = None
+        self._failures = 0
+        self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
+        self._rate_text = ""
+
+    def _is_due(self, scan: int) -> bool:
+        return 0 < self._failures <= QUICK_RETRIES or scan - self._refreshed_at >= REFRESH_SCANS
+
+    def _read_first_netdev(self) -> str:
+        if self._link_layer != ETHERNET:
+            return ""
+        return read_text(self._first_ndev).text
+
+    def _refresh(self, state: Text, folders: tuple[int | None, int | None]) -> PortView:
+        number, _, word = state.text.partition(": ")
+        active = number == ACTIVE
+        netdev = find_netdev(self._device_folder, self._id.port)
+        problems = [f"state {state.reason}."] if state.fault is not Fault.NONE else []
+        problems += self._choose_source()
+        rate: float | None = None
+        remarks: tuple[str, ...] = ()
+        if active:
+            problems += self._read_rate()
+            rate, remarks = self._find_rate(netdev)
+        self._failures = self._failures + 1 if problems else 0
+        port = Port(
+            id=self._id,
+            identity=self._build_identity(netdev),
+            active=active,
+            state=word or state.text,
+            rate_bytes_per_second=rate,
+            source=build_source(self._row, self._folder) if self._row else None,
+            problem=" ".join(problems),
+        )
+        return PortView(port, folders[0] is not None, folders[1] is not None, remarks)
+
+    def _choose_source(self) -> list[str]:
+        """Look for a byte source if there is none yet; why there is none, or nothing."""
+        if self._row is None:
+            choice = choose_row(self._folder, self._facts.driver)
+            self._row = choice.row
+            return [choice.problem] if choice.problem else []
+        return []
+
+    def _read_rate(self) -> list[str]:
+        """Read the rate file of the ACTIVE port; a port that goes down keeps this text. Why it failed, or nothing."""
+        read = read_text(os.path.join(self._folder, "rate"))
+        self._rate_text = read.text
+        return [f"rate {read.reason}."] if read.fault is not Fault.NONE else []
+
+    def _find_rate(self, netdev: str) -> tuple[float | None, tuple[str, ...]]:
+        """Data rate of the ACTIVE port, and what is doubtful about it."""
+        layer, driver = self._link_layer, self._facts.driver
+        bond = find_bond(self._net_folder, netdev) if layer == ETHERNET and netdev else ""
+        speed_device = bond or netdev
+        speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
+        rate = find_data_rate(layer, driver, self._rate_text, speed)
+        remarks = (_remark_on_bond(bond, speed) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
+        return rate, tuple(filter(None, remarks))
+
+    def _build_identity(self, netdev: str) -> PortIdentity:
+        facts = self._facts
+        return PortIdentity(
+            link_layer=self._link_layer,
+            rate=self._rate_text,
+            guid=facts.guid,
+            board=facts.board,
+            hca_type=facts.hca_type,
+            firmware=facts.firmware,
+            driver=facts.driver,
+            pci_address=facts.pci_address,
+            numa_node=facts.numa_node,
+            netdev=netdev,
+        )
+
+
+def _remark_on_bond(bond: str, speed: str) -> str:
+    if speed.isdigit():
+        return f"it is the bond {bond}: its rate is the sum of the links, its counters may be those of one link only."
+    return f"it is the bond {bond}, and its rate is that of one link: its utilisation may pass 1."

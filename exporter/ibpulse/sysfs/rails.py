@@ -1,0 +1,62 @@
+"""Which ports are rails: those that carry the job's traffic. Management and storage ports are not.
+
+The rule, when the operator names no patterns:
+
+1. Only ports with a byte source can be rails.
+2. If any of them is InfiniBand, only InfiniBand ports can be.
+3. Of these, the ACTIVE ones with the highest data rate are rails.
+4. So are those that are not ACTIVE but are of the same driver, HCA type and board as one of these: a rail that is down
+   is still a rail.
+5. If none is ACTIVE with a known rate, nothing tells them apart, and all that step 2 left are rails.
+
+Patterns replace the rule: a port is a rail when one of them matches. This room must not read any file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ibpulse.model import Port
+from ibpulse.sysfs.selection import match_port
+
+INFINIBAND = "InfiniBand"
+
+
+def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ...]:
+    """The same ports in the same order, each with its `rail` flag set by the patterns, or by the rule without any."""
+    if patterns:
+        return tuple(_flag(port, any(match_port(pattern, port.id) for pattern in patterns)) for port in ports)
+    candidates = _find_candidates(ports)
+    rates = [rate for port in candidates if (rate := port.rate_bytes_per_second) is not None]
+    if not rates:
+        rails = {port.id for port in candidates}
+        return tuple(_flag(port, port.id in rails) for port in ports)
+    fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
+    kinds = {_kind(port) for port in fastest}
+    rails = {port.id for port in fastest} | {port.id for port in candidates if not port.active and _kind(port) in kinds}
+    return tuple(_flag(port, port.id in rails) for port in ports)
+
+
+def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """ACTIVE ports that are no rails but of the same hardware and layer as a rail: rails that trained down, perhaps."""
+    kinds = {(port.identity.link_layer, _kind(port)) for port in ports if port.rail and port.identity.hca_type}
+    return tuple(
+        port
+        for port in ports
+        if port.active and port.source and not port.rail and (port.identity.link_layer, _kind(port)) in kinds
+    )
+
+
+def _find_candidates(ports: Sequence[Port]) -> list[Port]:
+    counted = [port for port in ports if port.source is not None]
+    infiniband = [port for port in counted if port.identity.link_layer == INFINIBAND]
+    return infiniband or counted
+
+
+def _kind(port: Port) -> tuple[str, str, str]:
+    return port.identity.driver, port.identity.hca_type, port.identity.board
+
+
+def _flag(port: Port, rail: bool) -> Port:
+    return port if port.rail == rail else replace(port, rail=rail)

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import ByteSource
+from ibpulse.sysfs.counters import Choice, build_source, choose_row, read_lifespan_seconds
+from tests.sysfs.drivers import (
+    BNXT_HW,
+    COMPAT_VIEW,
+    EFA,
+    HFI1,
+    IRDMA,
+    MANA,
+    OLD_RXE,
+    RXE,
+    RXE_FILES,
+    add_bnxt,
+    add_efa,
+)
+from tests.sysfs.trees import EXTENDED_PMA, LEGACY_PMA, PortFiles, Tree, make_unreadable
+
+WORDS_64 = {"port_xmit_data": "205143497464492\n", "port_rcv_data": "205128687774249\n"}
+WORDS_32 = {"port_xmit_data": "4294967295\n", "port_rcv_data": "7\n"}
+LEGACY_PROBLEM = "its counters may be the legacy ones, which stop at 32 bits, so no throughput is computed from them."
+
+
+def find_source(port: Path, driver: str) -> ByteSource:
+    row = choose_row(str(port), driver).row
+    assert row is not None
+    return build_source(row, str(port))
+
+
+def file_names(paths: tuple[str, ...]) -> list[str]:
+    return [f"{Path(path).parent.name}/{Path(path).name}" for path in paths]
+
+
+def test_mlx5_counts_words_of_four_bytes_without_a_cache(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    source = find_source(tree.port("mlx5_0"), "mlx5_core")
+    assert source == ByteSource(
+        name="port_data",
+        transmit=(str(tree.port("mlx5_0") / "counters" / "port_xmit_data"),),
+        receive=(str(tree.port("mlx5_0") / "counters" / "port_rcv_data"),),
+        scale=4,
+    )
+
+
+@pytest.mark.parametrize("width", ["1X", "4X", "8X", "12X"])
+def test_a_count_is_four_bytes_whatever_the_width_of_the_link(tree: Tree, width: str) -> None:
+    tree.add("mlx5_0", {1: PortFiles(rate=f"400 Gb/sec ({width} NDR)\n")})
+    assert find_source(tree.port("mlx5_0"), "mlx5_core").scale == 4
+
+
+def test_a_driver_that_nobody_knows_is_read_like_any_other(tree: Tree) -> None:
+    tree.add("frob0", {1: PortFiles()}, driver="frob")
+    assert find_source(tree.port("frob0"), "frob").name == "port_data"
+
+
+def test_rxe_counts_words(tree: Tree) -> None:
+    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
+    source = find_source(tree.port("rxe0"), "")
+    assert (source.scale, source.refresh_seconds) == (4, 0.0)
+
+
+def test_rxe_whose_words_fail_counts_bytes(tree: Tree) -> None:
+    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
+    make_unreadable(tree.port("rxe0") / "counters" / "port_rcv_data")
+    source = find_source(tree.port("rxe0"), "")
+    assert file_names(source.transmit + source.receive) == ["hw_counters/sent_bytes", "hw_counters/rcvd_bytes"]
+
+
+def test_rxe_of_an_old_kernel_counts_no_bytes(tree: Tree) -> None:
+    tree.add_virtual("rxe0", {1: OLD_RXE}, RXE_FILES)
+    assert choose_row(str(tree.port("rxe0")), "") == Choice(None, "no file of this port counts bytes.")
+
+
+def test_efa_counts_bytes_of_its_port_and_the_cache_is_known(tree: Tree) -> None:
+    add_efa(tree)
+    source = find_source(tree.port("rdmap144s27"), "efa")
+    assert file_names(source.transmit + source.receive) == ["hw_counters/tx_bytes", "hw_counters/rx_bytes"]
+    assert source.scale == 1
+    assert source.refresh_seconds == pytest.approx(0.016)
+
+
+def test_mana_counts_bytes(tree: Tree) -> None:
+    tree.add("mana_0", {1: MANA}, driver="mana")
+    source = find_source(tree.port("mana_0"), "mana")
+    assert (source.name, source.scale, source.note) == ("hw_bytes", 1, "")
+    assert source.refresh_seconds == pytest.approx(0.014)
+
+
+def test_irdma_adds_up_both_ip_versions(tree: Tree) -> None:
+    tree.add("rocep1s0", {1: IRDMA}, driver="ice")
+    source = find_source(tree.port("rocep1s0"), "ice")
+    assert file_names(source.transmit) == ["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"]
+    assert file_names(source.receive) == ["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"]
+    assert source.note == "irdma counts IP octets, which leave out the Ethernet header."
+
+
+def test_broadcom_prefers_the_pair_that_is_not_a_second_old(tree: Tree) -> None:
+    add_bnxt(tree)
+    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
+    assert source.name == "roce_only_bytes"
+    assert source.refresh_seconds == pytest.approx(0.014)
+
+
+def test_broadcom_without_that_pair_is_renewed_once_a_second(tree: Tree) -> None:
+    add_bnxt(tree, roce_only=False)
+    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
+    assert (source.name, source.refresh_seconds) == ("dma_bytes", 1.0)
+    assert source.note == "the device renews these counters once a second, so shorter bursts are not seen."
+
+
+def test_broadcom_words_may_be_a_second_old_too(tree: Tree) -> None:
+    add_bnxt(tree, roce_only=False, counters=EXTENDED_PMA | WORDS_64)
+    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
+    assert (source.name, source.scale, source.refresh_seconds) == ("port_data", 4, 1.0)
+
+
+def test_broadcom_words_that_answer_einval_are_passed_over(tree: Tree) -> None:
+    add_bnxt(tree, roce_only=False, counters=EXTENDED_PMA | WORDS_64)
+    make_unreadable(tree.port("bnxt_re0") / "counters" / "port_xmit_data")
+    assert find_source(tree.port("bnxt_re0"), "bnxt_en").name == "dma_bytes"
+
+
+def test_hfi1_words_come_before_its_flits(tree: Tree) -> None:
+    port = PortFiles(counters=HFI1.counters, hw_counters={"TxWords": "1\n", "RxWords": "2\n", "lifespan": "10\n"})
+    tree.add("hfi1_0", {1: port}, driver="hfi1")
+    source = find_source(tree.port("hfi1_0"), "hfi1")
+    assert (source.name, source.scale, source.note) == ("hfi1_words", 4, "")
+
+
+def test_hfi1_flits_carry_a_warning(tree: Tree) -> None:
+    tree.add("hfi1_0", {1: HFI1}, driver="hfi1")
+    source = find_source(tree.port("hfi1_0"), "hfi1")
+    assert (source.name, source.scale) == ("hfi1_flits", 4)
+    assert source.note == (
+        "hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these."
+    )
+
+
+def test_erdma_counts_bytes(tree: Tree) -> None:
+    hw = {"tx_bytes_cnt": "1\n", "rx_bytes_cnt": "2\n", "lifespan": "10\n"}
+    tree.add("erdma_0", {1: PortFiles(counters=None, hw_counters=hw)}, driver="erdma")
+    assert find_source(tree.port("erdma_0"), "erdma").name == "erdma_bytes"
+
+
+def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:
+    tree.add("frob0", {1: PortFiles(counters=None, hw_counters=BNXT_HW)}, driver="frob")
+    assert find_source(tree.port("frob0"), "frob").note == (
+        "ibpulse does not know this driver: what its tx_bytes and rx_bytes include is not known."
+    )
+
+
+def test_no_pma_is_named_as_the_problem(tree: Tree) -> None:
+    no_pma = dict.fromkeys(("port_xmit_data", "port_rcv_data"), "N/A (no PMA)\n")
+    tree.add("i40iw0", {1: PortFiles(counters=no_pma, hw_counters=None)}, driver="i40e")
+    assert choose_row(str(tree.port("i40iw0")), "i40e").problem == (
+        "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters."
+    )
+
+
+def test_a_counter_that_answers_einval_is_named_as_the_problem(tree: Tree) -> None:
+    tree.add("qedr0", driver="qede")
+    make_unreadable(tree.port("qedr0") / "counters" / "port_rcv_data")
+    assert choose_row(str(tree.port("qedr0")), "qede") == Choice(
+        None, "counters/port_rcv_data cannot be read: Invalid argument."
+    )
+
+
+def test_a_text_that_is_no_count_is_named_as_the_problem(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(counters={"port_xmit_data": "many\n", "port_rcv_data": "1\n"})})
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").problem == (
+        "counters/port_xmit_data holds 'many', which is not a count."
+    )
+
+
+def test_the_legacy_table_is_refused(tree: Tree) -> None:
+    tree.add("old0", {1: PortFiles(counters=LEGACY_PMA | WORDS_32)})
+    assert choose_row(str(tree.port("old0")), "mlx5_core") == Choice(None, LEGACY_PROBLEM)
+
+
+def test_a_value_above_32_bits_proves_the_table(tree: Tree) -> None:
+    tree.add("mlx4_0", {1: PortFiles(counters=LEGACY_PMA | {"port_xmit_data": f"{2**32}\n", "port_rcv_data": "0\n"})})
+    assert choose_row(str(tree.port("mlx4_0")), "mlx4_core").row is not None
+
+
+def test_unicast_counters_prove_the_table(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(counters=EXTENDED_PMA | WORDS_32)})
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").row is not None
+
+
+def test_a_compat_view_counts_nothing(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: COMPAT_VIEW})
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").problem == "no file of this port counts bytes."
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10\n", 0.01), ("12\n", 0.012), ("0\n", 0.0), ("500\n", 0.5), ("99999\n", 0.01), ("x\n", 0.01)],
+)
+def test_a_lifespan_is_milliseconds(tmp_path: Path, text: str, seconds: float) -> None:
+    (tmp_path / "lifespan").write_text(text)
+    assert read_lifespan_seconds(str(tmp_path)) == pytest.approx(seconds)
+
+
+def test_a_lifespan_that_is_not_there_is_the_kernels_default(tmp_path: Path) -> None:
+    assert read_lifespan_seconds(str(tmp_path)) == 0.01
+
+
+def test_a_long_lifespan_counts_more_than_the_device(tree: Tree) -> None:
+    assert EFA.hw_counters is not None
+    hw = {**EFA.hw_counters, "lifespan": "5000\n"}
+    tree.add("bnxt_re0", {1: PortFiles(counters=None, hw_counters=hw)}, driver="bnxt_en")
+    assert find_source(tree.port("bnxt_re0"), "bnxt_en").refresh_seconds == pytest.approx(5.004)

@@ -1,0 +1,447 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import Fabric, Port, PortId
+from ibpulse.sysfs.inventory import Inventory
+from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
+from tests.sysfs.opened import Opened
+from tests.sysfs.trees import (
+    DOWN_INFINIBAND,
+    DOWN_ROCE,
+    EFA_DEVICE_HW,
+    MLX5_COUNTERS,
+    PortFiles,
+    Tree,
+    make_unreadable,
+    roce,
+)
+
+
+def scan(tree: Tree) -> Fabric:
+    return Inventory(tree.root).scan()
+
+
+def only_port(tree: Tree) -> Port:
+    (port,) = scan(tree).ports
+    return port
+
+
+def names(fabric: Fabric) -> list[str]:
+    return [str(port.id) for port in fabric.ports]
+
+
+def test_an_active_port_is_told_in_full(tree: Tree) -> None:
+    folder = tree.add("mlx5_0")
+    (folder / "device" / "net" / "ib0").mkdir(parents=True)
+    port = only_port(tree)
+    assert (port.id, port.active, port.state, port.rail, port.problem) == (
+        PortId("mlx5_0", 1),
+        True,
+        "ACTIVE",
+        True,
+        "",
+    )
+    assert port.rate_bytes_per_second == 50e9
+    assert (port.identity.link_layer, port.identity.rate) == ("InfiniBand", "400 Gb/sec (4X NDR)")
+    assert (port.identity.guid, port.identity.netdev) == ("b8ce:f603:00aa:bb00", "ib0")
+
+
+def test_a_healthy_node_has_no_notices(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    assert scan(tree).notices == ()
+
+
+@pytest.mark.parametrize("port", [DOWN_INFINIBAND, DOWN_ROCE])
+def test_a_port_that_is_down_has_no_rate(tree: Tree, port: PortFiles) -> None:
+    tree.add("mlx5_2", {1: port})
+    seen = only_port(tree)
+    assert (seen.active, seen.state, seen.rate_bytes_per_second, seen.identity.rate) == (False, "DOWN", None, "")
+    assert seen.source is not None
+
+
+def test_a_port_that_goes_down_keeps_the_text_of_its_last_rate(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    (tree.port("mlx5_0") / "state").write_text("1: DOWN\n")
+    (tree.port("mlx5_0") / "rate").write_text("10 Gb/sec (4X SDR)\n")
+    (port,) = inventory.scan().ports
+    assert (port.rate_bytes_per_second, port.identity.rate) == (None, "400 Gb/sec (4X NDR)")
+
+
+def test_a_deferred_port_is_not_active(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(state="5: ACTIVE_DEFER\n")})
+    assert (only_port(tree).active, only_port(tree).state) == (False, "ACTIVE_DEFER")
+
+
+def test_an_unknown_physical_state_harms_nothing(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(phys_state="99: <unknown>\n")})
+    assert only_port(tree).active
+
+
+def test_a_port_that_goes_away_during_the_scan_is_left_out(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(), 2: PortFiles()})
+    (tree.port("mlx5_0", 2) / "state").unlink()
+    assert names(scan(tree)) == ["mlx5_0:1"]
+
+
+def test_ports_of_any_number_on_devices_of_any_name_are_found(tree: Tree) -> None:
+    tree.add("ibp12s0f0", {number: PortFiles() for number in (3, 6, 9, 12)})
+    tree.add("weird-name", {1: PortFiles()}, pci="0000:19:00.0")
+    assert names(scan(tree)) == ["ibp12s0f0:3", "ibp12s0f0:6", "ibp12s0f0:9", "ibp12s0f0:12", "weird-name:1"]
+
+
+def test_devices_come_in_the_order_of_their_numbers(tree: Tree) -> None:
+    for index in (10, 2, 0):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    assert names(scan(tree)) == ["mlx5_0:1", "mlx5_2:1", "mlx5_10:1"]
+
+
+def test_roce_is_found_though_its_lid_is_zero(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: roce("eth2")})
+    (tree.port("mlx5_0") / "lid").write_text("0x0\n")
+    port = only_port(tree)
+    assert (port.identity.link_layer, port.identity.netdev, port.rail) == ("Ethernet", "eth2", True)
+
+
+def test_on_roce_the_speed_of_the_netdev_counts(tree: Tree) -> None:
+    tree.add_netdev("eth2", "800000\n")
+    tree.add("mlx5_0", {1: roce("eth2", "40 Gb/sec (4X QDR)\n")})
+    assert only_port(tree).rate_bytes_per_second == 100e9
+
+
+def test_a_new_generation_is_read(tree: Tree) -> None:
+    tree.add("mlx5_4", {1: PortFiles(rate="800 Gb/sec (4X XDR)\n")})
+    assert only_port(tree).rate_bytes_per_second == 100e9
+
+
+def test_a_rate_that_cannot_be_read_leaves_the_rest(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    make_unreadable(tree.port("mlx5_0") / "rate")
+    fabric = scan(tree)
+    (port,) = fabric.ports
+    assert (port.active, port.rate_bytes_per_second, port.source is not None) == (True, None, True)
+    assert fabric.notices == ("mlx5_0:1: rate cannot be read: Invalid argument.",)
+
+
+def test_a_rate_that_comes_back_is_read_at_the_next_scan(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    rate = tree.port("mlx5_0") / "rate"
+    make_unreadable(rate)
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    rate.unlink()
+    rate.write_text("400 Gb/sec (4X NDR)\n")
+    fabric = inventory.scan()
+    assert (fabric.ports[0].rate_bytes_per_second, fabric.notices) == (50e9, ())
+
+
+def test_a_state_that_cannot_be_read_is_not_active_and_says_so(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    make_unreadable(tree.port("mlx5_0") / "state")
+    port = only_port(tree)
+    assert (port.active, port.state, port.problem) == (False, "", "state cannot be read: Invalid argument.")
+
+
+def test_a_broken_device_hides_no_other(tree: Tree) -> None:
+    for index in range(3):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    for name in ("state", "rate", "link_layer", "counters/port_xmit_data"):
+        make_unreadable(tree.port("mlx5_1") / name)
+    fabric = scan(tree)
+    assert [port.rate_bytes_per_second for port in fabric.ports] == [50e9, None, 50e9]
+    assert [port.rail for port in fabric.ports] == [True, False, True]
+
+
+def test_an_entry_that_is_no_device_hides_no_other(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.folder("dangling").symlink_to("../../devices/gone")
+    assert names(scan(tree)) == ["mlx5_0:1"]
+
+
+def test_a_port_without_bytes_says_why(tree: Tree) -> None:
+    tree.add_virtual("rxe0", {1: OLD_RXE}, RXE_FILES)
+    fabric = scan(tree)
+    assert (fabric.ports[0].source, fabric.ports[0].rail) == (None, False)
+    assert fabric.notices == ("rxe0:1: no file of this port counts bytes.",)
+
+
+def test_rxe_is_found_with_its_parent(tree: Tree) -> None:
+    tree.add_netdev("veth0", "10000\n")
+    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
+    port = only_port(tree)
+    assert (port.identity.driver, port.identity.firmware, port.identity.netdev) == ("", "", "veth0")
+    assert (port.rate_bytes_per_second, port.active) == (1.25e9, True)
+
+
+def test_a_source_that_is_not_certain_is_a_notice(tree: Tree) -> None:
+    tree.add("hfi1_0", {1: HFI1}, driver="hfi1")
+    assert scan(tree).notices == (
+        "hfi1_0:1: hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these.",
+    )
+
+
+def test_a_tree_without_rdma_is_a_notice(tmp_path: Path) -> None:
+    assert Inventory(tmp_path).scan() == Fabric(
+        notices=(
+            f"There is no {tmp_path}/class/infiniband: load an RDMA driver, or set path.sysfs to the host's /sys.",
+        )
+    )
+
+
+def test_a_tree_without_devices_is_a_notice(tree: Tree) -> None:
+    assert scan(tree).notices == (
+        f"There is no device in {tree.root}/class/infiniband: load the driver of your RDMA devices.",
+    )
+
+
+def test_a_view_of_another_namespace_is_named_once(tree: Tree) -> None:
+    for index in range(8):
+        tree.add(f"mlx5_{index}", {1: COMPAT_VIEW}, pci=f"0000:{index:02x}:00.0")
+    fabric = scan(tree)
+    assert fabric.notices == (
+        f"The devices under {tree.root} have no counters, because this sysfs view belongs to another network namespace:"
+        " mount the host's /sys and set path.sysfs to it.",
+    )
+    assert [port.source for port in fabric.ports] == [None] * 8
+
+
+def test_counters_of_a_device_are_never_opened(tree: Tree, opened: Opened) -> None:
+    add_efa(tree)
+    tree.add("rdmap145s27", {1: COMPAT_VIEW}, driver="efa", pci="0000:19:00.0", hw_counters=EFA_DEVICE_HW)
+    opened.clear()
+    scan(tree)
+    forbidden = [(tree.folder(name) / "hw_counters").resolve() for name in ("rdmap144s27", "rdmap145s27")]
+    assert str(tree.port("rdmap144s27") / "hw_counters" / "tx_bytes") in opened.paths()
+    assert not [path for path in opened.paths() if any(Path(path).resolve().is_relative_to(f) for f in forbidden)]
+
+
+def test_the_hard_wired_rate_of_efa_is_a_notice(tree: Tree) -> None:
+    add_efa(tree)
+    (notice,) = scan(tree).notices
+    assert notice.startswith("rdmap144s27:1: older EFA drivers say '100 Gb/sec (4X EDR)' on every device")
+
+
+def test_planes_of_a_device_are_left_out(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(rate="800 Gb/sec (4X XDR)\n")})
+    tree.add("smi1", {number: PortFiles(hw_counters=None) for number in (1, 2, 3, 4)})
+    fabric = scan(tree)
+    assert names(fabric) == ["mlx5_0:1"]
+    assert fabric.notices == ("smi1: left out, since it shows the planes of mlx5_0 again.",)
+
+
+def test_two_devices_of_one_function_are_not_planes(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1")
+    assert names(scan(tree)) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_second_device_with_one_port_is_no_plane(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", {1: PortFiles(hw_counters=None)})
+    assert names(scan(tree)) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_switchdev_uplink_counts_once(tree: Tree) -> None:
+    ports = {number: roce("eth2") for number in range(1, 131)}
+    tree.add("mlx5_0", ports, hw_counters={"lifespan": "10\n"})
+    fabric = scan(tree)
+    assert names(fabric) == ["mlx5_0:1"]
+    assert fabric.notices == ("mlx5_0: only port 1 of 130 is read, since in switchdev mode all show its counters.",)
+
+
+def test_a_bond_has_the_speed_of_all_its_links(tree: Tree) -> None:
+    tree.add_netdev("bond0", "400000\n", bonding=True)
+    tree.add_netdev("eth0", "200000\n", master="bond0")
+    tree.add("mlx5_bond_0", {1: roce("eth0", "200 Gb/sec (4X HDR)\n")})
+    fabric = scan(tree)
+    assert fabric.ports[0].rate_bytes_per_second == 50e9
+    assert fabric.notices == (
+        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of the links, "
+        "its counters may be those of one link only.",
+    )
+
+
+def test_a_bond_without_a_speed_has_the_rate_of_one_link(tree: Tree) -> None:
+    tree.add_netdev("bond0", "-1\n", bonding=True)
+    tree.add("mlx5_bond_0", {1: roce("bond0", "200 Gb/sec (4X HDR)\n")})
+    fabric = scan(tree)
+    assert fabric.ports[0].rate_bytes_per_second == 25e9
+    assert fabric.notices == (
+        "mlx5_bond_0:1: it is the bond bond0, and its rate is that of one link: its utilisation may pass 1.",
+    )
+
+
+def test_a_slow_twin_of_the_rails_is_a_notice(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
+    assert scan(tree).notices == (
+        "mlx5_1:1: it is of the rails' hardware but slower, so it is not a rail: check the link, or set ports.rails.",
+    )
+
+
+def test_rails_that_the_operator_names_are_not_doubted(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
+    fabric = Inventory(tree.root, rails=["mlx5_1"]).scan()
+    assert ([port.rail for port in fabric.ports], fabric.notices) == ([False, True], ())
+
+
+def test_the_same_remark_on_many_ports_is_one_notice(tree: Tree) -> None:
+    for index in range(6):
+        tree.add(f"mlx5_{index}", {1: PortFiles(counters={})}, pci=f"0000:{index:02x}:00.0")
+    assert scan(tree).notices == (
+        "mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1 and 2 more: no file of this port counts bytes.",
+    )
+
+
+def test_notices_stay_the_same_from_scan_to_scan(tree: Tree) -> None:
+    add_efa(tree)
+    tree.add("mlx5_0", {1: PortFiles(counters={})}, pci="0000:19:00.0")
+    inventory = Inventory(tree.root)
+    assert len({inventory.scan().notices for _ in range(15)}) == 1
+
+
+def test_nothing_of_an_excluded_device_is_touched(tree: Tree, opened: Opened) -> None:
+    for index in range(2):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    secret = str(tree.folder("mlx5_1"))
+    opened.clear()
+    fabric = Inventory(tree.root, exclude=["mlx5_1"]).scan()
+    assert names(fabric) == ["mlx5_0:1"]
+    assert opened.paths()
+    assert not [path for path in opened.paths() if path.startswith((secret, str(Path(secret).resolve())))]
+
+
+def test_nothing_of_an_excluded_port_is_touched(tree: Tree, opened: Opened) -> None:
+    tree.add("mlx5_0", {1: PortFiles(), 2: PortFiles()})
+    opened.clear()
+    assert names(Inventory(tree.root, exclude=["mlx5_0:2"]).scan()) == ["mlx5_0:1"]
+    assert not [path for path in opened.paths() if path.startswith(str(tree.port("mlx5_0", 2)))]
+
+
+def test_leaving_out_the_only_port_is_no_other_namespace(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    assert Inventory(tree.root, exclude=["mlx5_0:1"]).scan() == Fabric()
+
+
+def test_an_include_pattern_leaves_out_the_rest(tree: Tree) -> None:
+    for index in range(3):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    assert names(Inventory(tree.root, include=["mlx5_2"]).scan()) == ["mlx5_2:1"]
+
+
+def test_leaving_out_every_device_is_a_notice(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    assert Inventory(tree.root, exclude=["*"]).scan().notices == (
+        f"All 1 devices in {tree.root}/class/infiniband are left out by ports.include and ports.exclude: change these.",
+    )
+
+
+def test_the_tree_may_be_named_by_a_relative_path(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.add("mlx5_0")
+    monkeypatch.chdir(tree.root.parent)
+    (port,) = Inventory(Path("sys")).scan().ports
+    assert port.source is not None
+    assert port.source.transmit == (str(tree.port("mlx5_0") / "counters" / "port_xmit_data"),)
+
+
+def test_a_new_device_is_found_by_the_next_scan(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    tree.add("mlx5_1", pci="0000:19:00.0")
+    assert names(inventory.scan()) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_device_that_vanished_is_gone(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", pci="0000:19:00.0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    tree.remove("mlx5_0")
+    fabric = inventory.scan()
+    assert (names(fabric), fabric.notices) == (["mlx5_1:1"], ())
+
+
+def test_a_device_that_returns_elsewhere_is_read_anew(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    tree.remove("mlx5_0")
+    tree.add("mlx5_0", pci="0000:9a:00.0", files={"fw_ver": "28.43.2026\n"})
+    (port,) = inventory.scan().ports
+    assert (port.identity.pci_address, port.identity.firmware) == ("0000:9a:00.0", "28.43.2026")
+
+
+def test_counters_that_return_under_the_same_device_are_looked_at_anew(tree: Tree) -> None:
+    folder = tree.add("mlx5_0", {1: PortFiles(counters=None)})
+    inventory = Inventory(tree.root)
+    for _ in range(6):
+        inventory.scan()
+    counters = folder / "ports" / "1" / "counters"
+    counters.mkdir()
+    for name, text in MLX5_COUNTERS.items():
+        (counters / name).write_text(text)
+    assert inventory.scan().ports[0].source is not None
+
+
+def test_a_scan_of_an_unchanged_port_opens_only_its_state(tree: Tree, opened: Opened) -> None:
+    tree.add("mlx5_0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    opened.clear()
+    inventory.scan()
+    files = [path for path in opened.paths() if Path(path).is_file()]
+    assert files == [str(tree.port("mlx5_0") / "state")]
+
+
+def test_the_rate_is_read_again_at_the_twelfth_scan(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    (tree.port("mlx5_0") / "rate").write_text("200 Gb/sec (2X NDR)\n")
+    seen = [inventory.scan().ports[0].rate_bytes_per_second for _ in range(12)]
+    assert seen == [50e9] * 11 + [25e9]
+
+
+def test_the_rate_is_read_again_when_the_netdev_changes(tree: Tree) -> None:
+    tree.add_netdev("eth2", "400000\n")
+    tree.add_netdev("eth3", "100000\n")
+    tree.add("mlx5_0", {1: roce("eth2")})
+    inventory = Inventory(tree.root)
+    inventory.scan()
+    (tree.port("mlx5_0") / "gid_attrs" / "ndevs" / "0").write_text("eth3\n")
+    (port,) = inventory.scan().ports
+    assert (port.identity.netdev, port.rate_bytes_per_second) == ("eth3", 12.5e9)
+
+
+def test_a_missing_source_is_looked_for_three_times_and_then_left_alone(tree: Tree, opened: Opened) -> None:
+    tree.add("mlx5_0", {1: PortFiles(hw_counters=None)})
+    counter = tree.port("mlx5_0") / "counters" / "port_xmit_data"
+    make_unreadable(counter)
+    inventory = Inventory(tree.root)
+    tries = []
+    for _ in range(17):
+        opened.clear()
+        inventory.scan()
+        tries.append(str(counter) in opened.paths())
+    assert tries == [True] * 4 + [False] * 11 + [True, False]
+
+
+def test_a_scan_leaves_no_thread_behind(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    before = threading.active_count()
+    scan(tree)
+    assert threading.active_count() == before
+
+
+def test_sixty_four_devices_are_scanned(tree: Tree) -> None:
+    for index in range(64):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    fabric = scan(tree)
+    assert (len(fabric.ports), sum(port.rail for port in fabric.ports), fabric.stuck_devices) == (64, 64, ())
