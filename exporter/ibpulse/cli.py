@@ -1,0 +1,76 @@
+"""The command line: picks the verb, gathers its settings, runs it. It must not know what a verb does.
+
+Errors are printed and become exit codes here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from ibpulse import __version__
+from ibpulse.commands import Verb
+from ibpulse.commands.parser import Parsed, find_verb, overview, parse
+from ibpulse.errors import ConfigError, IbpulseError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
+    """Run the command line; its exit code: 0, 1 what went wrong, 2 faults of the configuration, 130 Ctrl-C.
+
+    Args:
+        words: the arguments after the program's name; those of the process when left out.
+        environ: the environment; that of the process when left out.
+    """
+    try:
+        code = run(sys.argv[1:] if words is None else words, os.environ if environ is None else environ)
+        sys.stdout.flush()
+    except IbpulseError as error:
+        for line in str(error).splitlines():
+            print(f"ibpulse: {line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # what is left in the buffer has no reader: without this Python complains at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the verb that the first word names; its exit code.
+
+    Raises:
+        IbpulseError: what went wrong.
+    """
+    first = words[0] if words else "--help"
+    if first in ("--help", "-h"):
+        print(overview(), end="")
+        return 0
+    if first == "--version":
+        print(f"ibpulse {__version__}")
+        return 0
+    verb = find_verb(first)
+    return run_verb(verb, parse(verb, words[1:]), environ)
+
+
+def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
+    """Run a verb with the settings that flags, environment and file give.
+
+    Raises:
+        IbpulseError: what went wrong; a ConfigError holds the faults of all sources.
+    """
+    from ibpulse.config.loading import resolve  # not for help texts: the checks take longer to import than all else
+
+    try:
+        resolved = resolve(parsed.flags, environ)
+    except ConfigError as error:
+        raise ConfigError([*parsed.faults, *error.faults]) from None
+    if parsed.faults:
+        raise ConfigError(parsed.faults)
+    parsed.arguments.origins = resolved.origins
+    return verb.load().run(parsed.arguments, resolved.settings)

@@ -1,0 +1,52 @@
+"""`ibpulse config`: says whether the configuration can be used, and what it comes to. It must not start anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from ibpulse.config.table import row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ibpulse.config import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the action and the format."""
+    parser.add_argument(
+        "action", choices=("check", "print"), metavar="check|print", help="Say where each value came from, or print."
+    )
+    parser.add_argument(
+        "--format",
+        choices=("yaml", "json"),
+        default="yaml",
+        help="Format of print; --config.file takes back either (default: yaml)",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the verdict or the configuration; faults never come this far."""
+    written = settings.written()
+    if arguments.action == "check":
+        print("ok", *_origin_lines(written, arguments.origins), sep="\n")
+    elif arguments.format == "json":
+        print(json.dumps(written, indent=2))
+    else:
+        import yaml  # not for help texts
+
+        print(yaml.safe_dump(written, sort_keys=False), end="")
+    return 0
+
+
+def _origin_lines(written: Mapping[str, Mapping[str, object]], origins: Mapping[str, str]) -> list[str]:
+    """One line for each setting: its value and the place that gave it."""
+    lines = []
+    for name, origin in origins.items():
+        group, _, last = name.partition(".")
+        value = written[group][last]
+        text = ",".join(value) if isinstance(value, list) else value
+        lines.append(f"{name} = {row(name).shown if text in (None, '') else text} ({origin})")
+    return lines

@@ -1,0 +1,152 @@
+"""The table of settings: name, default, value and help sentence of each, in words. It must not read any source.
+
+It drives the help texts and the documents, and the checked model takes its names and defaults from it. Defaults are
+written as people write them and pass the same checks as a given value. No pydantic here: help texts must be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PREFIX = "IBPULSE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting: `name` as in `sampler.interval`, the word for its value, its default as text, a help sentence.
+
+    `shown` stands for a default that is found only at the start, or that is no text.
+    """
+
+    name: str
+    metavar: str
+    default: str
+    sentence: str
+    shown: str = ""
+
+    @property
+    def group(self) -> str:
+        """The first part of the name."""
+        return self.name.partition(".")[0]
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return f"--{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """The name in the environment."""
+        return PREFIX + self.name.upper().replace(".", "__").replace("-", "_")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the setting takes several values."""
+        return self.metavar.endswith(",...")
+
+    @property
+    def default_text(self) -> str:
+        """The default for people."""
+        return self.shown or self.default
+
+
+GROUPS = {
+    "path": "Where the kernel's files are.",
+    "sampler": "How the counters are sampled.",
+    "ring": "Where the raw samples are kept.",
+    "ports": "Which ports are read, and which of them are rails. "
+    "A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.",
+    "analysis": "What is computed from the samples.",
+    "slow": "What is read beside the samples: status, rate, new and vanished devices.",
+    "web": "How the results are served.",
+    "log": "What is logged, to standard error.",
+}
+
+CONFIG_FILE = Row("config.file", "PATH", "", "YAML file with settings; flags and environment go before it.", "none")
+
+ROWS = (
+    Row("path.sysfs", "PATH", "/sys", "Root of the sysfs tree to read."),
+    Row(
+        "sampler.interval",
+        "DURATION",
+        "10ms",
+        "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
+    ),
+    Row(
+        "sampler.history",
+        "DURATION",
+        "5m",
+        "Span of raw samples kept, 10s to 1h; at least the longest of analysis.windows.",
+    ),
+    Row(
+        "sampler.scheduler",
+        "other|fifo",
+        "other",
+        "Scheduling of the sampler process; fifo needs CAP_SYS_NICE, without it other is used.",
+    ),
+    Row("sampler.cpu", "CPU", "", "Processor to pin the sampler process to.", "none"),
+    Row(
+        "ring.dir",
+        "PATH",
+        "",
+        "Directory of the ring file; best in memory (tmpfs).",
+        "/dev/shm/ibpulse if /dev/shm is writable, else $RUNTIME_DIRECTORY, else $TMPDIR/ibpulse",
+    ),
+    Row("ports.include", "PORT,...", "", "Ports to read.", "all"),
+    Row("ports.exclude", "PORT,...", "", "Ports of which no file is ever opened; goes before ports.include.", "none"),
+    Row("ports.rails", "PORT,...", "", "Ports that carry the job's traffic.", "told apart by what the port is"),
+    Row("analysis.active-threshold", "RATE", "0.1GB/s", "Rate above which a sample counts as active."),
+    Row(
+        "analysis.windows",
+        "DURATION,...",
+        "10s,1m,5m",
+        "Rolling windows of peak, duty cycle and burstiness, 1s to 1h in whole seconds.",
+    ),
+    Row(
+        "analysis.timescales",
+        "DURATION,...",
+        "10ms,50ms,100ms,1s",
+        "Time scales of burstiness; multiples of sampler.interval that divide one second. "
+        "Of the default, those that are no multiple are left out.",
+    ),
+    Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
+    Row(
+        "web.listen-address",
+        "ADDRESS",
+        ":10055",
+        "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 is any free one.",
+    ),
+    Row(
+        "web.max-wide-requests",
+        "COUNT",
+        "2",
+        "Wide window requests that are answered at a time, 1 to 64; more are refused.",
+    ),
+    Row(
+        "web.max-points",
+        "COUNT",
+        "200000",
+        "Values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
+    ),
+    Row("log.level", "debug|info|warning|error", "info", "Least severity that is logged."),
+    Row("log.format", "text|json", "text", "Lines for people, or one JSON object a line."),
+)
+
+
+def describe() -> tuple[Row, ...]:
+    """Every setting in the order of the table, `config.file` first."""
+    return (CONFIG_FILE, *ROWS)
+
+
+def row(name: str) -> Row:
+    """The row of one setting."""
+    return next(row for row in describe() if row.name == name)
+
+
+def advice(unknown: str, known: Iterable[str], otherwise: str = "`ibpulse serve --help` lists every setting") -> str:
+    """The end of a message about an unknown name: the nearest known one, or what else to do."""
+    from difflib import get_close_matches  # only for those who mistyped
+
+    nearest = get_close_matches(unknown, list(known), n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]}?" if nearest else otherwise

@@ -1,0 +1,145 @@
+"""`ibpulse` as a process: what it prints, where, and with which exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ibpulse import __version__
+from ibpulse.config.loading import load
+
+COMMAND = (sys.executable, "-m", "ibpulse")
+
+
+def start(words: Sequence[str], variables: Mapping[str, str], stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("IBPULSE_")}
+    return subprocess.Popen(
+        [*COMMAND, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env={**environ, **variables}
+    )
+
+
+def finish(*words: str, **variables: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    process = start(words, variables)
+    output, errors = process.communicate()
+    return process.returncode, output, errors
+
+
+def test_version_is_printed() -> None:
+    assert finish("--version") == (0, f"ibpulse {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_help_is_printed_without_a_verb(words: tuple[str, ...]) -> None:
+    code, output, errors = finish(*words)
+    assert (code, errors) == (0, "")
+    assert output.startswith("usage: ibpulse COMMAND [argument ...]\n")
+
+
+def test_help_of_a_verb_is_printed() -> None:
+    code, output, errors = finish("config", "--help")
+    assert (code, errors) == (0, "")
+    assert output.startswith("usage: ibpulse config check|print [flag ...]\n")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    probe = (
+        "import sys; from ibpulse.commands import VERBS; from ibpulse.commands.parser import build_parser; "
+        "import ibpulse.cli; [build_parser(verb) for verb in VERBS.values()]; "
+        "print(sorted({'numpy', 'fastapi', 'uvloop', 'pydantic', 'yaml', 'prometheus_client'} & set(sys.modules)))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", probe], text=True) == "[]\n"
+
+
+def test_faults_of_arguments_and_settings_are_printed_together_one_line_each() -> None:
+    assert finish("config", "check", "--sampler.intervl=1ms", "--log.format=xml", IBPULSE_SLOW__INTERVAL="1") == (
+        2,
+        "",
+        "ibpulse: flag --sampler.intervl: no such flag; did you mean --sampler.interval?\n"
+        "ibpulse: environment variable IBPULSE_SLOW__INTERVAL: 1 has no unit; write it like 10ms, 5s or 1h30m\n"
+        "ibpulse: flag --log.format: 'xml' is not known; choose text or json\n",
+    )
+
+
+def test_an_unknown_flag_alone_stops_the_verb() -> None:
+    assert finish("config", "check", "--slow.intervl=1s") == (
+        2,
+        "",
+        "ibpulse: flag --slow.intervl: no such flag; did you mean --slow.interval?\n",
+    )
+
+
+def test_an_unknown_verb_exits_with_2() -> None:
+    code, output, errors = finish("srve")
+    assert (code, output) == (2, "")
+    assert errors.startswith("ibpulse: srve: no such command; choose ")
+
+
+def test_check_says_ok_and_where_each_value_came_from(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("ports: {rails: ['mlx5_0:1', mlx5_1]}\n", encoding="utf-8")
+    code, output, errors = finish(
+        "config", "check", f"--config.file={path}", "--sampler.interval=20ms", IBPULSE_LOG__LEVEL="debug"
+    )
+    lines = output.splitlines()
+    assert (code, errors) == (0, "")
+    assert lines[0] == "ok"
+    assert "sampler.interval = 20ms (flag --sampler.interval)" in lines
+    assert "log.level = debug (environment variable IBPULSE_LOG__LEVEL)" in lines
+    assert f"ports.rails = mlx5_0:1,mlx5_1 ({path}:1: ports.rails)" in lines
+    assert "ports.include = all (default)" in lines
+    assert "sampler.cpu = none (default)" in lines
+    assert "analysis.timescales = 100ms,1s (default)" in lines
+
+
+@pytest.mark.parametrize("notation", ["yaml", "json"])
+def test_what_is_printed_can_be_fed_back(tmp_path: Path, notation: str) -> None:
+    flags = {
+        "sampler.interval": ["20ms"],
+        "sampler.cpu": ["3"],
+        "ring.dir": [str(tmp_path)],
+        "ports.exclude": ["mlx5_0:1", "mlx5_b*"],
+        "analysis.active-threshold": ["12.5MB/s"],
+        "analysis.windows": ["10s,90s"],
+        "web.listen-address": ["[::1]:10055"],
+        "log.format": ["json"],
+    }
+    words = [f"--{name}={','.join(texts)}" for name, texts in flags.items()]
+    code, output, errors = finish("config", "print", f"--format={notation}", *words)
+    assert (code, errors) == (0, "")
+    path = tmp_path / "printed"
+    path.write_text(output, encoding="utf-8")
+    assert load({"config.file": [str(path)]}, {}).written() == load(flags, {}).written()
+    assert finish("config", "print", f"--format={notation}", f"--config.file={path}") == (0, output, "")
+
+
+def test_both_notations_print_the_same() -> None:
+    _, as_yaml, _ = finish("config", "print")
+    _, as_json, _ = finish("config", "print", "--format=json")
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def test_interrupting_is_quiet(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = start(["config", "check", f"--config.file={fifo}"], {})
+    with fifo.open("w"):  # opens when the other side reads: from here on it waits for text
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (130, "")
+
+
+def test_a_reader_that_went_away_is_met_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    # buffered, as in a shell: what is left in the buffer must not be tried again at exit
+    process = start(["config", "print"], {"PYTHONUNBUFFERED": ""}, stdout=writing)
+    os.close(writing)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (141, "")

@@ -1,0 +1,95 @@
+"""The arguments of a verb: settings as flags, unknown flags, help texts."""
+
+import re
+
+import pytest
+
+from ibpulse.commands import VERBS, parser
+from ibpulse.commands.parser import build_parser, find_verb, overview, parse
+from ibpulse.config.table import Row, describe
+from ibpulse.errors import ConfigError
+
+CONFIG = VERBS["config"]
+
+
+def squeezed(text: str) -> str:
+    """The text as one line: where help is wrapped depends on the terminal."""
+    return re.sub(r"\s+", " ", text)
+
+
+def test_the_overview_names_every_verb_with_its_summary() -> None:
+    for verb in VERBS.values():
+        assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", overview(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", describe(), ids=lambda row: row.name)
+def test_help_has_every_setting_with_sentence_default_and_variable(row: Row) -> None:
+    text = squeezed(build_parser(CONFIG).format_help())
+    assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
+
+
+def test_help_has_summary_usage_and_example() -> None:
+    text = build_parser(CONFIG).format_help()
+    assert text.startswith("usage: ibpulse config check|print [flag ...]\n")
+    assert squeezed(CONFIG.summary) in squeezed(text)
+    assert squeezed(text).endswith(f"example: {CONFIG.example} ")
+
+
+def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser, "ROWS", (Row("log.share", "RATIO", "5%", "At most 5% of all."),))
+    assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG).format_help())
+
+
+def test_examples_begin_with_their_verb() -> None:
+    for verb in VERBS.values():
+        assert verb.example.startswith(f"ibpulse {verb.name} ")
+
+
+def test_settings_are_handed_over_as_texts_apart_from_the_verbs_own_arguments() -> None:
+    parsed = parse(CONFIG, ["print", "--sampler.interval=2ms", "--ports.include", "a", "--ports.include=b"])
+    assert {name: texts for name, texts in parsed.flags.items() if texts} == {
+        "sampler.interval": ["2ms"],
+        "ports.include": ["a", "b"],
+    }
+    assert vars(parsed.arguments) == {"action": "print", "format": "yaml"}
+    assert parsed.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (["--sampler.intervl=1ms"], ("flag --sampler.intervl: no such flag; did you mean --sampler.interval?",)),
+        (["--sampler.intervl", "1ms"], ("flag --sampler.intervl: no such flag; did you mean --sampler.interval?",)),
+        (["-z"], ("flag -z: no such flag; see `ibpulse config --help`",)),
+        (["--sampler.int=1ms"], ("flag --sampler.int: no such flag; did you mean --sampler.interval?",)),
+        (["now"], ("now: not expected here; a value belongs to a flag, like --sampler.interval=10ms",)),
+        (
+            ["--zzz=1", "now"],
+            (
+                "flag --zzz: no such flag; see `ibpulse config --help`",
+                "now: not expected here; a value belongs to a flag, like --sampler.interval=10ms",
+            ),
+        ),
+    ],
+)
+def test_what_nobody_knows_is_listed_and_never_guessed(words: list[str], faults: tuple[str, ...]) -> None:
+    assert faults == parse(CONFIG, ["check", *words]).faults
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "the following arguments are required: check|print; see `ibpulse config --help`"),
+        (["check", "--sampler.cpu"], "argument --sampler.cpu: expected one argument; see `ibpulse config --help`"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse(CONFIG, words)
+    assert (sentence,) == refusal.value.faults
+
+
+def test_an_unknown_verb_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        find_verb("srve")
+    assert refusal.value.faults == (f"srve: no such command; choose {', '.join(VERBS)}, or see `ibpulse --help`",)

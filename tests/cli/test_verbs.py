@@ -1,0 +1,107 @@
+"""What the command line does for any verb, shown with one that exists only here."""
+
+import argparse
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ibpulse.cli import main
+from ibpulse.commands import VERBS, Verb
+from ibpulse.commands.parser import build_parser
+from ibpulse.commands.reference import cli_markdown
+from ibpulse.config import Settings
+from ibpulse.errors import RingError
+
+
+class Probe:
+    """A verb that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.ends_with: int | BaseException = 0
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("directory", metavar="DIR", help="Where to look; 100% of it.".replace("%", "%%"))
+        parser.add_argument("--depth", type=int, default=3, help="How deep (default: %(default)s)")
+        parser.add_argument("--seed", type=int, default=0, help="Of chance.")
+        parser.add_argument("--fault", action="append", default=[], help="Again and again.")
+        parser.add_argument("--slow", action="store_true", help="No hurry.")
+        parser.add_argument("--parent", help=argparse.SUPPRESS)
+
+    def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
+        self.seen = [arguments, settings]
+        if isinstance(self.ends_with, BaseException):
+            raise self.ends_with
+        return self.ends_with
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
+    command = Probe()
+    module = SimpleNamespace(add_arguments=command.add_arguments, run=command.run)
+    monkeypatch.setitem(sys.modules, "ibpulse.commands.probe", module)
+    monkeypatch.setitem(VERBS, "probe", Verb("probe", "Looks.", "ibpulse probe /x", groups=("log", "slow")))
+    return command
+
+
+def test_a_verb_gets_its_arguments_the_settings_and_their_origins(probe: Probe) -> None:
+    assert main(["probe", "/x", "--depth=5", "--slow.interval=9s"], {"IBPULSE_SAMPLER__INTERVAL": "2ms"}) == 0
+    arguments, settings = probe.seen
+    assert (arguments.directory, arguments.depth) == ("/x", 5)
+    assert arguments.origins["slow.interval"] == "flag --slow.interval"
+    assert (settings.slow.interval, settings.sampler.interval) == (9 * 10**9, 2_000_000)
+
+
+def test_the_exit_code_of_a_verb_is_that_of_the_program(probe: Probe) -> None:
+    probe.ends_with = 7
+    assert main(["probe", "/x"], {}) == 7
+
+
+def test_an_error_of_a_verb_is_printed_line_by_line_with_its_exit_code(
+    probe: Probe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe.ends_with = RingError("ring /x is no ring\nremove it")
+    assert main(["probe", "/x"], {}) == 1
+    assert capsys.readouterr() == ("", "ibpulse: ring /x is no ring\nibpulse: remove it\n")
+
+
+def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = KeyboardInterrupt()
+    assert main(["probe", "/x"], {}) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_fault_that_nobody_foresaw_is_not_hidden(probe: Probe) -> None:
+    probe.ends_with = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        main(["probe", "/x"], {})
+
+
+def test_a_verb_takes_only_the_flags_of_its_groups(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "/x", "--web.max-points=5000"], {}) == 2
+    assert capsys.readouterr().err == "ibpulse: flag --web.max-points: no such flag; see `ibpulse probe --help`\n"
+    assert probe.seen == []
+
+
+def test_a_wrong_argument_of_the_verb_itself_exits_with_2(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "/x", "--depth=deep"], {}) == 2
+    assert (
+        capsys.readouterr().err == "ibpulse: argument --depth: invalid int value: 'deep'; see `ibpulse probe --help`\n"
+    )
+
+
+def test_positional_arguments_stand_in_the_usage(probe: Probe) -> None:
+    assert build_parser(VERBS["probe"]).usage == "ibpulse probe DIR [flag ...]"
+
+
+def test_the_page_of_commands_has_the_arguments_of_every_verb(probe: Probe) -> None:
+    page = cli_markdown()
+    assert (
+        "## ibpulse probe\n\nLooks.\n\n```sh\nibpulse probe DIR [flag ...]\n\n# example\nibpulse probe /x\n```" in page
+    )
+    assert "--parent" not in page
+    assert "| `DIR` |  | Where to look; 100% of it. |\n| `--depth` | `3` | How deep |" in page
+    assert "| `--seed` | `0` | Of chance. |\n| `--fault` |  | Again and again. |\n| `--slow` |  | No hurry. |" in page
+    assert "the settings of [log](configuration.md#log), [slow](configuration.md#slow) as flags." in page

@@ -1,0 +1,224 @@
+"""The sources together: who goes first, what is unknown, and that every fault is told in one run."""
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.config.loading import find_ring_directory, load, resolve
+from ibpulse.errors import ConfigError
+
+
+def save(directory: Path, text: str) -> tuple[str, dict[str, list[str]]]:
+    """A file with that text, and the flags that name it."""
+    path = directory / "ibpulse.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path), {"config.file": [str(path)]}
+
+
+def faults(flags: dict[str, list[str]], environ: dict[str, str]) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as refusal:
+        load(flags, environ)
+    return refusal.value.faults
+
+
+def test_a_flag_goes_before_the_environment_the_environment_before_the_file_the_file_before_the_default(
+    tmp_path: Path,
+) -> None:
+    path, flags = save(tmp_path, "sampler:\n  interval: 20ms\n  history: 6m\nslow: {interval: 7s}\n")
+    environ = {"IBPULSE_SAMPLER__INTERVAL": "4ms", "IBPULSE_SAMPLER__HISTORY": "7m"}
+    resolved = resolve({**flags, "sampler.interval": ["2ms"]}, environ)
+    assert resolved.settings.sampler.interval == 2_000_000
+    assert resolved.settings.sampler.history == 7 * 60 * 10**9
+    assert resolved.settings.slow.interval == 7 * 10**9
+    assert resolved.settings.web.max_points == 200_000
+    assert resolved.origins["sampler.interval"] == "flag --sampler.interval"
+    assert resolved.origins["sampler.history"] == "environment variable IBPULSE_SAMPLER__HISTORY"
+    assert resolved.origins["slow.interval"] == f"{path}:4: slow.interval"
+    assert resolved.origins["web.max-points"] == "default"
+
+
+def test_the_last_of_a_repeated_flag_stands() -> None:
+    assert load({"sampler.interval": ["2ms", "5ms"]}, {}).sampler.interval == 5_000_000
+
+
+def test_a_list_stands_in_place_of_the_list_of_a_lower_source(tmp_path: Path) -> None:
+    _, flags = save(tmp_path, "ports: {include: [a, b], exclude: 'c,d', rails: null}\n")
+    ports = load({**flags, "ports.include": ["e"]}, {}).ports
+    assert (ports.include, ports.exclude, ports.rails) == (("e",), ("c", "d"), ())
+
+
+def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
+    path, _ = save(tmp_path, "sampler: {interval: 20ms}\n")
+    assert load({}, {"IBPULSE_CONFIG__FILE": path}).sampler.interval == 20_000_000
+
+
+def test_the_file_of_the_flag_goes_before_the_file_of_the_environment(tmp_path: Path) -> None:
+    _, flags = save(tmp_path, "sampler: {interval: 20ms}\n")
+    assert load(flags, {"IBPULSE_CONFIG__FILE": "/nowhere"}).sampler.interval == 20_000_000
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "sampler:\n", "sampler: null\n"])
+def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
+    _, flags = save(tmp_path, text)
+    assert load(flags, {}).written() == load({}, {}).written()
+
+
+def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
+    path, flags = save(tmp_path, "sampler:\n  intervall: 1ms\n  cpu: one\nslow:\n  interval: 1\n")
+    found = faults(
+        {**flags, "sampler.interval": ["7ms"], "analysis.windows": ["10m"]},
+        {"IBPULSE_WEB__MAX_POINTS": "1", "IBPULSE_SAMPLER_HISTORY": "1m"},
+    )
+    assert found == (
+        "environment variable IBPULSE_SAMPLER_HISTORY: no such setting; did you mean IBPULSE_SAMPLER__HISTORY?",
+        f"{path}:2: sampler.intervall: no such setting; did you mean sampler.interval?",
+        "flag --sampler.interval: 7ms does not divide one second; the nearest that do are 5ms and 8ms",
+        f"{path}:3: sampler.cpu: 'one' is not a whole number; write it like 2",
+        f"{path}:5: slow.interval: 1 has no unit; write it like 10ms, 5s or 1h30m",
+        "environment variable IBPULSE_WEB__MAX_POINTS: 1 is out of bounds; choose 1000 to 100000000",
+        "sampler.history (default): 5m is shorter than the longest of analysis.windows; "
+        "raise sampler.history to 10m or leave that window out",
+    )
+
+
+def test_a_rule_is_silent_while_one_of_its_settings_is_at_fault() -> None:
+    assert faults({"sampler.history": ["1s"], "analysis.windows": ["10m"]}, {}) == (
+        "flag --sampler.history: 1s is out of bounds; choose 10s to 1h",
+    )
+
+
+def test_a_history_shorter_than_a_window_is_refused_where_it_is_given() -> None:
+    assert faults({}, {"IBPULSE_SAMPLER__HISTORY": "1m"}) == (
+        "environment variable IBPULSE_SAMPLER__HISTORY: 1m is shorter than the longest of analysis.windows; "
+        "raise sampler.history to 5m or leave that window out",
+    )
+
+
+def test_a_history_as_long_as_the_longest_window_is_enough() -> None:
+    assert load({"sampler.history": ["10s"], "analysis.windows": ["10s"]}, {}).sampler.history == 10**10
+
+
+@pytest.mark.parametrize(
+    ("interval", "timescales"),
+    [("1ms", (10, 50, 100, 1000)), ("20ms", (100, 1000)), ("40ms", (1000,)), ("50ms", (50, 100, 1000))],
+)
+def test_default_timescales_that_are_no_multiple_of_the_interval_are_left_out(
+    interval: str, timescales: tuple[int, ...]
+) -> None:
+    settings = load({"sampler.interval": [interval]}, {})
+    assert settings.analysis.timescales == tuple(scale * 10**6 for scale in timescales)
+
+
+def test_given_timescales_that_are_no_multiple_of_the_interval_are_refused_one_by_one() -> None:
+    flags = {"sampler.interval": ["20ms"], "analysis.timescales": ["10ms,50ms,100ms"]}
+    assert faults(flags, {}) == (
+        "flag --analysis.timescales: 10ms is no multiple of sampler.interval, 20ms; "
+        "leave it out or change the interval",
+        "flag --analysis.timescales: 50ms is no multiple of sampler.interval, 20ms; "
+        "leave it out or change the interval",
+    )
+
+
+FILES = [
+    ("sampler: 5\n", "1: sampler: is not a mapping; write it like sampler: {interval: 10ms}"),
+    ("- 1\n", "1: the file: is not a mapping; write it like sampler: {interval: 10ms}"),
+    ("sampler: {interval: {ms: 1}}\n", "1: sampler.interval: holds more than values; give one value or a plain list"),
+    ("ports: {rails: [[a]]}\n", "1: ports.rails: holds more than values; give one value or a plain list"),
+    ("sampler: {interval: [1ms, 2ms]}\n", "1: sampler.interval: 1ms, 2ms is a list; give one value"),
+    ("\nsamplr: {interval: 1ms}\n", "2: samplr: no such group of settings; did you mean sampler?"),
+    ("config: {file: x}\n", "1: config: no such group of settings; `ibpulse serve --help` lists every setting"),
+    ("sampler.interval: 1ms\n", "1: sampler.interval: no such group of settings; write sampler: {interval: ...}"),
+    ("slow: {interval: 1s, interval: 2s}\n", "1: interval: is given twice, first in line 1; give it once"),
+    ("slow: {interval: 1s}\nslow: {interval: 2s}\n", "2: slow: is given twice, first in line 1; give it once"),
+    (
+        "slow: [\n",
+        "2: not YAML: expected the node content, but found '<stream end>'; correct this line or the one before",
+    ),
+    (
+        "a: 1\n---\nb: 2\n",
+        "2: not YAML: but found another document; correct this line or the one before",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), FILES)
+def test_a_fault_of_the_file_has_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+    path, flags = save(tmp_path, text)
+    assert faults(flags, {}) == (f"{path}:{sentence}",)
+
+
+def test_a_file_that_is_missing_is_refused() -> None:
+    assert faults({"config.file": ["/nowhere/x.yaml"]}, {}) == (
+        "/nowhere/x.yaml: cannot be read: No such file or directory; correct --config.file or leave it out",
+    )
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"# caf\xe9\n")
+    assert faults({"config.file": [str(path)]}, {}) == (f"{path}: byte 5 is not UTF-8; save the file as UTF-8 text",)
+
+
+def test_a_file_with_control_characters_is_refused(tmp_path: Path) -> None:
+    path, flags = save(tmp_path, "a: \x01\n")
+    assert faults(flags, {}) == (
+        f"{path}: not YAML: unacceptable character #x0001: special characters are not allowed; "
+        "save the file as plain text",
+    )
+
+
+def test_values_of_the_file_are_taken_as_written(tmp_path: Path) -> None:
+    _, flags = save(tmp_path, 'web: {listen-address: ":8080", max-points: 2000}\nports: {rails: [off, 0x10]}\n')
+    settings = load(flags, {})
+    assert settings.web.max_points == 2000
+    assert settings.web.listen_address.port == 8080
+    assert settings.ports.rails == ("off", "0x10")
+
+
+def test_variables_that_kubernetes_sets_for_services_are_passed_over() -> None:
+    address = "tcp://10.0.0.1:10055"
+    load(
+        {},
+        {
+            "IBPULSE_SERVICE_HOST": "10.0.0.1",
+            "IBPULSE_SERVICE_PORT": "10055",
+            "IBPULSE_SERVICE_PORT_HTTP_METRICS": "10055",
+            "IBPULSE_PORT": address,
+            "IBPULSE_PORT_10055_TCP": address,
+            "IBPULSE_PORT_10055_TCP_PROTO": "tcp",
+            "IBPULSE_PORT_10055_TCP_PORT": "10055",
+            "IBPULSE_PORT_10055_TCP_ADDR": "10.0.0.1",
+            "IBPULSE_METRICS_SERVICE_HOST": "10.0.0.1",
+            "IBPULSE_METRICS_PORT": address,
+        },
+    )
+
+
+@pytest.mark.parametrize("variable", ["IBPULSE_PORT", "IBPULSE_WEB__SERVICE_HOST", "IBPULSE_", "IBPULSE_LEVEL"])
+def test_other_unknown_variables_are_refused(variable: str) -> None:
+    (fault,) = faults({}, {variable: "10055"})
+    assert fault.startswith(f"environment variable {variable}: no such setting; ")
+
+
+def test_variables_of_others_are_not_looked_at() -> None:
+    load({}, {"PATH": "/bin", "SAMPLER": "x", "ibpulse_x": "1"})
+
+
+def test_the_ring_lies_in_memory_where_it_can(tmp_path: Path) -> None:
+    assert find_ring_directory({"RUNTIME_DIRECTORY": "/run/x"}, tmp_path) == tmp_path / "ibpulse"
+
+
+def test_the_ring_lies_where_systemd_says_without_memory_file_system(tmp_path: Path) -> None:
+    environ = {"RUNTIME_DIRECTORY": "/run/ibpulse:/run/other", "TMPDIR": "/var/tmp"}
+    assert find_ring_directory(environ, tmp_path / "missing") == Path("/run/ibpulse")
+
+
+@pytest.mark.parametrize(("environ", "directory"), [({}, "/tmp/ibpulse"), ({"TMPDIR": "/var/tmp"}, "/var/tmp/ibpulse")])
+def test_the_ring_lies_in_the_temporary_directory_at_last(
+    tmp_path: Path, environ: dict[str, str], directory: str
+) -> None:
+    assert load({}, environ, tmp_path / "missing").ring.dir == Path(directory)
+
+
+def test_a_ring_directory_that_is_given_stands(tmp_path: Path) -> None:
+    assert load({"ring.dir": [str(tmp_path)]}, {}).ring.dir == tmp_path

@@ -1,0 +1,60 @@
+"""The table of settings in words, and the checked settings beside it, name the same things."""
+
+from typing import get_type_hints
+
+from ibpulse.config.loading import load
+from ibpulse.config.settings import Group, Settings
+from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, describe, row
+
+
+def groups() -> dict[str, type[Group]]:
+    """The checked groups by name."""
+    return {name: kind for name, kind in get_type_hints(Settings).items() if name in Settings.model_fields}
+
+
+def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:
+    fields = [f"{name}.{field.alias}" for name, kind in groups().items() for field in kind.model_fields.values()]
+    assert fields == [entry.name for entry in ROWS]
+
+
+def test_every_group_is_described() -> None:
+    assert list(GROUPS) == list(dict.fromkeys(entry.group for entry in ROWS))
+
+
+def test_fields_are_named_like_their_settings() -> None:
+    for kind in groups().values():
+        for name, field in kind.model_fields.items():
+            assert name.replace("_", "-") == field.alias
+
+
+def test_a_setting_is_named_alike_as_flag_and_variable() -> None:
+    entry = row("analysis.active-threshold")
+    assert entry.flag == "--analysis.active-threshold"
+    assert entry.variable == "IBPULSE_ANALYSIS__ACTIVE_THRESHOLD"
+
+
+def test_the_description_begins_with_the_file_and_has_every_row() -> None:
+    assert describe() == (CONFIG_FILE, *ROWS)
+
+
+def test_every_setting_has_a_help_sentence_and_a_default_to_show() -> None:
+    for entry in describe():
+        assert entry.sentence.endswith(".")
+        assert entry.default_text
+
+
+def test_the_defaults_are_those_of_the_table() -> None:
+    settings = load({}, {})
+    assert settings.sampler.interval == 10_000_000
+    assert settings.sampler.history == 300_000_000_000
+    assert settings.sampler.scheduler == "other"
+    assert settings.sampler.cpu is None
+    assert settings.ports.include == settings.ports.exclude == settings.ports.rails == ()
+    assert settings.analysis.active_threshold == 100_000_000
+    assert settings.analysis.windows == (10 * 10**9, 60 * 10**9, 300 * 10**9)
+    assert settings.analysis.timescales == (10_000_000, 50_000_000, 100_000_000, 1_000_000_000)
+    assert settings.slow.interval == 5 * 10**9
+    assert (settings.web.listen_address.host, settings.web.listen_address.port) == ("", 10055)
+    assert (settings.web.max_wide_requests, settings.web.max_points) == (2, 200_000)
+    assert (settings.log.level, settings.log.format) == ("info", "text")
+    assert str(settings.path.sysfs) == "/sys"

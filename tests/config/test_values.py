@@ -1,0 +1,142 @@
+"""Each setting's value: what is taken, and the sentence for what is refused."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ibpulse.config
+from ibpulse.config import Settings, load
+from ibpulse.config.values import GRID_NS, ListenAddress
+from ibpulse.errors import ConfigError
+from ibpulse.units import format_duration
+
+
+def faults(name: str, *texts: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as refusal:
+        load({name: list(texts)}, {})
+    return refusal.value.faults
+
+
+REFUSALS = [
+    ("path.sysfs", "", "the path is empty; give one or leave the setting out"),
+    ("sampler.interval", "7ms", "7ms does not divide one second; the nearest that do are 5ms and 8ms"),
+    ("sampler.interval", "1500us", "1ms500us does not divide one second; the nearest that do are 1ms and 2ms"),
+    ("sampler.interval", "500us", "500us does not divide one second; the nearest that do are 1ms and 2ms"),
+    ("sampler.interval", "2s", "2s does not divide one second; the nearest that do are 500ms and 1s"),
+    ("sampler.interval", "10", "10 has no unit; write it like 10ms, 5s or 1h30m"),
+    ("sampler.history", "9s", "9s is out of bounds; choose 10s to 1h"),
+    ("sampler.history", "61m", "1h1m is out of bounds; choose 10s to 1h"),
+    ("sampler.scheduler", "rr", "'rr' is not known; choose other or fifo"),
+    ("sampler.cpu", "first", "'first' is not a whole number; write it like 2"),
+    ("sampler.cpu", "8192", "8192 is no processor; choose 0 to 8191, or leave it empty to pin to none"),
+    ("ring.dir", "", "the path is empty; give one or leave the setting out"),
+    (
+        "ports.include",
+        "mlx5_0:1:2",
+        "'mlx5_0:1:2' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
+    ),
+    ("ports.exclude", "a,,b", "'' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.rails", "../x", "'../x' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    (
+        "analysis.active-threshold",
+        "1Gb/s",
+        "1Gb/s has the unknown unit Gb/s; rates count bytes: use one of TB/s, GB/s, MB/s, kB/s, B/s",
+    ),
+    ("analysis.windows", "500ms", "500ms is out of bounds; choose 1s to 1h"),
+    ("analysis.windows", "1500ms", "1s500ms is not a whole number of seconds; write it like 10s or 5m"),
+    ("analysis.windows", "10s,1m,60s", "1m is given twice; give it once"),
+    ("analysis.windows", "", "the list is empty; give at least one duration"),
+    ("analysis.timescales", "30ms", "30ms does not divide one second; the nearest that do are 25ms and 40ms"),
+    ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),
+    (
+        "web.listen-address",
+        "10055",
+        "'10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
+    ),
+    (
+        "web.listen-address",
+        "::1:10055",
+        "'::1:10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
+    ),
+    ("web.listen-address", ":65536", ":65536 has the port 65536; choose 1 to 65535, or 0 for any free port"),
+    ("web.max-wide-requests", "0", "0 is out of bounds; choose 1 to 64"),
+    ("web.max-points", "1e6", "'1e6' is not a whole number; write it like 2"),
+    ("web.max-points", "10", "10 is out of bounds; choose 1000 to 100000000"),
+    ("log.level", "loud", "'loud' is not known; choose debug or info or warning or error"),
+    ("log.format", "xml", "'xml' is not known; choose text or json"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "sentence"), REFUSALS)
+def test_a_value_that_cannot_be_used_is_refused_with_the_way_out(name: str, text: str, sentence: str) -> None:
+    assert faults(name, text) == (f"flag --{name}: {sentence}",)
+
+
+def test_every_fault_of_a_list_is_reported() -> None:
+    assert faults("analysis.windows", "10x", "1m", "2h") == (
+        "flag --analysis.windows: '10x' is not a duration; write it like 10ms, 5s or 1h30m",
+        "flag --analysis.windows: 2h is out of bounds; choose 1s to 1h",
+    )
+
+
+@pytest.mark.parametrize("period_ns", GRID_NS)
+def test_every_interval_of_the_grid_is_taken(period_ns: int) -> None:
+    assert period_ns == load({"sampler.interval": [format_duration(period_ns)]}, {}).sampler.interval
+
+
+@given(st.integers(min_value=1, max_value=10**9))
+def test_an_interval_is_taken_if_it_is_whole_milliseconds_that_divide_a_second(period_ns: int) -> None:
+    assert (period_ns in GRID_NS) == (period_ns % 10**6 == 0 and 10**9 % period_ns == 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":10055", "", 10055),
+        ("127.0.0.1:9000", "127.0.0.1", 9000),
+        ("[::1]:10055", "::1", 10055),
+        ("node7.example:1", "node7.example", 1),
+        ("localhost:0", "localhost", 0),
+    ],
+)
+def test_addresses_are_taken_apart_and_written_back(text: str, host: str, port: int) -> None:
+    address = load({"web.listen-address": [text]}, {}).web.listen_address
+    assert address == ListenAddress(host, port)
+    assert str(address) == text
+
+
+def test_lists_are_comma_separated_or_repeated_or_both() -> None:
+    ports = load({"ports.include": ["mlx5_0, mlx5_1:1", "mlx5_b*"]}, {}).ports
+    assert ports.include == ("mlx5_0", "mlx5_1:1", "mlx5_b*")
+
+
+def test_durations_of_a_list_are_sorted() -> None:
+    analysis = load({"analysis.windows": ["1m,10s"], "analysis.timescales": ["1s", "10ms"]}, {}).analysis
+    assert analysis.windows == (10 * 10**9, 60 * 10**9)
+    assert analysis.timescales == (10**7, 10**9)
+
+
+@pytest.mark.parametrize(("text", "cpu"), [("3", 3), ("0", 0), ("", None), ("null", None)])
+def test_the_processor_may_be_none(text: str, cpu: int | None) -> None:
+    assert cpu == load({"sampler.cpu": [text]}, {}).sampler.cpu
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = load({}, {})
+    name = "interval"
+    with pytest.raises(ValueError, match="frozen"):
+        setattr(settings.sampler, name, 1)
+
+
+def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAMPLER", '{"interval": "1ms"}')
+    monkeypatch.setenv("IBPULSE_SAMPLER__INTERVAL", "1ms")
+    made = Settings.model_validate({"ring": {"dir": str(tmp_path)}})
+    assert made.sampler.interval == 10_000_000
+
+
+def test_the_room_offers_nothing_else_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"module 'ibpulse\.config' has no attribute 'secrets'"):
+        _ = ibpulse.config.secrets
