@@ -1,0 +1,127 @@
+"""`ibpulse simulate DIR`: a simulated fabric, alone, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.errors import ConfigError
+from ibpulse.sampler.privileges import die_with_parent
+from ibpulse.simulate.faults import FAULTS
+from ibpulse.units import format_duration, parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from ibpulse.config import Settings
+
+WORKLOADS = ("dense", "moe", "expert-parallel", "constant", "square", "idle")
+SHAPE = ("rate", "period", "duty")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the directory and what is simulated in it."""
+    parser.add_argument("directory", type=Path, metavar="DIR", help="A new or empty directory, best on tmpfs.")
+    parser.add_argument(
+        "--interval",
+        default="10ms",
+        metavar="DURATION",
+        help="Time between two values of a counter; must be the sampler's interval (default: 10ms)",
+    )
+    parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
+    add_fabric_arguments(parser)
+
+
+def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is simulated; `ibpulse demo` takes the same."""
+    faults = "; ".join(f"{name}: {fault.text}" for name, fault in FAULTS.items())
+    parser.add_argument(
+        "--workload", choices=WORKLOADS, default="dense", help=f"One of {', '.join(WORKLOADS)} (default: dense)",
+        metavar="NAME",
+    )  # fmt: skip
+    parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8)")
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0)")
+    parser.add_argument("--rate", metavar="RATE", help="Of constant and square, per port and direction, like 20GB/s.")
+    parser.add_argument("--period", metavar="DURATION", help="Of square.")
+    parser.add_argument("--duty", type=float, metavar="RATIO", help="Of square, 0 to 1.")
+    parser.add_argument("--management", action="store_true", help="Add an Ethernet NIC that is no rail.")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="FAULT=DEVICE[:VALUE]",
+        help=f"A fault from the start, like slow-rail=mlx5_2:0.5; may be repeated. {faults}.",
+    )
+
+
+def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
+    """The flags that make another process simulate the same, for as long as this one lives."""
+    flags = [f"--interval={format_duration(interval_ns)}", f"--parent={os.getpid()}"]
+    flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed")]
+    flags += [f"--{name}={value}" for name in SHAPE if (value := getattr(arguments, name)) is not None]
+    flags += ["--management"] if arguments.management else []
+    return flags + [f"--fault={fault}" for fault in arguments.fault]
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Simulate until SIGINT or SIGTERM.
+
+    Raises:
+        ConfigError: a workload, a fault or a value is not one.
+        FabricError: the directory holds something else.
+    """
+    from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
+    from ibpulse.simulate.schedule import Schedule
+    from ibpulse.simulate.workloads import make_workload
+
+    set_up_log(settings.log.level, settings.log.format)
+    if arguments.parent and die_with_parent(arguments.parent):
+        return 1
+    workload = make_workload(
+        arguments.workload,
+        rate_bytes_per_second=None if arguments.rate is None else parse_rate(arguments.rate),
+        period_ns=None if arguments.period is None else parse_duration(arguments.period),
+        duty=arguments.duty,
+    )
+    faults = parse_fault_options(arguments.fault)
+    interval_ns = parse_duration(arguments.interval)
+    print(f"{arguments.workload} on {arguments.ports} ports, every {arguments.interval}, in {arguments.directory}")
+    print(f"switch faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}", flush=True)
+    schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
+    run_fabric(arguments.directory, schedule, interval_ns, stop_on_signals(), arguments.management, faults)
+    return 0
+
+
+def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The faults document for options such as `slow-rail=mlx5_2:0.5`.
+
+    Raises:
+        ConfigError: names every malformed one.
+    """
+    document: dict[str, dict[str, float]] = {}
+    wrong = []
+    for option in options:
+        name, _, rest = option.partition("=")
+        device, _, value = rest.partition(":")
+        try:
+            document.setdefault(name, {})[device] = float(value) if value else FAULTS[name].default
+        except (KeyError, ValueError):
+            wrong.append(
+                f"fault {option!r} is not one: write FAULT=DEVICE or FAULT=DEVICE:VALUE of {', '.join(FAULTS)}"
+            )
+    if wrong:
+        raise ConfigError(wrong)
+    return document
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGINT and SIGTERM set."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

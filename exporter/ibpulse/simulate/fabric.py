@@ -1,0 +1,172 @@
+"""A sysfs tree of plain files whose counters advance in real time.
+
+A plain file changes only when it is written. So the writer keeps a phase: half an interval before each wall-clock
+multiple of the interval it writes the value that the schedule has at that multiple. A sampler that reads at the
+multiples then sees exact values; that is why the interval must be the sampler's. A writer that wakes late writes the
+newest value only.
+
+It must not measure: it knows the schedule and the faults, and nothing of who reads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ibpulse.errors import ConfigError, FabricError
+from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
+from ibpulse.simulate.nic import Nic
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.tree import list_function, make_devices
+from ibpulse.simulate.workloads import Constant
+from ibpulse.simulate.write import clear_tree, write_listing
+
+log = logging.getLogger(__name__)
+
+FAULTS_FILE = "faults.json"
+FAULTS_EVERY_NS = 250_000_000
+SLOW_EVERY_NS = 1_000_000_000
+MANAGEMENT_BYTES_PER_SECOND = 12e6
+_PR_SET_TIMERSLACK = 29
+
+
+class Stop(Protocol):
+    """Tells the writer to end: a `threading.Event`, or anything with its `is_set`."""
+
+    def is_set(self) -> bool:
+        """True once the writer is to end."""
+        ...
+
+
+class Fabric:
+    """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
+
+    `management` adds an Ethernet NIC with a trickle of its own. Faults are read from `faults.json` in the directory.
+    Raises FabricError when the directory holds something else than an earlier fabric.
+    """
+
+    def __init__(self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False) -> None:
+        self.directory = directory
+        self.schedule = schedule
+        self.interval_ns = interval_ns
+        trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
+        self.devices = make_devices(schedule.rails, management)
+        self._rails = [Nic(directory, device, schedule) for device in self.devices if device.rail is not None]
+        self._others = [Nic(directory, device, trickle) for device in self.devices if device.rail is None]
+        self._names = [device.name for device in self.devices]
+        self._faults_seen: tuple[int, int] = (0, 0)
+        self._faults_due = self._slow_due = 0
+
+    @property
+    def faults_file(self) -> Path:
+        """The file in which faults are switched on and off while the fabric runs."""
+        return self.directory / FAULTS_FILE
+
+    def build(self, at_ns: int, faults: Mapping[str, object] | None = None) -> None:
+        """Writes the whole tree as it is at an instant, and the faults file.
+
+        Raises ConfigError for faults that are not, FabricError for a directory that holds something else.
+        """
+        text = json.dumps(faults or {})
+        parse_faults(text, self._names, "faults")
+        clear_tree(self.directory, self.faults_file)
+        self.faults_file.write_text(text + "\n")
+        for nic in (*self._rails, *self._others):
+            write_listing(self.directory, list_function(nic.device))
+            nic.create()
+        self.write(at_ns)
+
+    def write(self, at_ns: int) -> None:
+        """Writes the counters as they are at an instant, after the faults have been looked at if that is due."""
+        if at_ns >= self._faults_due:
+            self._faults_due = at_ns + FAULTS_EVERY_NS
+            self._read_faults(at_ns)
+        slow = at_ns >= self._slow_due
+        if slow:
+            self._slow_due = at_ns + SLOW_EVERY_NS
+        flowed = self.schedule.cumulative_bytes(at_ns).tolist()
+        for rail, nic in enumerate(self._rails):
+            nic.write(at_ns, (flowed[rail][0], flowed[rail][1]), slow)
+        for nic in self._others:
+            nic.write(at_ns, nic.flowed(at_ns), slow)
+
+    def run(
+        self,
+        stop: Stop,
+        wall: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Keeps the tree up to date until told to stop; `build` comes first. Both clocks are in ns.
+
+        When the wall clock is set, the traffic goes on as if it had not been: no counter leaps or falls.
+        """
+        half = self.interval_ns // 2
+        done, stepped, offset = -1, 0, wall() - monotonic()
+        while not stop.is_set():
+            now = wall()
+            drift, offset = now - monotonic() - offset, now - monotonic()
+            if abs(drift) > half:
+                stepped += drift
+            tick = (now + half) // self.interval_ns
+            if tick != done:
+                self.write(tick * self.interval_ns - stepped)
+                done = tick
+            sleep(max(0, (tick + 1) * self.interval_ns - half - wall()) / 1e9)
+
+    def close(self) -> None:
+        """Lets go of the descriptors; the files stay."""
+        for nic in (*self._rails, *self._others):
+            nic.close()
+
+    def _read_faults(self, at_ns: int) -> None:
+        try:
+            status = self.faults_file.stat()
+            seen = (status.st_mtime_ns, status.st_size)
+            if seen == self._faults_seen:
+                return
+            self._faults_seen = seen
+            text = self.faults_file.read_text()
+            wanted = parse_faults(text, self._names, str(self.faults_file))
+        except FileNotFoundError:
+            self._faults_seen, wanted = (0, 0), {}
+        except ConfigError as error:
+            log.error("faults stay as they are: %s", error)
+            return
+        self.apply(wanted, at_ns)
+
+    def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:
+        """From an instant on each device has these faults, and no others."""
+        for nic in (*self._rails, *self._others):
+            wanted = faults.get(nic.device.name, HEALTHY)
+            if wanted != nic.counters.faults:
+                log.info("%s: %s", nic.device.name, wanted)
+                nic.apply(wanted, at_ns)
+
+
+def run_fabric(
+    directory: Path,
+    schedule: Schedule,
+    interval_ns: int,
+    stop: Stop,
+    management: bool = False,
+    faults: Mapping[str, object] | None = None,
+) -> None:
+    """Builds a fabric and keeps it up to date until told to stop."""
+    fabric = Fabric(directory, schedule, interval_ns, management)
+    try:
+        fabric.build(time.time_ns(), faults)
+        fabric.run(stop)
+    finally:
+        fabric.close()
+
+
+def set_timer_slack(slack_ns: int = 1) -> None:
+    """Makes this thread's sleeps end when they should, not up to 50 µs later (prctl PR_SET_TIMERSLACK)."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) != 0:
+        raise FabricError("the timer slack cannot be set: prctl(PR_SET_TIMERSLACK) failed; is this Linux?")

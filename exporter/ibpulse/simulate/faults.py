@@ -1,0 +1,117 @@
+"""The faults of a simulated fabric, by name, and how they are written down. It must not touch a tree.
+
+A faults file is JSON: `{"idle-rail": ["mlx5_3"], "slow-rail": {"mlx5_2": 0.5}}`. A device has a fault for as long
+as it is listed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ibpulse.errors import ConfigError
+
+EXAMPLE = '{"idle-rail": ["mlx5_3"], "slow-rail": {"mlx5_2": 0.5}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A line of the table. `default` is the value when devices are merely listed; `unit` says what a value means."""
+
+    text: str
+    default: float = 1.0
+    unit: str = ""
+
+
+FAULTS: Mapping[str, Fault] = {
+    "idle-rail": Fault("no traffic on the port; the link stays up"),
+    "slow-rail": Fault("the port carries a part of its traffic", 0.5, "part of the traffic, 0 to 1"),
+    "link-flap": Fault("the link is down and its traffic stops; the state and the rate say so"),
+    "vanish": Fault("the device is gone; when it returns its counters begin at zero"),
+    "reset": Fault("the counters start again at zero, once each time the device is added to the list"),
+    "stuck": Fault("the counters stand still, and go on from where they stood"),
+    "refresh": Fault("the counters show a new value only now and then", 100.0, "milliseconds between new values"),
+    "einval": Fault("the counters cannot be read; in a tree of plain files they say 'N/A (no PMA)' instead"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFaults:
+    """What one device suffers now."""
+
+    factor: float = 1.0
+    down: bool = False
+    vanished: bool = False
+    reset: bool = False
+    stuck: bool = False
+    refresh_ns: int = 0
+    unreadable: bool = False
+
+    @property
+    def flow(self) -> float:
+        """The part of the traffic that the counters count."""
+        return 0.0 if self.down or self.stuck else self.factor
+
+
+HEALTHY = DeviceFaults()
+
+
+def parse_faults(text: str, devices: Collection[str], place: str) -> dict[str, DeviceFaults]:
+    """The faults of each device that has any. An empty text means none.
+
+    Raises ConfigError with every fault of the text, each naming `place`.
+    """
+    try:
+        document = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise ConfigError([f"{place}: not JSON ({error}); write for example {EXAMPLE}"]) from error
+    if not isinstance(document, dict):
+        raise ConfigError([f"{place}: holds {type(document).__name__}, not an object; write for example {EXAMPLE}"])
+    wrong: list[str] = []
+    values: dict[str, dict[str, float]] = {}
+    for name, entry in document.items():
+        if name not in FAULTS:
+            wrong.append(f"{place}: fault {name!r} is unknown: choose of {', '.join(FAULTS)}")
+            continue
+        for device, value in _listed(name, entry, place, wrong).items():
+            if device in devices:
+                values.setdefault(device, {})[name] = value
+            else:
+                wrong.append(f"{place}: {name}: device {device!r} is not in this fabric")
+    if wrong:
+        raise ConfigError(wrong)
+    return {device: _combine(named) for device, named in values.items()}
+
+
+def _listed(name: str, entry: object, place: str, wrong: list[str]) -> dict[str, float]:
+    if isinstance(entry, list):
+        return {str(device): FAULTS[name].default for device in entry}
+    if isinstance(entry, dict):
+        bad = {device: value for device, value in entry.items() if not _in_range(name, value)}
+        wrong += [f"{place}: {name}: {device} has {value!r}; give {_wanted(name)}" for device, value in bad.items()]
+        return {device: float(value) for device, value in entry.items() if device not in bad}
+    wrong.append(f"{place}: {name} holds {entry!r}; give a list of devices, or an object of devices and values")
+    return {}
+
+
+def _in_range(name: str, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= 1 if name == "slow-rail" else value > 0
+
+
+def _wanted(name: str) -> str:
+    return FAULTS[name].unit or "1, or list the device"
+
+
+def _combine(named: Mapping[str, float]) -> DeviceFaults:
+    return DeviceFaults(
+        factor=0.0 if "idle-rail" in named else named.get("slow-rail", 1.0),
+        down="link-flap" in named,
+        vanished="vanish" in named,
+        reset="reset" in named,
+        stuck="stuck" in named,
+        refresh_ns=round(named.get("refresh", 0.0) * 1e6),
+        unreadable="einval" in named,
+    )

@@ -1,0 +1,193 @@
+"""What stands in the sysfs tree of a simulated device, as text by path. It must not touch a disk or know of time.
+
+The formats are the kernel's: `Documentation/ABI/stable/sysfs-class-infiniband`, `drivers/infiniband/core/sysfs.c`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+COUNTERS_64_BIT = (
+    "port_xmit_data",
+    "port_rcv_data",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "unicast_xmit_packets",
+    "unicast_rcv_packets",
+    "multicast_xmit_packets",
+    "multicast_rcv_packets",
+)
+ERROR_COUNTERS = (
+    "port_xmit_wait",
+    "symbol_error",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors",
+    "port_xmit_discards",
+    "VL15_dropped",
+    "link_error_recovery",
+    "link_downed",
+    "port_xmit_constraint_errors",
+    "port_rcv_constraint_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+)
+COUNTERS = COUNTERS_64_BIT + ERROR_COUNTERS
+HW_COUNTERS = (
+    "rx_write_requests",
+    "rx_read_requests",
+    "rx_atomic_requests",
+    "out_of_buffer",
+    "out_of_sequence",
+    "duplicate_request",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "local_ack_timeout_err",
+    "req_cqe_error",
+    "resp_cqe_error",
+    "np_ecn_marked_roce_packets",
+    "np_cnp_sent",
+    "rp_cnp_handled",
+    "rp_cnp_ignored",
+)
+DRIVER = "mlx5_core"
+DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A simulated NIC with one port. `rail` is its place in the schedule, None for the management NIC."""
+
+    name: str
+    index: int
+    rail: int | None
+
+    @property
+    def pci_path(self) -> str:
+        """The PCI function under `devices/`: host bridge, root port, two switch ports, endpoint."""
+        domain, bus = self.index // 16, 0x10 + self.index % 16 * 0x0E
+        chain = [f"{domain:04x}:{bus:02x}:01.0"] + [f"{domain:04x}:{bus + step:02x}:00.0" for step in (1, 2, 3)]
+        return f"devices/pci{domain:04x}:{bus:02x}/" + "/".join(chain)
+
+    @property
+    def path(self) -> str:
+        """The directory of the RDMA device."""
+        return f"{self.pci_path}/infiniband/{self.name}"
+
+    @property
+    def port_path(self) -> str:
+        """The directory of its only port."""
+        return f"{self.path}/ports/1"
+
+    @property
+    def counters_path(self) -> str:
+        """The directory of the counters that the device is asked for at every read."""
+        return f"{self.port_path}/counters"
+
+    @property
+    def netdev(self) -> str:
+        """The network interface on the same function."""
+        return "eth0" if self.rail is None else f"ib{self.index}"
+
+    @property
+    def guid(self) -> str:
+        """The node GUID: 16 hexadecimal digits without a separator."""
+        return f"b8cef60300{self.index:02x}bb00"
+
+
+@dataclass(slots=True)
+class Listing:
+    """Text files and symbolic links by path from the root of the tree."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+def make_devices(rails: int, management: bool = False) -> tuple[Device, ...]:
+    """`mlx5_0`, `mlx5_1`, ... one per rail, and if asked for the Ethernet NIC `mlx5_an0`."""
+    devices = [Device(f"mlx5_{rail}", rail, rail) for rail in range(rails)]
+    return (*devices, Device("mlx5_an0", rails, None)) if management else tuple(devices)
+
+
+def list_function(device: Device) -> Listing:
+    """What stays when the RDMA device is gone: its PCI function and the driver."""
+    ethernet = device.rail is None
+    facts = {
+        "vendor": "0x15b3",
+        "device": "0x101e" if ethernet else "0x1021",
+        "class": "0x020000" if ethernet else "0x020700",
+        "numa_node": str(device.index // 4 % 2),
+        "local_cpulist": "0-47" if device.index // 4 % 2 == 0 else "48-95",
+        "current_link_speed": "32.0 GT/s PCIe",
+        "max_link_speed": "32.0 GT/s PCIe",
+        "current_link_width": "16",
+        "max_link_width": "16",
+    }
+    files = {f"{device.pci_path}/{name}": f"{text}\n" for name, text in facts.items()}
+    files[f"{DRIVER_PATH}/module_version"] = "6.8.0\n"
+    return Listing(files, {f"{device.pci_path}/driver": _climb(device.pci_path) + DRIVER_PATH})
+
+
+def list_device(device: Device) -> Listing:
+    """What comes and goes with the RDMA device, with a link that is up. Counters read 0."""
+    facts = {
+        "node_type": "1: CA",
+        "node_guid": _colons(device.guid),
+        "sys_image_guid": _colons(device.guid),
+        "node_desc": f"gpu-node {device.name}",
+        "fw_ver": "28.41.1000",
+        "hca_type": "MT4126" if device.rail is None else "MT4129",
+        "hw_rev": "0",
+        "board_id": "MT_0000000838",
+    }
+    files = {f"{device.path}/{name}": f"{text}\n" for name, text in facts.items()}
+    files |= {f"{device.port_path}/{name}": f"{text}\n" for name, text in _port_facts(device).items()}
+    files |= {f"{device.port_path}/{name}": text for name, text in status_files(device, up=True).items()}
+    files |= {f"{device.counters_path}/{name}": "0\n" for name in COUNTERS}
+    files |= {f"{device.port_path}/hw_counters/{name}": "0\n" for name in HW_COUNTERS}
+    files[f"{device.port_path}/hw_counters/lifespan"] = "10\n"
+    net = f"{device.pci_path}/net/{device.netdev}"
+    files |= {f"{net}/operstate": "up\n", f"{net}/speed": f"{100_000 if device.rail is None else 400_000}\n"}
+    links = {
+        f"class/infiniband/{device.name}": f"../../{device.path}",
+        f"class/net/{device.netdev}": f"../../{net}",
+        f"{device.path}/device": f"../../../{device.pci_path.rpartition('/')[2]}",
+    }
+    return Listing(files, links)
+
+
+def status_files(device: Device, up: bool) -> dict[str, str]:
+    """The files of the port that follow the link: a port that is down shows a rate that is not its own."""
+    ethernet = device.rail is None
+    if up:
+        rate = "100 Gb/sec (4X EDR)" if ethernet else "400 Gb/sec (4X NDR)"
+        return {"state": "4: ACTIVE\n", "phys_state": "5: LinkUp\n", "rate": f"{rate}\n"}
+    phys, rate = ("3: Disabled", "40 Gb/sec (4X QDR)") if ethernet else ("2: Polling", "10 Gb/sec (4X SDR)")
+    return {"state": "1: DOWN\n", "phys_state": f"{phys}\n", "rate": f"{rate}\n"}
+
+
+def _port_facts(device: Device) -> dict[str, str]:
+    ethernet = device.rail is None
+    gid = "fe80:0000:0000:0000:" + _colons(device.guid)
+    return {
+        "link_layer": "Ethernet" if ethernet else "InfiniBand",
+        "lid": "0x0" if ethernet else f"0x{0x1A + device.index:x}",
+        "lid_mask_count": "0",
+        "sm_lid": "0x0" if ethernet else "0x1",
+        "sm_sl": "0",
+        "cap_mask": "0xa751e848",
+        "gids/0": gid,
+        "gids/1": ":".join(["0000"] * 8),
+        "pkeys/0": "0xffff",
+        "gid_attrs/types/0": "RoCE v2" if ethernet else "IB/RoCE v1",
+        "gid_attrs/ndevs/0": device.netdev,
+    }
+
+
+def _colons(guid: str) -> str:
+    return ":".join(guid[place : place + 4] for place in range(0, 16, 4))
+
+
+def _climb(path: str) -> str:
+    return "../" * len(path.split("/"))

@@ -1,0 +1,157 @@
+"""The file system: every read of a counter computes it from the schedule, after the device's rule has had its way."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import stat
+import threading
+import time
+from dataclasses import dataclass
+
+import mfusepy
+
+from ibpulse.simulate.counters import START_WORDS, PortCounters
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.tree import Device, status_files
+from tests.fusefabric.nodes import Node, plant
+from tests.fusefabric.rule import Rule
+
+SIZE = 4096
+HEALTHY = Rule()
+DATA = {"port_xmit_data": 0, "port_rcv_data": 1}
+
+
+class DeviceState:
+    """One device as it is now.
+
+    The lock makes "what time is it" and "what is the counter then" one act, so a change of the rule can never make a
+    counter fall. No read waits for a hang while it holds the lock.
+    """
+
+    def __init__(self, device: Device, schedule: Schedule) -> None:
+        self.device = device
+        self.schedule = schedule
+        self.rail = device.rail or 0
+        self.rule = HEALTHY
+        self.life = 0
+        self.released = threading.Event()
+        self.lock = threading.Lock()
+        self.counters = PortCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
+
+    def flowed(self, at_ns: int) -> tuple[int, int]:
+        port_bytes = self.schedule.port_bytes
+        return port_bytes(at_ns, self.rail, 0), port_bytes(at_ns, self.rail, 1)
+
+    def apply(self, rule: Rule) -> int:
+        """Puts the rule in place of the old one; the monotonic instant from which it holds."""
+        with self.lock:
+            at_ns = time.monotonic_ns()
+            before, flowed = self.rule, self.flowed(at_ns)
+            if before.vanished and not rule.vanished:
+                self.counters = PortCounters((0, 0), flowed)
+            if rule.vanished and not before.vanished:
+                self.life += 1
+            self.counters.apply(rule.faults, flowed)
+            self.rule = rule
+            released, self.released = self.released, threading.Event()
+        released.set()
+        return at_ns
+
+    def read(self, node: Node, name: str) -> str:
+        """The text of a file now. Raises FuseOSError as the rule says."""
+        rule = self.rule
+        if rule is not HEALTHY and rule.touches(name, node.counter != ""):
+            if rule.hang_seconds:
+                self.released.wait(rule.hang_seconds)
+            if rule.errno:
+                raise mfusepy.FuseOSError(rule.errno)
+            if rule.value is not None:
+                return f"{rule.value}\n"
+        if node.counter:
+            return f"{self.count(node.counter)}\n"
+        return status_files(self.device, up=not rule.down).get(name, node.text)
+
+    def count(self, counter: str) -> int:
+        """The value of a file of `counters/` at this moment."""
+        with self.lock:
+            at_ns = time.monotonic_ns()
+            if self.rule.refresh_ns:
+                at_ns -= at_ns % self.rule.refresh_ns
+            if counter in DATA:
+                direction = DATA[counter]
+                return self.counters.words(direction, self.schedule.port_bytes(at_ns, self.rail, direction))
+            return self.counters.value(counter, self.flowed(at_ns))
+
+
+@dataclass(frozen=True)
+class Handle:
+    """An open file: it dies with the life of the device in which it was opened."""
+
+    node: Node
+    name: str
+    state: DeviceState | None
+    life: int
+
+
+class FabricOperations(mfusepy.Operations):
+    """What the kernel asks."""
+
+    use_ns = True
+
+    def __init__(self, devices: tuple[Device, ...], schedules: dict[str, Schedule]) -> None:
+        self.states = {device.name: DeviceState(device, schedules[device.name]) for device in devices}
+        self.nodes = plant(devices)
+        self.handles: dict[int, Handle] = {}
+        self.numbers = itertools.count(1)
+        self.ready = threading.Event()
+
+    def init(self, path: str) -> None:
+        self.ready.set()
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
+        node = self._node(path)
+        return {"st_mode": node.mode, "st_nlink": 1, "st_size": SIZE if stat.S_ISREG(node.mode) else 0}
+
+    def readlink(self, path: str) -> str:
+        return self._node(path).target
+
+    def readdir(self, path: str, fh: int) -> list[str]:
+        node = self._node(path)
+        base = path.rstrip("/")
+        return [".", ".."] + [name for name in node.children if self._stands(self.nodes[f"{base}/{name}"])]
+
+    def open(self, path: str, flags: int) -> int:
+        node = self._node(path)
+        state = self.states.get(node.device or "")
+        number = next(self.numbers)
+        self.handles[number] = Handle(node, path.rpartition("/")[2], state, state.life if state else 0)
+        return number
+
+    def release(self, path: str, fh: int) -> int:
+        self.handles.pop(fh, None)
+        return 0
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        handle = self.handles[fh]
+        state = handle.state
+        if state is None:
+            text = handle.node.text
+        else:
+            self._check_life(handle, state)
+            text = state.read(handle.node, handle.name)
+            self._check_life(handle, state)
+        return text.encode()[offset : offset + size]
+
+    def _check_life(self, handle: Handle, state: DeviceState) -> None:
+        if handle.life != state.life:
+            raise mfusepy.FuseOSError(errno.ENODEV)
+
+    def _stands(self, node: Node) -> bool:
+        return node.device is None or not self.states[node.device].rule.vanished
+
+    def _node(self, path: str) -> Node:
+        node = self.nodes.get(path)
+        if node is None or not self._stands(node):
+            raise mfusepy.FuseOSError(errno.ENOENT)
+        return node

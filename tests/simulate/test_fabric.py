@@ -1,0 +1,316 @@
+"""The tree on disk: what it holds, how it advances, and every fault. Clocks are passed in."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import ConfigError, FabricError
+from ibpulse.simulate import fabric as room
+from ibpulse.simulate.counters import START_WORDS
+from ibpulse.simulate.fabric import Fabric, run_fabric, set_timer_slack
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.workloads import Constant, Square
+from ibpulse.simulate.write import CounterFile
+
+SECOND = 1_000_000_000
+TICK = 10_000_000
+START = 1_700_000_000 * SECOND
+RATE = 4e9  # 10 million words per tick
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Iterator[Fabric]:
+    fabric = Fabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK, management=True)
+    fabric.build(START)
+    yield fabric
+    fabric.close()
+
+
+def port(fabric: Fabric, device: str) -> Path:
+    return fabric.directory / "class/infiniband" / device / "ports/1"
+
+
+def count(fabric: Fabric, device: str, name: str = "port_xmit_data") -> int:
+    return int((port(fabric, device) / "counters" / name).read_text())
+
+
+def advance(fabric: Fabric, seconds: float) -> int:
+    """Writes each tick from where the fabric stands."""
+    at_ns = getattr(fabric, "stands", START)
+    end = at_ns + round(seconds * SECOND)
+    while at_ns < end:
+        at_ns += TICK
+        fabric.write(at_ns)
+    object.__setattr__(fabric, "stands", at_ns)
+    return at_ns
+
+
+def switch(fabric: Fabric, faults: dict[str, object]) -> None:
+    """Writes the faults file and lets the fabric look at it."""
+    fabric.faults_file.write_text(json.dumps(faults))
+    advance(fabric, 0.3)
+
+
+WORDS_PER_SECOND = int(RATE / 4)
+
+
+def moved(fabric: Fabric, device: str, seconds: float, name: str = "port_xmit_data") -> int:
+    before = count(fabric, device, name)
+    advance(fabric, seconds)
+    return count(fabric, device, name) - before
+
+
+def test_the_tree_is_laid_out_as_sysfs(fabric: Fabric) -> None:
+    base = fabric.directory / "class/infiniband"
+    assert sorted(os.listdir(base)) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
+    assert (base / "mlx5_0").readlink().parts[:4] == ("..", "..", "devices", "pci0000:10")
+    function = (base / "mlx5_0/device").resolve()
+    assert function.name == "0000:13:00.0"
+    assert (function / "infiniband/mlx5_0").is_dir()
+    assert (function / "net/ib0").is_dir()
+    assert (base / "mlx5_0/device/driver").resolve().name == "mlx5_core"
+    assert (base / "mlx5_0/device/numa_node").read_text() == "0\n"
+    assert (fabric.directory / "class/net/ib1").resolve().parent.parent == (base / "mlx5_1/device").resolve()
+
+
+def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: Fabric) -> None:
+    assert count(fabric, "mlx5_0") == START_WORDS[0]
+    assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
+    for tick in range(1, 50):
+        fabric.write(START + tick * TICK)
+        assert count(fabric, "mlx5_0") == START_WORDS[0] + tick * 10_000_000
+
+
+def test_packets_follow_once_a_second(fabric: Fabric) -> None:
+    assert moved(fabric, "mlx5_0", 2, "port_xmit_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
+    assert moved(fabric, "mlx5_0", 2, "unicast_rcv_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
+    assert count(fabric, "mlx5_0", "multicast_xmit_packets") == count(fabric, "mlx5_0", "symbol_error") == 0
+
+
+def test_the_management_port_carries_a_trickle_of_its_own(fabric: Fabric) -> None:
+    assert moved(fabric, "mlx5_an0", 1) == 3_000_000
+
+
+def test_an_idle_rail_counts_nothing_and_goes_on(fabric: Fabric) -> None:
+    switch(fabric, {"idle-rail": ["mlx5_0"]})
+    assert moved(fabric, "mlx5_0", 0.5) == 0
+    assert moved(fabric, "mlx5_1", 0.5) == WORDS_PER_SECOND // 2
+    assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
+    switch(fabric, {})
+    assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
+
+
+def test_a_slow_rail_carries_its_part(fabric: Fabric) -> None:
+    switch(fabric, {"slow-rail": {"mlx5_0": 0.25}})
+    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 4, abs=2)
+
+
+def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: Fabric) -> None:
+    switch(fabric, {"link-flap": ["mlx5_0"]})
+    assert (port(fabric, "mlx5_0") / "state").read_text() == "1: DOWN\n"
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "10 Gb/sec (4X SDR)\n"
+    assert moved(fabric, "mlx5_0", 0.5) == 0
+    switch(fabric, {})
+    assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
+    assert moved(fabric, "mlx5_0", 1.5) == WORDS_PER_SECOND * 3 // 2
+    assert count(fabric, "mlx5_0", "link_downed") == 1
+
+
+def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: Fabric) -> None:
+    function = (fabric.directory / "class/infiniband/mlx5_0/device").resolve()
+    switch(fabric, {"vanish": ["mlx5_0"]})
+    assert sorted(os.listdir(fabric.directory / "class/infiniband")) == ["mlx5_1", "mlx5_an0"]
+    assert sorted(os.listdir(fabric.directory / "class/net")) == ["eth0", "ib1"]
+    assert not (function / "infiniband").exists()
+    assert (function / "vendor").exists()
+    switch(fabric, {"vanish": ["mlx5_0"], "stuck": ["mlx5_0"]})
+    switch(fabric, {})
+    assert 0 <= count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
+    assert moved(fabric, "mlx5_0", 1) == WORDS_PER_SECOND
+
+
+def test_a_reset_happens_once_each_time_it_is_listed(fabric: Fabric) -> None:
+    switch(fabric, {"reset": ["mlx5_0"]})
+    assert count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
+    advance(fabric, 2)
+    assert count(fabric, "mlx5_0") >= 2 * WORDS_PER_SECOND
+    switch(fabric, {})
+    switch(fabric, {"reset": ["mlx5_0"]})
+    assert count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
+    assert (port(fabric, "mlx5_0") / "counters/port_xmit_data").read_text().count("\n") == 1
+
+
+def test_another_fault_does_not_repeat_a_reset(fabric: Fabric) -> None:
+    switch(fabric, {"reset": ["mlx5_0"]})
+    advance(fabric, 1)
+    switch(fabric, {"reset": ["mlx5_0"], "stuck": ["mlx5_0"]})
+    assert count(fabric, "mlx5_0") >= WORDS_PER_SECOND
+
+
+def test_a_shorter_value_never_shows_digits_of_the_longer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counter"
+    path.write_text("205143497464492\n")
+    seen: list[int] = []
+    cut = os.ftruncate
+    # the moment between the two system calls is what a reader may meet
+    monkeypatch.setattr(os, "ftruncate", lambda *where: (seen.append(int(path.read_text())), cut(*where)))
+    file = CounterFile(path)
+    file.write("7")
+    file.close()
+    assert seen == [7]
+    assert path.read_text() == "7\n"
+
+
+def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: Fabric) -> None:
+    switch(fabric, {"stuck": ["mlx5_0"]})
+    before = count(fabric, "mlx5_0")
+    advance(fabric, 1)
+    assert count(fabric, "mlx5_0") == before
+    switch(fabric, {})
+    assert count(fabric, "mlx5_0") - before <= 0.3 * WORDS_PER_SECOND
+
+
+def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: Fabric) -> None:
+    switch(fabric, {"refresh": {"mlx5_0": 100}})
+    at_ns = advance(fabric, 0.1)
+    seen = []
+    for tick in range(1, 101):
+        fabric.write(at_ns + tick * TICK)
+        seen.append(count(fabric, "mlx5_0"))
+    assert len(set(seen)) in (10, 11)
+    assert {later - earlier for earlier, later in pairwise(seen)} == {0, WORDS_PER_SECOND // 10}
+
+
+def test_unreadable_counters_say_so_and_recover(fabric: Fabric) -> None:
+    switch(fabric, {"einval": ["mlx5_0"]})
+    folder = port(fabric, "mlx5_0") / "counters"
+    assert {file.read_text() for file in folder.iterdir()} == {"N/A (no PMA)\n"}
+    switch(fabric, {})
+    assert count(fabric, "mlx5_0") > START_WORDS[0]
+    assert (folder / "symbol_error").read_text() == "0\n"
+
+
+def test_a_bad_faults_file_changes_nothing_and_is_logged(fabric: Fabric, caplog: pytest.LogCaptureFixture) -> None:
+    switch(fabric, {"idle-rail": ["mlx5_0"]})
+    fabric.faults_file.write_text("{")
+    assert moved(fabric, "mlx5_0", 0.6) == 0
+    messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(messages) == 1
+    assert messages[0].startswith(f"faults stay as they are: {fabric.faults_file}: not JSON")
+
+
+def test_removing_the_faults_file_heals_all(fabric: Fabric) -> None:
+    switch(fabric, {"idle-rail": ["mlx5_0"]})
+    fabric.faults_file.unlink()
+    advance(fabric, 0.3)
+    assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
+
+
+def test_faults_can_be_there_from_the_start(tmp_path: Path) -> None:
+    fabric = Fabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
+    fabric.build(START, {"idle-rail": ["mlx5_1"]})
+    assert moved(fabric, "mlx5_1", 0.5) == 0
+    fabric.close()
+    with pytest.raises(ConfigError, match="faults: fault 'x' is unknown"):
+        fabric.build(START, {"x": []})
+
+
+def test_an_earlier_fabric_is_replaced(fabric: Fabric) -> None:
+    smaller = Fabric(fabric.directory, Schedule(Constant(RATE), rails=1, start_ns=START), TICK)
+    smaller.build(START)
+    assert os.listdir(fabric.directory / "class/infiniband") == ["mlx5_0"]
+    smaller.close()
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class/mine").write_text("mine")
+    with pytest.raises(FabricError, match="is not empty and holds no simulated fabric: name a new or an empty"):
+        Fabric(tmp_path, Schedule(Constant()), TICK).build(START)
+    assert (tmp_path / "class/mine").read_text() == "mine"
+
+
+class Clocks:
+    """Clocks that move when somebody sleeps; `late` adds to one sleep, `leaps` to the wall clock alone."""
+
+    def __init__(self, fabric: Fabric, ticks: int) -> None:
+        self.fabric, self.left = fabric, ticks
+        self.now, self.leap = START + 3_000_000, 0
+        self.seen: list[tuple[int, int]] = []
+        self.late: dict[int, int] = {}
+        self.leaps: dict[int, int] = {}
+
+    def is_set(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def wall(self) -> int:
+        return self.now + self.leap
+
+    def monotonic(self) -> int:
+        return self.now - START
+
+    def sleep(self, seconds: float) -> None:
+        turn = len(self.seen)
+        self.seen.append((self.wall(), count(self.fabric, "mlx5_0") - START_WORDS[0]))
+        self.now += round(seconds * SECOND) + self.late.get(turn, 0)
+        self.leap += self.leaps.get(turn, 0)
+
+    def run(self) -> list[int]:
+        self.fabric.run(self, self.wall, self.monotonic, self.sleep)
+        return [words for _, words in self.seen]
+
+
+def test_the_writer_is_half_an_interval_ahead_of_each_multiple(fabric: Fabric) -> None:
+    clocks = Clocks(fabric, 5)
+    assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000]
+    assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [TICK // 2] * 4
+
+
+def test_a_sleep_that_ends_early_writes_nothing_twice(fabric: Fabric) -> None:
+    clocks = Clocks(fabric, 4)
+    clocks.late = {0: -1_000_000}
+    assert clocks.run() == [0, 0, 10_000_000, 20_000_000]
+
+
+def test_a_late_writer_writes_the_newest_value_only(fabric: Fabric) -> None:
+    clocks = Clocks(fabric, 4)
+    clocks.late = {1: 3 * TICK + 1_000_000}
+    assert clocks.run() == [0, 10_000_000, 50_000_000, 60_000_000]
+
+
+@pytest.mark.parametrize("leap", [-3600 * SECOND, 3600 * SECOND, -4 * TICK])
+def test_a_step_of_the_wall_clock_moves_no_counter(fabric: Fabric, leap: int) -> None:
+    clocks = Clocks(fabric, 6)
+    clocks.leaps = {2: leap}
+    assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
+
+
+def test_the_real_clock_drives_it_until_it_is_stopped(tmp_path: Path) -> None:
+    class Stop:
+        def __init__(self) -> None:
+            self.left = 5
+
+        def is_set(self) -> bool:
+            self.left -= 1
+            return self.left < 0
+
+    begin = time.time_ns()
+    schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
+    run_fabric(tmp_path, schedule, 1_000_000, Stop(), faults={"stuck": []})
+    words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
+    assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
+
+
+def test_a_kernel_without_timer_slack_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timer_slack(50_000)
+    monkeypatch.setattr(room, "_PR_SET_TIMERSLACK", -1)
+    with pytest.raises(FabricError, match="the timer slack cannot be set"):
+        set_timer_slack()

@@ -1,0 +1,66 @@
+"""The faults file: every line of the table, and every way to write it wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from ibpulse.errors import ConfigError
+from ibpulse.simulate.faults import FAULTS, HEALTHY, DeviceFaults, parse_faults
+
+DEVICES = ("mlx5_0", "mlx5_1")
+
+LISTED = {
+    "idle-rail": DeviceFaults(factor=0.0),
+    "slow-rail": DeviceFaults(factor=0.5),
+    "link-flap": DeviceFaults(down=True),
+    "vanish": DeviceFaults(vanished=True),
+    "reset": DeviceFaults(reset=True),
+    "stuck": DeviceFaults(stuck=True),
+    "refresh": DeviceFaults(refresh_ns=100_000_000),
+    "einval": DeviceFaults(unreadable=True),
+}
+
+
+def test_every_fault_of_the_table_is_tried_here() -> None:
+    assert list(LISTED) == list(FAULTS)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_listed_device_has_the_fault_at_its_default(name: str) -> None:
+    assert parse_faults(f'{{"{name}": ["mlx5_1"]}}', DEVICES, "f") == {"mlx5_1": LISTED[name]}
+
+
+def test_values_and_several_faults_combine() -> None:
+    text = '{"slow-rail": {"mlx5_0": 0.25}, "refresh": {"mlx5_0": 40}, "stuck": ["mlx5_1"]}'
+    wanted = {"mlx5_0": DeviceFaults(factor=0.25, refresh_ns=40_000_000), "mlx5_1": DeviceFaults(stuck=True)}
+    assert parse_faults(text, DEVICES, "f") == wanted
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"stuck": []}'])
+def test_an_empty_file_is_a_healthy_fabric(text: str) -> None:
+    assert parse_faults(text, DEVICES, "f") == {}
+    assert HEALTHY.flow == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "f: not JSON .*; write for example"),
+        ("[]", "f: holds list, not an object"),
+        ('{"broken": []}', "f: fault 'broken' is unknown: choose of idle-rail, slow-rail"),
+        ('{"stuck": ["mlx5_9"]}', "f: stuck: device 'mlx5_9' is not in this fabric"),
+        ('{"stuck": "mlx5_0"}', "f: stuck holds 'mlx5_0'; give a list of devices"),
+        ('{"slow-rail": {"mlx5_0": 2}}', "f: slow-rail: mlx5_0 has 2; give part of the traffic, 0 to 1"),
+        ('{"refresh": {"mlx5_0": 0}}', "f: refresh: mlx5_0 has 0; give milliseconds between new values"),
+        ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0 has True; give 1, or list the device"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place_and_the_way_out(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_faults(text, DEVICES, "f")
+
+
+def test_all_wrong_entries_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_faults('{"broken": [], "stuck": ["a", "b"]}', DEVICES, "f")
+    assert len(caught.value.faults) == 3

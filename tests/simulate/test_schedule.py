@@ -1,0 +1,110 @@
+"""The exactness of the schedule: cumulative bytes at any time, in any order, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.simulate import schedule as room
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.workloads import WORKLOADS, Constant, Square, make_workload
+
+HOUR_NS = 3_600_000_000_000
+NAMES = st.sampled_from(list(WORKLOADS))
+
+
+@settings(max_examples=40, deadline=None)
+@given(NAMES, st.integers(0, 5), st.lists(st.integers(0, 20_000_000_000), min_size=2, max_size=30))
+def test_cumulative_bytes_never_fall_and_are_whole_words(name: str, seed: int, times: list[int]) -> None:
+    moments = np.array(sorted(times))
+    flowed = Schedule(make_workload(name), seed).cumulative_bytes(moments)
+    assert flowed.shape == (len(times), 8, 2)
+    assert flowed.dtype == np.int64
+    assert (np.diff(flowed, axis=0) >= 0).all()
+    assert (flowed % 4 == 0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(NAMES, st.lists(st.integers(-10, 9_000_000_000), min_size=1, max_size=8), st.integers(0, 7), st.integers(0, 1))
+def test_one_port_reads_the_same_as_all_at_once(name: str, times: list[int], rail: int, direction: int) -> None:
+    together = Schedule(make_workload(name), 1, start_ns=5).cumulative_bytes(np.array(times))
+    single = Schedule(make_workload(name), 1, start_ns=5)
+    assert [single.port_bytes(time, rail, direction) for time in times] == together[:, rail, direction].tolist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(NAMES, st.permutations([0, 1, 999_999_999, 1_000_000_000, 5_000_000_123, 30_000_000_000]))
+def test_the_order_of_the_questions_does_not_matter(name: str, times: list[int]) -> None:
+    schedule = Schedule(make_workload(name), 7)
+    asked = {time: schedule.cumulative_bytes(time).tolist() for time in times}
+    fresh = Schedule(make_workload(name), 7).cumulative_bytes(np.array(sorted(times))).tolist()
+    assert [asked[time] for time in sorted(times)] == fresh
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_truth_sums_to_what_the_counters_count(name: str) -> None:
+    schedule = Schedule(make_workload(name), 3, start_ns=100)
+    begin, end = 1_234_567_890, 11_234_567_890
+    counted = schedule.cumulative_bytes(end) - schedule.cumulative_bytes(begin)
+    assert schedule.truth(begin, end).total_bytes == pytest.approx(counted.sum(), rel=1e-9, abs=100)
+    port = schedule.truth(begin, end, rails=[2], directions=(1,)).total_bytes
+    assert port == pytest.approx(counted[2, 1], rel=1e-9, abs=100)
+
+
+def test_truth_agrees_with_steps_laid_end_to_end_by_hand() -> None:
+    """The segments of the first block, spread over microseconds by hand, and summed per bin."""
+    workload = make_workload("dense")
+    rng = np.random.default_rng((9, 0))
+    steps = [workload.step(rng) for _ in range(3)]
+    durations = np.concatenate([step.durations_ns for step in steps])
+    rates = np.concatenate([step.rates_bytes_per_second for step in steps])
+    edges = np.concatenate([[0], np.cumsum(durations)])
+    middle = np.arange(500, 800_000_000, 1000)
+    rate = rates[np.searchsorted(edges, middle, side="right") - 1] * 14
+    by_hand = rate.reshape(80, 10_000).mean(axis=1)
+    truth = Schedule(workload, 9).truth(0, 800_000_000)
+    assert truth.bytes_per_second == pytest.approx(by_hand, rel=0.001, abs=1e8)
+
+
+def test_nothing_has_flowed_before_the_start() -> None:
+    schedule = Schedule(Constant(4e9), rails=1, start_ns=1_000)
+    assert schedule.cumulative_bytes(np.array([0, 999, 1_000])).sum() == 0
+    assert schedule.port_bytes(999, 0, 0) == 0
+    assert schedule.port_bytes(1_000_001_000, 0, 0) == 4_000_000_000
+
+
+def test_no_time_gives_no_bytes() -> None:
+    assert Schedule(Constant()).cumulative_bytes(np.array([], dtype=np.int64)).shape == (0, 8, 2)
+
+
+def test_seeds_differ_and_repeat() -> None:
+    first, again, other = (Schedule(make_workload("moe"), seed).port_bytes(HOUR_NS // 9, 0, 0) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_steps_start_one_period_apart() -> None:
+    starts = Schedule(Square(1_000_000_000, 0.5)).step_starts_ns(0, 5_000_000_000)
+    assert starts.tolist() == [0, 1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000]
+
+
+def test_hours_later_few_blocks_are_held_and_the_first_can_be_made_again() -> None:
+    schedule = Schedule(make_workload("square", jitter=0.1), 1, rails=1)
+    early = schedule.port_bytes(500_000_000, 0, 0)
+    for second in range(0, 1000, 7):
+        schedule.port_bytes(second * 1_000_000_000, 0, 0)
+    assert len(schedule._blocks) <= room.BLOCKS_IN_MEMORY
+    assert schedule.port_bytes(500_000_000, 0, 0) == early
+
+
+def test_what_lies_too_far_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "BLOCKS_REACHABLE", 10)
+    schedule, whole = (Schedule(Square(1_000_000_000, 0.5, jitter=0.2), 2, rails=1) for _ in range(2))
+    for second in range(60):
+        schedule.port_bytes(second * 1_000_000_000, 0, 0)
+    assert len(schedule._starts_ns) <= 21
+    with pytest.raises(ValueError, match="time 1 ns is out of reach: the schedule now begins at"):
+        schedule.port_bytes(1, 0, 0)
+    monkeypatch.undo()
+    assert schedule.port_bytes(59_500_000_000, 0, 0) == whole.port_bytes(59_500_000_000, 0, 0)

@@ -1,0 +1,58 @@
+"""`ibpulse simulate` as a process: from its flags to a tree that advances."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ibpulse.commands import simulate
+from ibpulse.errors import ConfigError
+from ibpulse.simulate.workloads import WORKLOADS
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_verb_offers_every_workload() -> None:
+    assert list(WORKLOADS) == list(simulate.WORKLOADS)
+
+
+def test_it_builds_a_fabric_that_advances_and_ends_on_sigterm(tmp_path: Path) -> None:
+    flags = ["--workload=square", "--ports=2", "--interval=1ms", "--rate=8GB/s", "--period=10ms", "--duty=0.5"]
+    flags += ["--management", "--fault=idle-rail=mlx5_1"]
+    command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            file = tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
+            wait_until(file.exists)
+            first = file.read_text()
+            wait_until(lambda: file.read_text() != first)
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+        assert process.stdout is not None
+        assert "square on 2 ports" in process.stdout.read()
+    assert sorted(os.listdir(tmp_path / "class/infiniband")) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
+    assert json.loads((tmp_path / "faults.json").read_text()) == {"idle-rail": {"mlx5_1": 1.0}}
+
+
+def test_a_fault_option_without_a_value_takes_the_default() -> None:
+    options = ["slow-rail=a", "refresh=b:20"]
+    assert simulate.parse_fault_options(options) == {"slow-rail": {"a": 0.5}, "refresh": {"b": 20.0}}
+
+
+@pytest.mark.parametrize("option", ["idle", "x=mlx5_0", "slow-rail=mlx5_0:half"])
+def test_a_malformed_fault_option_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"fault '{option}' is not one: write FAULT=DEVICE or FAULT=DEVICE:VALUE"):
+        simulate.parse_fault_options([option])

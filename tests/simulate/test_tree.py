@@ -1,0 +1,69 @@
+"""The texts of the tree against the kernel's formats."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ibpulse.simulate.tree import COUNTERS, Device, list_device, list_function, make_devices, status_files
+
+RAIL = Device("mlx5_3", 3, 3)
+MANAGEMENT = Device("mlx5_an0", 8, None)
+
+FORMATS = {
+    "node_type": r"1: CA",
+    "node_guid": r"([0-9a-f]{4}:){3}[0-9a-f]{4}",
+    "sys_image_guid": r"([0-9a-f]{4}:){3}[0-9a-f]{4}",
+    "fw_ver": r"28\.41\.1000",
+    "board_id": r"MT_0000000838",
+    "ports/1/state": r"4: ACTIVE",
+    "ports/1/phys_state": r"5: LinkUp",
+    "ports/1/lid": r"0x[0-9a-f]+",
+    "ports/1/cap_mask": r"0x[0-9a-f]{8}",
+    "ports/1/gids/0": r"([0-9a-f]{4}:){7}[0-9a-f]{4}",
+    "ports/1/gids/1": r"(0000:){7}0000",
+    "ports/1/hw_counters/lifespan": r"10",
+    "ports/1/hw_counters/rx_write_requests": r"0",
+}
+
+
+@pytest.mark.parametrize("device", [RAIL, MANAGEMENT], ids=lambda device: device.name)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
+    assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
+
+
+def test_a_rail_is_infiniband_and_the_management_port_is_ethernet() -> None:
+    for device, layer, rate, kind in (
+        (RAIL, "InfiniBand", "400 Gb/sec (4X NDR)", "MT4129"),
+        (MANAGEMENT, "Ethernet", "100 Gb/sec (4X EDR)", "MT4126"),
+    ):
+        files = list_device(device).files
+        assert files[f"{device.port_path}/link_layer"] == f"{layer}\n"
+        assert files[f"{device.port_path}/rate"] == f"{rate}\n"
+        assert files[f"{device.path}/hca_type"] == f"{kind}\n"
+
+
+def test_a_port_that_is_down_shows_a_rate_that_is_not_its_own() -> None:
+    down = {"state": "1: DOWN\n", "phys_state": "2: Polling\n", "rate": "10 Gb/sec (4X SDR)\n"}
+    assert status_files(RAIL, up=False) == down
+    down = {"state": "1: DOWN\n", "phys_state": "3: Disabled\n", "rate": "40 Gb/sec (4X QDR)\n"}
+    assert status_files(MANAGEMENT, up=False) == down
+
+
+def test_there_are_21_counters() -> None:
+    assert len(set(COUNTERS)) == 21
+    assert {f"{RAIL.counters_path}/{name}" for name in COUNTERS} <= set(list_device(RAIL).files)
+
+
+def test_no_two_devices_share_a_path() -> None:
+    devices = make_devices(128, management=True)
+    paths = [path for device in devices for path in list_device(device).files]
+    assert len(paths) == len(set(paths))
+    assert all(re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:00\.0", d.pci_path.rpartition("/")[2]) for d in devices)
+
+
+def test_the_function_outlives_the_device() -> None:
+    staying = set(list_function(RAIL).files) | set(list_function(RAIL).links)
+    assert not staying & (set(list_device(RAIL).files) | set(list_device(RAIL).links))

@@ -1,0 +1,173 @@
+"""The workloads against the published capture, closed forms and published profiles, from the exact schedule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import ConfigError
+from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, make_workload
+
+MINUTE_NS = 60_000_000_000
+BEGIN_NS = 3_000_000_000
+MS = 1_000_000
+
+# mean when active, peak (GB/s, transmit + receive, all rails), duty, CV, step (s): the founding article's table
+ARTICLE = {"dense": (270.0, 463.0, 0.747, 0.20, 0.315), "moe": (363.0, 659.0, 0.916, 0.42, 1.444)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["dense", "moe"])
+def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
+    schedule = Schedule(make_workload(name), seed)
+    truth = schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS)
+    mean, peak, duty, cv, step = ARTICLE[name]
+    assert truth.active_mean / 1e9 == pytest.approx(mean, rel=0.05)
+    assert truth.peak / 1e9 == pytest.approx(peak, rel=0.10)
+    assert truth.duty == pytest.approx(duty, abs=0.03)
+    assert truth.cv == pytest.approx(cv, abs=0.05)
+    steps = np.diff(schedule.step_starts_ns(BEGIN_NS, BEGIN_NS + MINUTE_NS)) / 1e9
+    assert steps.mean() == pytest.approx(step, rel=0.02)
+
+
+@pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
+def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        step = model.step(rng)
+        port_bytes = float((step.durations_ns * step.rates_bytes_per_second).sum()) / 1e9
+        assert port_bytes * 7 == pytest.approx(model.step_bytes, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
+def test_the_models_have_the_parameters_of_the_published_ones(model: Fsdp) -> None:
+    published = {"dense": 7.6156e9, "moe": 46.703e9}[model.name]
+    assert sum(unit.parameters for unit in model.units) == pytest.approx(published, rel=0.002)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_port_passes_the_line_rate(name: str) -> None:
+    rng = np.random.default_rng(2)
+    assert max(make_workload(name).step(rng).rates_bytes_per_second.max() for _ in range(20)) <= 50e9
+
+
+@pytest.mark.parametrize("name", ["dense", "moe"])
+def test_one_rail_of_eight_is_idle_and_the_others_are_equal(name: str) -> None:
+    flowed = Schedule(make_workload(name), rails=16).cumulative_bytes(MINUTE_NS)
+    idle = (flowed == 0).all(axis=1)
+    assert np.flatnonzero(idle).tolist() == [6, 14]
+    assert len(np.unique(flowed[~idle])) == 1
+
+
+def test_a_model_with_one_unit_gathers_computes_and_scatters_it() -> None:
+    """By hand: gather 1 s, compute 2 s, gather again 1 s, backward 4 s, scatter 2 s, tail 1 s."""
+    model = Fsdp(
+        name="toy",
+        units=(Unit(8e9, 1),),
+        ranks=16,
+        recompute=False,
+        gathers_ahead=1,
+        forward_seconds=2,
+        tail_seconds=1,
+        collective_bytes_per_second=15e9,
+        scatter_slowness=2,
+        latency_seconds=0,
+        wire_fraction=1,
+        compute_jitter=0,
+        speed_jitter=0,
+    )
+    step = model.step(np.random.default_rng(0))
+    assert step.durations_ns.tolist() == [1e9, 2e9, 1e9, 4e9, 2e9, 1e9]
+    per_port = [15e9 / 7, 0, 15e9 / 7, 0, 7.5e9 / 7, 0]
+    assert step.rates_bytes_per_second.tolist() == pytest.approx(per_port)
+
+
+def test_expert_parallel_looks_dense_at_ten_milliseconds() -> None:
+    truth = Schedule(ExpertParallel(), seed=3).truth(BEGIN_NS, BEGIN_NS + MINUTE_NS)
+    assert truth.duty == 1.0
+    assert truth.cv == pytest.approx(0.19, abs=0.05)
+
+
+@pytest.mark.parametrize(("bin_ms", "cv", "duty"), [(1, 0.36, 0.74), (2, 0.45, None), (5, 0.41, None), (50, 0.05, 1)])
+def test_expert_parallel_follows_the_published_profile_at_other_scales(
+    bin_ms: int, cv: float, duty: float | None
+) -> None:
+    truth = Schedule(ExpertParallel(), seed=3).truth(BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
+    assert truth.cv == pytest.approx(cv, abs=0.05)
+    assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
+
+
+def test_dispatch_takes_three_to_five_and_combine_about_six_milliseconds() -> None:
+    step = ExpertParallel().step(np.random.default_rng(4))
+    busy = step.durations_ns[step.rates_bytes_per_second > 0] / 1e6
+    assert len(busy) == 16
+    assert ((busy[::2] > 3) & (busy[::2] < 5)).all()
+    assert ((busy[1::2] > 5.8) & (busy[1::2] < 6.7)).all()
+
+
+@pytest.mark.parametrize(("slot_ms", "cv"), [(2, 0.04), (4, 0.09), (15, 0.35), (20, 0.51), (100, 0.33)])
+def test_cv_follows_the_slot_not_the_share_of_busy_time(slot_ms: int, cv: float) -> None:
+    """The same 55 % of busy time, cut into slots of different length, measured at 10 ms."""
+    schedule = Schedule(Square(slot_ms * MS, 0.55, jitter=0.1), seed=5)
+    assert schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS).cv == pytest.approx(cv, abs=0.03)
+
+
+def test_a_square_wave_on_the_grid_has_its_closed_form() -> None:
+    truth = Schedule(Square(100 * MS, 0.3, 20e9), rails=2).truth(0, 10_000_000_000)
+    assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
+    assert truth.active_mean == truth.peak == pytest.approx(4 * 20e9)
+    assert truth.duty == pytest.approx(0.3)
+    assert truth.cv == pytest.approx(0, abs=1e-9)
+    assert truth.total_bytes == pytest.approx(4 * 20e9 * 0.3 * 10)
+
+
+def test_a_square_wave_off_the_grid_has_its_closed_form() -> None:
+    """Busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one."""
+    truth = Schedule(Square(100 * MS, 0.35, 20e9), rails=1).truth(0, 10_000_000_000, directions=(0,))
+    values = [1, 1, 1, 0.5]
+    mean = sum(values) / 4
+    assert truth.duty == pytest.approx(0.4)
+    assert truth.active_mean == pytest.approx(20e9 * mean)
+    assert truth.cv == pytest.approx(math.sqrt(sum((v - mean) ** 2 for v in values) / 4) / mean)
+
+
+def test_constant_is_its_rate_in_every_bin() -> None:
+    truth = Schedule(Constant(7e9), rails=3).truth(12345, 12345 + MINUTE_NS)
+    assert truth.bytes_per_second == pytest.approx(np.full(6000, 42e9), rel=1e-9)
+    assert truth.duty == 1.0
+
+
+def test_constant_is_half_of_the_line_unless_told() -> None:
+    assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
+
+
+def test_idle_has_no_mean_when_active() -> None:
+    truth = Schedule(Idle()).truth(0, MINUTE_NS)
+    assert (truth.mean, truth.peak, truth.duty) == (0, 0, 0)
+    assert math.isnan(truth.active_mean)
+    assert math.isnan(truth.cv)
+
+
+def test_workloads_are_made_by_name_with_the_options_that_are_given() -> None:
+    assert make_workload("square", period_ns=20 * MS, duty=0.25, rate_bytes_per_second=None) == Square(20 * MS, 0.25)
+    assert [make_workload(name).name for name in WORKLOADS] == list(WORKLOADS)
+
+
+def test_an_unknown_workload_is_refused_with_the_list() -> None:
+    with pytest.raises(ConfigError, match="workload 'sparse' is unknown: choose one of dense, moe, expert-parallel"):
+        make_workload("sparse")
+
+
+def test_an_option_of_another_workload_is_refused() -> None:
+    with pytest.raises(ConfigError, match="workload 'idle' has no option 'duty': it has none"):
+        make_workload("idle", duty=0.5)
+
+
+@pytest.mark.parametrize(("period_ns", "duty"), [(1, 0.5), (100, 0.0), (100, 1.0)])
+def test_a_square_that_is_not_one_is_refused(period_ns: int, duty: float) -> None:
+    with pytest.raises(ConfigError, match="give a period and a duty between 0 and 1"):
+        Square(period_ns, duty)
