@@ -1,0 +1,55 @@
+"""`/`: what this is, where to go from here, and the ports at a glance."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ibpulse.model import Port
+from ibpulse.web.document import table
+from ibpulse.web.health_route import judge_health
+from ibpulse.web.parts import WebParts
+
+_EXAMPLE = "/api/v1/window?last=5s&max_points=500"
+_LINKS = (
+    ("/metrics", "for Prometheus"),
+    (_EXAMPLE, "the newest raw samples"),
+    ("/api/v1/ports", "the ports as JSON"),
+    ("/api/docs", "how to ask the API"),
+    ("/-/healthy", "is it sampling?"),
+    ("/-/ready", "are samples in?"),
+)
+
+
+def landing_body(parts: WebParts) -> str:
+    """The page's HTML."""
+    fabric = parts.fabric()
+    interval = f"{parts.reader.interval_ns / 1e6:g} ms"
+    states = [judge_health(parts), parts.ready()]
+    lines = [
+        f"<h1>ibpulse</h1>\n<p>What every InfiniBand and RoCE port of this node does, every {interval}. "
+        f'<span class="soft">Version {escape(parts.version)}</span></p>',
+        *(f'<p class="{"good" if good else "bad"}">{escape(sentence)}</p>' for good, sentence in states),
+        '<ul class="links">' + "".join(_link(*link) for link in _LINKS) + "</ul>",
+        *(f'<p class="notice">{escape(notice)}</p>' for notice in fabric.notices),
+        "<h2>Ports</h2>",
+        table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(port) for port in fabric.ports])
+        if fabric.ports
+        else '<p class="soft">No port was found.</p>',
+    ]
+    return "\n".join(lines)
+
+
+def _link(target: str, words: str) -> str:
+    return f'<li><a href="{escape(target)}"><code>{escape(target)}</code><span>{escape(words)}</span></a></li>'
+
+
+def _row(port: Port) -> list[str]:
+    rate = port.rate_bytes_per_second
+    return [
+        f"<code>{escape(str(port.id))}</code>",
+        f'<span class="{"good" if port.active else "bad"}">{escape(port.state)}</span>',
+        "" if rate is None else f"{rate * 8 / 1e9:g} Gb/s",
+        "rail" if port.rail else "",
+        f"<code>{escape(port.source.name)}</code>" if port.source else "",
+        escape(port.problem or (port.source.note if port.source else "")),
+    ]

@@ -1,0 +1,113 @@
+"""Refusals as problem documents (RFC 9457). Every error that leaves the server passes here."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ibpulse.errors import RequestError
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemDocument(BaseModel):
+    """A refused request (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Kind of problem, an anchor of /api/docs; about:blank where the status says it all.")
+    title: str = Field(description="The kind in a few words; the same for every problem of this kind.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What was refused, the bound, and the way out.")
+
+
+class ProblemError(RequestError):
+    """A refused request with its kind and members that a program can read."""
+
+    def __init__(self, kind: str, status: int, detail: str, **members: object) -> None:
+        super().__init__(status, KINDS[kind], detail)
+        self.kind = kind
+        self.members = members
+
+
+KINDS = {
+    "bad-parameter": "A parameter cannot be used",
+    "unknown-port": "No such port",
+    "too-many-values": "The window holds too many values",
+    "too-busy": "Too many wide requests at once",
+    "query-too-long": "The query is too long",
+}
+"""Kinds of problems and their titles."""
+
+
+def problem_response(
+    status: int,
+    detail: str,
+    title: str = "",
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    **members: object,
+) -> Response:
+    """A response with the problem document of these members."""
+    document = {
+        "type": f"/api/docs#{kind}" if kind else "about:blank",
+        "title": title or http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **members,
+    }
+    return Response(orjson.dumps(document), status, headers, MEDIA_TYPE)
+
+
+def bad_parameter(parameter: str, reason: str) -> ProblemError:
+    """The refusal of one parameter; `reason` names its value and the way out."""
+    return ProblemError(
+        "bad-parameter", 422, f"{parameter}: {reason}", errors=[{"parameter": parameter, "message": reason}]
+    )
+
+
+def invalid_parameters(faults: Sequence[Any]) -> ProblemError:
+    """The refusal of what pydantic found."""
+    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": str(fault["msg"])} for fault in faults[:16]]
+    detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
+    return ProblemError("bad-parameter", 422, detail, errors=errors)
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Make every refusal of `app` a problem document."""
+    app.add_exception_handler(RequestError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    if not isinstance(error, ProblemError):
+        return problem_response(error.status, error.detail, error.title)
+    headers = {"Retry-After": "1"} if error.status == 503 else None
+    return problem_response(error.status, error.detail, error.title, error.kind, headers, **error.members)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return _refused(request, invalid_parameters(error.errors()))
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    detail = str(error.detail)
+    if error.status_code == 404:
+        detail = f"There is nothing at {request.url.path[:200]}; / lists what there is."
+    elif error.status_code == 405:
+        headers["Allow"] = "GET, HEAD"
+        detail = f"{request.method[:32]} is not allowed here; use GET or HEAD."
+    return problem_response(error.status_code, detail, headers=headers)

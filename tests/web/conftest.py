@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ibpulse.web.app import create_app
+from ibpulse.web.parts import WebParts
+from tests.web.rings import Node, full_node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = full_node(tmp_path)
+    yield made
+    made.ring.close()
+
+
+@pytest.fixture
+async def client(node: Node) -> AsyncIterator[httpx.AsyncClient]:
+    async with make_client(node.parts()) as made:
+        yield made
+
+
+def make_client(parts: WebParts) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=create_app(parts))
+    return httpx.AsyncClient(transport=transport, base_url="http://node")

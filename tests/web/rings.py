@@ -1,0 +1,134 @@
+"""Real ring files with traffic in closed form, and the same traffic computed by hand.
+
+Port `mlx5_<i>:1` sends `25 + i` bytes per ns at the ticks whose remainder by 100 lies below 20 and nothing else; it
+receives `i + 1` bytes per ns at all ticks. Reads jitter by up to 0.4 ms, in steps that keep the words whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.web.parts import WebLimits, WebParts
+
+INTERVAL_NS = 10_000_000
+CAPACITY = 4096
+# wall tick of 2025-11-21T00:00:00Z
+EPOCH = 1_763_683_200 * 100
+RATE = 50e9
+
+
+def instant_ns(tick: int) -> int:
+    """Monotonic time of the transmit read of a tick; even a multiple of 8, so that words come out whole."""
+    return tick * INTERVAL_NS + (tick * 7919 % 50_000) * 8
+
+
+def sent(tick: int, port: int) -> int:
+    """Bytes per ns between the tick before and this one."""
+    return 25 + port if tick % 100 < 20 else 0
+
+
+def received(_tick: int, port: int) -> int:
+    return port + 1
+
+
+@dataclass
+class Node:
+    """A ring that a test fills, and the traffic in it: `rates[port, direction, wall tick]` in bytes per second."""
+
+    ring: RingFile
+    slots: dict[str, int]
+    now_tick: int = EPOCH
+    rates: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    counters: dict[tuple[str, int], int] = field(default_factory=dict)
+    last: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def run(self, first: int, count: int, missed: Sequence[int] = (), unread: Mapping[int, int] = {}) -> None:
+        """Sample all ports at `count` ticks from `first` on, but not at `missed`; `unread` is tick -> direction."""
+        for number, (name, slot) in enumerate(self.slots.items()):
+            for tick in range(first, first + count):
+                self._tick(name, number, slot, tick, tick in missed, unread.get(tick))
+        self.ring.words[at.lane_at(0) + at.L_TICK] = first + count - 1
+
+    def _tick(self, name: str, number: int, slot: int, tick: int, missed: bool, unread: int | None) -> None:
+        elapsed = instant_ns(tick) - instant_ns(tick - 1)
+        words = [0] * at.RECORD_WORDS
+        words[at.R_TICK], words[at.R_BEFORE] = tick, instant_ns(tick)
+        words[at.R_BETWEEN], words[at.R_AFTER] = instant_ns(tick) + 800, instant_ns(tick) + 1600
+        for direction, law in enumerate((sent, received)):
+            moved = law(tick, number) * elapsed
+            assert moved % 4 == 0
+            key = (name, direction)
+            self.counters[key] = self.counters.get(key, 1000) + moved // 4
+            good = not missed and unread != direction
+            words[at.R_TRANSMIT + direction] = self.counters[key] if good else at.ABSENT
+            wall = tick - self.shift(tick)
+            self.rates.pop((name, direction, wall), None)
+            if good and self.last.get(key) == tick - 1:
+                self.rates[name, direction, wall] = law(tick, number) * 1e9
+            if good:
+                self.last[key] = tick
+        if not missed:
+            begin = at.records_at(slot, self.ring.capacity) + tick % self.ring.capacity * at.RECORD_WORDS
+            for offset, word in enumerate(words):
+                self.ring.words[begin + offset] = word
+
+    def shift(self, tick: int) -> int:
+        return [shift for begin, shift in self.ring.segments() if begin <= tick][-1]
+
+    def expected(self, name: str, direction: int, first: int, points: int, width: int, fold: Callable) -> list:
+        """Values of bins by plain arithmetic: `fold` of each bin's good samples, None in holes."""
+        values: list[float | None] = []
+        for begin in range(first, first + points * width, width):
+            bin_ticks = range(begin, begin + width)
+            good = [self.rates[key] for tick in bin_ticks if (key := (name, direction, tick)) in self.rates]
+            values.append(fold(good) if good else None)
+        return values
+
+    def parts(self, **changes: object) -> WebParts:
+        """Parts around this ring, at the wall time at which tick `now_tick` is the newest complete one."""
+        given: dict = {
+            "reader": RingReader(self.ring),
+            "fabric": lambda: fabric(self.slots),
+            "slots": lambda: self.slots,
+            "metrics": lambda accept, names: (f"# {accept} {list(names)}\n".encode(), "text/plain; version=0.0.4"),
+            "heartbeat_age_seconds": lambda: 0.02,
+            "ready": lambda: (True, "Ready: every port was sampled."),
+            "version": "1.2.3",
+            "limits": WebLimits(),
+            "wall_clock_ns": lambda: (self.now_tick + 2) * INTERVAL_NS + 1,
+        }
+        return WebParts(**{**given, **changes})
+
+
+def fabric(names: Sequence[str] | Mapping[str, int]) -> Fabric:
+    ports = [port(name) for name in names]
+    dark = Port(PortId("mlx5_9", 1), PortIdentity(), False, "DOWN", None, None, problem="no file counts its bytes")
+    return Fabric((*ports, dark), notices=("One device has no counters: mlx5_9.",))
+
+
+def port(name: str, rate: float | None = RATE) -> Port:
+    device, _, number = name.rpartition(":")
+    source = ByteSource("counters", ("/x",), ("/r",), 4)
+    identity = PortIdentity(link_layer="InfiniBand", rate="400 Gb/sec (4X NDR)")
+    return Port(PortId(device, int(number)), identity, rate is not None, "ACTIVE", rate, source, rail=True)
+
+
+def make_node(directory: Path, ports: Sequence[str] = ("mlx5_0:1", "mlx5_1:1"), capacity: int = CAPACITY) -> Node:
+    """A node whose ring begins at wall tick `EPOCH`, with nothing in it yet."""
+    ring = RingFile.create(directory / "ring", INTERVAL_NS, capacity)
+    ring.begin_segment(EPOCH, 0)
+    return Node(ring, {name: ring.assign(name, 4, 1) for name in ports})
+
+
+def full_node(directory: Path) -> Node:
+    """A node with 1,000 ticks, of which a few were missed or read in one direction alone."""
+    node = make_node(directory)
+    node.run(EPOCH, 1000, missed=(EPOCH + 305, EPOCH + 306, EPOCH + 555), unread={EPOCH + 700: 0, EPOCH + 710: 1})
+    node.now_tick = EPOCH + 999
+    return node

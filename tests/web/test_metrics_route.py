@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ibpulse.web.metrics_route import accepts_gzip
+from tests.web.conftest import make_client
+from tests.web.rings import Node
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
+async def test_metrics_come_without_a_redirect(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(path, headers={"Accept": "application/openmetrics-text", "Accept-Encoding": "identity"})
+    assert (answer.status_code, answer.text) == (200, "# application/openmetrics-text []\n")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4"
+    assert answer.headers["vary"] == "Accept, Accept-Encoding"
+    assert "content-encoding" not in answer.headers
+
+
+async def test_names_reach_the_exposition(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/metrics?name[]=a&name[]=b_total")
+    assert answer.text == "# */* ['a', 'b_total']\n"
+
+
+async def test_gzip_comes_where_it_is_taken(client: httpx.AsyncClient) -> None:
+    async with client.stream("GET", "/metrics", headers={"Accept-Encoding": "gzip"}) as answer:
+        raw = b"".join([part async for part in answer.aiter_raw()])
+    assert answer.headers["content-encoding"] == "gzip"
+    assert int(answer.headers["content-length"]) == len(raw)
+    assert gzip.decompress(raw) == b"# */* []\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("gzip", True),
+        ("GZIP, deflate", True),
+        ("br;q=1.0, gzip;q=0.8", True),
+        ("*", True),
+        ("*;q=0.5", True),
+        ("", False),
+        ("identity", False),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("*;q=1, gzip;q=0", False),
+        ("gzip;q=x", False),
+        ("gzip;level=9", True),
+    ],
+)
+def test_the_weights_of_accept_encoding_count(header: str, accepted: bool) -> None:
+    assert accepts_gzip(header) is accepted
+
+
+async def test_head_gives_the_headers_alone(client: httpx.AsyncClient) -> None:
+    full = await client.get("/metrics")
+    answer = await client.head("/metrics")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert {**full.headers} == {**answer.headers}
+
+
+async def test_the_metrics_route_touches_nothing_but_the_exposition(node: Node) -> None:
+    def forbidden(*_: object) -> object:
+        raise AssertionError("a scrape must format what is there")
+
+    calls: list[tuple[str | None, Sequence[str]]] = []
+
+    def metrics(accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
+        calls.append((accept, names))
+        return b"", "text/plain"
+
+    parts = node.parts(
+        metrics=metrics,
+        fabric=forbidden,
+        slots=forbidden,
+        reader=None,
+        heartbeat_age_seconds=forbidden,
+        ready=forbidden,
+    )
+    async with make_client(parts) as client:
+        assert (await client.get("/metrics")).status_code == 200
+    assert calls == [("*/*", [])]
+
+
+async def test_requests_are_counted_by_route_and_status(node: Node) -> None:
+    registry = CollectorRegistry()
+    async with make_client(node.parts(registry=registry)) as client:
+        for path in ("/", "/metrics", "/metrics/", "/api/v1/window", "/api/v1/window?last=x", "/a", "/b", "/c"):
+            await client.get(path)
+        await client.head("/-/ready")
+        await client.post("/metrics")
+    text = generate_latest(registry).decode()
+    assert len([line for line in text.splitlines() if not line.startswith("#")]) < 60
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    counted = {
+        (sample.labels["path"], sample.labels["code"]): sample.value
+        for sample in families["ibpulse_http_requests"].samples
+    }
+    assert counted == {
+        ("/", "200"): 1,
+        ("/metrics", "200"): 2,
+        ("/metrics", "405"): 1,
+        ("/api/v1/window", "200"): 1,
+        ("/api/v1/window", "422"): 1,
+        ("/-/ready", "200"): 1,
+        ("other", "404"): 3,
+    }
+    durations = families["ibpulse_http_request_duration_seconds"].samples
+    spent = {sample.labels["path"]: sample.value for sample in durations if sample.name.endswith("_sum")}
+    assert all(seconds > 0 for seconds in spent.values())
+    assert {path for path, _ in counted} == set(spent)
+
+
+async def test_the_server_metrics_can_be_asked_for_by_name(node: Node) -> None:
+    registry = CollectorRegistry()
+    async with make_client(node.parts(registry=registry)) as client:
+        await client.get("/-/ready")
+    wanted = registry.restricted_registry(["ibpulse_http_requests_total"])
+    assert [family.name for family in wanted.collect()] == ["ibpulse_http_requests"]

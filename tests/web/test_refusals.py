@@ -1,0 +1,143 @@
+"""Every refusal is a problem document that names the bound and the way out."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from ibpulse.errors import RequestError
+from ibpulse.web.parts import WebLimits
+from tests.web.conftest import make_client
+from tests.web.rings import EPOCH, Node
+
+WINDOW = "/api/v1/window"
+NOW = str(EPOCH * 10)
+
+
+def problem(answer: httpx.Response, status: int) -> dict:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == status
+    assert document["type"]
+    assert document["title"]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("last=5", "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
+        ("last=0s", "last: 0s is no time at all; it must be longer than 0s"),
+        ("last=-5s", "last: '-5s' is not a duration"),
+        ("last=", "last: '' is not a duration"),
+        ("last=NaN", "last: 'NaN' is not a duration"),
+        ("last=%F0%9F%92%A9", "is not a duration"),
+        ("last=99999999999999999999s", "is not a duration"),
+        ("last=9999999999s", "last: 9999999999s is too large"),
+        ("last=" + "9" * 40, "last: String should have at most 32 characters"),
+        ("last=5s&from=" + NOW, "last: excludes from and to; give one or the other"),
+        ("to=" + NOW, "to: needs from; or ask for the newest span with last=5s"),
+        ("from=soon", "from: 'soon' is not a time; write milliseconds since the epoch"),
+        (
+            "from=9999-01-01T00:00:00Z",
+            "from: 9999-01-01T00:00:00Z is in the future; compare this node's clock with yours",
+        ),
+        (f"from={NOW}&to=1763683199999", f"from: {NOW} is later than to=1763683199999; exchange them"),
+        (f"from={NOW}&to=nan", "to: 'nan' is not a time"),
+        ("resolution=15ms", "resolution: 15ms is not a multiple of the sampling interval, 10ms"),
+        ("resolution=1ms", "resolution: 1ms is not a multiple of the sampling interval, 10ms"),
+        ("resolution=x", "resolution: 'x' is not a duration"),
+        ("max_points=1", "max_points: Input should be greater than or equal to 2"),
+        ("max_points=-3", "max_points: Input should be greater than or equal to 2"),
+        ("max_points=1e99", "max_points: Input should be a valid integer"),
+        ("max_points=NaN", "max_points: Input should be a valid integer"),
+        ("max_points=" + "9" * 5000, "max_points: "),
+        ("statistic=median", "statistic: Input should be 'max', 'mean' or 'min'"),
+        ("direction=up", "direction: Input should be 'transmit', 'receive' or 'both'"),
+        ("unit=bits", "unit: Input should be 'bytes' or 'ratio'"),
+        ("format=xml", "format: Input should be 'json', 'csv', 'npy' or 'grafana'"),
+        ("formt=csv", "formt: Extra inputs are not permitted"),
+        ("last=5s&last=6s", "query: a parameter is given twice; only port may be repeated"),
+        ("from_=5", "from_: Extra inputs are not permitted"),
+    ],
+)
+async def test_a_bad_parameter_is_named_with_the_way_out(client: httpx.AsyncClient, query: str, sentence: str) -> None:
+    document = problem(await client.get(f"{WINDOW}?{query}"), 422)
+    assert sentence in document["detail"]
+    assert document["type"] == "/api/docs#bad-parameter"
+    assert document["errors"][0]["parameter"] == sentence.partition(":")[0] or ":" not in sentence
+
+
+async def test_an_unknown_port_gets_the_names_of_the_known(client: httpx.AsyncClient) -> None:
+    document = problem(await client.get(WINDOW, params={"port": "mlx5_7:1"}), 404)
+    assert document["detail"] == "There is no port 'mlx5_7:1' here; known ports: mlx5_0:1, mlx5_1:1."
+    assert document["known_ports"] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+async def test_a_port_that_is_not_sampled_says_why(client: httpx.AsyncClient) -> None:
+    document = problem(await client.get(WINDOW, params={"port": "mlx5_9:1"}), 404)
+    assert document["detail"] == "Port mlx5_9:1 is not sampled: no file counts its bytes."
+
+
+async def test_too_many_values_are_refused_with_the_bound(client: httpx.AsyncClient) -> None:
+    document = problem(await client.get(WINDOW, params={"last": "90000d"}), 422)
+    assert document["bound"] == {"name": "max_values", "limit": 1_000_000, "asked": 3_110_400_000_000}
+    assert document["detail"] == (
+        "The window holds 3110400000000 values (777600000000 points of 4 series), at most 1000000 may be asked for at "
+        "once. Give max_points, a coarser resolution, a shorter span or fewer ports."
+    )
+
+
+async def test_many_ports_are_refused(client: httpx.AsyncClient) -> None:
+    document = problem(await client.get(WINDOW, params={"port": ["mlx5_0"] * 300}), 422)
+    assert document["detail"] == "port: 300 ports are asked for, at most 256 may be"
+
+
+async def test_a_long_query_is_refused_before_it_is_read(client: httpx.AsyncClient) -> None:
+    document = problem(await client.get(WINDOW, params={"port": ["mlx5_0:1"] * 3000}), 414)
+    assert document["bound"]["limit"] == 16_384
+    assert "at most 16384 are read" in document["detail"]
+
+
+async def test_the_largest_window_is_answered_and_one_more_value_is_not(node: Node) -> None:
+    async with make_client(node.parts(limits=WebLimits(max_values=400))) as client:
+        assert (await client.get(WINDOW, params={"last": "1s"})).status_code == 200
+        problem(await client.get(WINDOW, params={"last": "1010ms"}), 422)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/", "/api/v1/ports/", "/api/v1/windows", "/%F0%9F%92%A9", "/x//"])
+async def test_an_unknown_path_is_a_problem(client: httpx.AsyncClient, path: str) -> None:
+    document = problem(await client.get(path), 404)
+    assert document["detail"].endswith("; / lists what there is.")
+
+
+@pytest.mark.parametrize("path", ["/metrics", WINDOW, "/", "/api/openapi.json"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+async def test_an_unknown_method_is_a_problem(client: httpx.AsyncClient, method: str, path: str) -> None:
+    answer = await client.request(method, path)
+    assert problem(answer, 405)["detail"] == f"{method} is not allowed here; use GET or HEAD."
+    assert answer.headers["allow"] == "GET, HEAD"
+
+
+async def test_a_refusal_from_another_room_is_a_problem(node: Node) -> None:
+    def refuse() -> dict[str, int]:
+        raise RequestError(409, "Captures are full", "There is no room; remove one.")
+
+    async with make_client(node.parts(slots=refuse)) as client:
+        document = problem(await client.get(WINDOW), 409)
+    assert (document["type"], document["title"]) == ("about:blank", "Captures are full")
+
+
+async def test_a_failure_of_the_server_is_a_problem_without_its_inside(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_accept: object, _names: object) -> tuple[bytes, str]:
+        raise RuntimeError("secret")
+
+    async with make_client(node.parts(metrics=fail)) as client:
+        answer = await client.get("/metrics")
+    assert problem(answer, 500)["detail"] == "The server failed; its log says how."
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "request /metrics failed" in caplog.text
+    assert "secret" in caplog.text

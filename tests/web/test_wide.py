@@ -1,0 +1,111 @@
+"""Wide windows: few at a time, the others refused, and a place comes back whatever becomes of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from starlette.responses import Response
+
+from ibpulse.web.parts import WebLimits
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.window_query import WindowPlan, plan_window, read_query
+from ibpulse.web.window_route import WideGate, is_wide
+from tests.web.conftest import make_client
+from tests.web.rings import CAPACITY, Node
+
+WINDOW = "/api/v1/window"
+
+
+class Held:
+    """A wall clock that holds up whoever reads it in a thread: a wide request lasts as long as a test wants."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock, self.go, self.main = clock, threading.Event(), threading.get_ident()
+        self.waiting = threading.Semaphore(0)
+
+    def __call__(self) -> int:
+        if threading.get_ident() != self.main:
+            self.waiting.release()
+            assert self.go.wait(20)
+        return self._clock()
+
+    async def until_waiting(self, count: int) -> None:
+        for _ in range(count):
+            assert await asyncio.to_thread(self.waiting.acquire, True, 20)
+
+
+@pytest.fixture
+def held(node: Node) -> Iterator[Held]:
+    made = Held(node.parts().wall_clock_ns)
+    yield made
+    made.go.set()
+
+
+LIMITS = WebLimits(max_wide_requests=2, wide_values=100)
+
+
+async def test_wide_requests_beyond_the_bound_are_refused(node: Node, held: Held) -> None:
+    async with make_client(node.parts(limits=LIMITS, wall_clock_ns=held)) as client:
+        running = [asyncio.create_task(client.get(WINDOW, params={"last": "1s"})) for _ in range(2)]
+        await held.until_waiting(2)
+        refused = await client.get(WINDOW, params={"last": "1s"})
+        small = await client.get(WINDOW, params={"last": "100ms"})
+        held.go.set()
+        answers = await asyncio.gather(*running)
+        again = await client.get(WINDOW, params={"last": "1s"})
+    assert [answer.status_code for answer in (*answers, small, again)] == [200] * 4
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    document = refused.json()
+    assert document["bound"] == {"name": "max_wide_requests", "limit": 2, "wide_values": 100}
+    assert document["detail"] == (
+        "2 wide windows are being written, and no more are at once. Try again in a second, or ask for at most 100 "
+        "values with max_points, fewer ports or a shorter span."
+    )
+    assert answers[0].json()["points"] == 100
+
+
+async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node: Node, held: Held) -> None:
+    parts = node.parts(limits=LIMITS, wall_clock_ns=held)
+    gate, plan = WideGate(1), plan_of(node, {"last": "1s"})
+    gone = asyncio.create_task(gate.run(parts, plan, "json"))
+    await held.until_waiting(1)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    with pytest.raises(ProblemError):
+        await gate.run(parts, plan, "json")
+    held.go.set()
+    assert isinstance(await first_answer(gate, node, plan), Response)
+
+
+async def first_answer(gate: WideGate, node: Node, plan: WindowPlan) -> Response:
+    while True:
+        try:
+            return await gate.run(node.parts(), plan, "json")
+        except ProblemError:
+            await asyncio.sleep(0)
+
+
+async def test_a_failure_in_the_thread_gives_the_place_back(node: Node) -> None:
+    def fail() -> int:
+        raise RuntimeError("no clock")
+
+    gate, plan = WideGate(1), plan_of(node, {"last": "1s"})
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="no clock"):
+            await gate.run(node.parts(wall_clock_ns=fail), plan, "json")
+        await first_answer(gate, node, plan)
+
+
+def plan_of(node: Node, query: Mapping[str, str], **changes: object) -> WindowPlan:
+    return plan_window(read_query(list(query.items())), node.parts(**changes))
+
+
+def test_what_is_read_counts_as_much_as_what_is_returned(node: Node) -> None:
+    parts = node.parts(limits=WebLimits(wide_values=2 * 2 * CAPACITY - 1))
+    assert is_wide(plan_of(node, {"last": "1d", "max_points": "10"}), parts)
+    assert not is_wide(plan_of(node, {"last": "1d", "max_points": "10"}), node.parts())
+    assert not is_wide(plan_of(node, {"last": "60s"}), node.parts())
