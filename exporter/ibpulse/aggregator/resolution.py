@@ -1,0 +1,52 @@
+"""The effective resolution of each port, measured on the last minute of the ring, one port at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ibpulse.aggregator.samples import RingPort
+from ibpulse.analysis.plateaus import effective_resolution
+from ibpulse.ring.reader import RingReader
+
+SPAN_SECONDS = 60
+
+
+class Resolutions:
+    """Measures one port per call, in turn, so that the cost of a second does not grow with the ports."""
+
+    def __init__(self, reader: RingReader, threshold_bytes_per_second: float) -> None:
+        self._reader = reader
+        self._threshold = threshold_bytes_per_second
+        self._turn = 0
+        self._found: dict[str, float] = {}
+
+    def measure_next(self, ports: list[RingPort], last_tick: int) -> None:
+        """Measure the port whose turn it is, up to a tick."""
+        names = {str(port.port.id) for port in ports}
+        self._found = {name: value for name, value in self._found.items() if name in names}
+        if ports:
+            self._turn = (self._turn + 1) % len(ports)
+            port = ports[self._turn]
+            self._found[str(port.port.id)] = self._measure(port, last_tick)
+
+    def _measure(self, port: RingPort, last_tick: int) -> float:
+        # samples stand at multiples of the stride; what lies between them was never meant to be read
+        last_tick -= last_tick % port.stride
+        count = SPAN_SECONDS * 1_000_000_000 // self._reader.interval_ns // port.stride
+        first_tick = max(port.stride, last_tick - count * port.stride)
+        block = self._reader.read([port.slot], first_tick, last_tick)
+        planned = slice(None, None, port.stride)
+        return effective_resolution(
+            np.ascontiguousarray(block.time_ns()[0][:, planned]),
+            np.ascontiguousarray(block.counters()[0][:, planned]),
+            block.valid()[0][:, planned],
+            int(block.scale[0]),
+            self._threshold,
+        )
+
+    def seconds_of(self, port: RingPort) -> float | None:
+        """The effective resolution last measured, None while it is not known."""
+        value = self._found.get(str(port.port.id), float("nan"))
+        return None if math.isnan(value) else value

@@ -1,0 +1,106 @@
+"""What the aggregator hands out once a second: finished numbers, frozen. No behaviour.
+
+None stands for what is not known; nothing in here is ever NaN. Tuples named `windows` run parallel to
+`Snapshot.windows`, `burstiness_cv` of a node window parallel to `Snapshot.timescales`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ibpulse.model import Fabric, Port, SamplerHealth
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Cumulative counts, the last for infinity and so the count of all; `bounds` are the finite upper bounds."""
+
+    bounds: tuple[float, ...]
+    cumulative: tuple[int, ...]
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationMoments:
+    """Sums of utilisation x seconds since the process began."""
+
+    utilization_seconds: float
+    utilization_squared_seconds: float
+    active_utilization_seconds: float
+    active_utilization_squared_seconds: float
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionWindow:
+    """Rolling values of one direction of a port."""
+
+    peak_bytes_per_second: float | None
+    duty_cycle_ratio: float | None
+    burstiness_cv: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionSnapshot:
+    """One direction of a port; `bytes_total` is None until the counter was read once."""
+
+    bytes_total: int | None
+    active_seconds: float
+    moments: UtilizationMoments | None
+    windows: tuple[DirectionWindow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortSnapshot:
+    """One port; `directions` (transmit, receive) is empty when it has no source of bytes or no place in the ring."""
+
+    port: Port
+    directions: tuple[DirectionSnapshot, ...] = ()
+    observed_seconds: float = 0.0
+    resets: int = 0
+    read_errors: int = 0
+    left_alone: bool = False
+    sampling_interval_seconds: float = 0.0
+    effective_resolution_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWindow:
+    """Rolling values of the sum over rails."""
+
+    transmit_bytes_per_second: float | None
+    receive_bytes_per_second: float | None
+    bandwidth_peak_bytes_per_second: float | None
+    bandwidth_active_mean_bytes_per_second: float | None
+    duty_cycle_ratio: float | None
+    burstiness_cv: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerSnapshot:
+    """What the main sampler counted, since the ring was made."""
+
+    interval_seconds: float
+    ticks: int
+    missed_ticks: int
+    clock_steps: int
+    cpu_seconds: float
+    lateness: Histogram
+    tick_duration: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All numbers of one second. `end_tick` is the last tick in them, 0 and `end_wall_ns` None before the first."""
+
+    end_tick: int
+    end_wall_ns: int | None
+    windows: tuple[str, ...]
+    timescales: tuple[str, ...]
+    fabric: Fabric
+    health: SamplerHealth
+    sampler: SamplerSnapshot
+    ports: tuple[PortSnapshot, ...]
+    node_rails: int
+    node: tuple[NodeWindow, ...]
+    skipped_seconds: int

@@ -1,0 +1,53 @@
+"""How often a counter really changes: its effective resolution. Pure numpy; no clock, no file."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FEWEST_CHANGES = 20
+
+
+def effective_resolution(
+    time_ns: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.uint64],
+    sampled: npt.NDArray[np.bool_],
+    scale: int,
+    threshold_bytes_per_second: float,
+) -> float:
+    """Median seconds between two changes of a busy port's counters; NaN when fewer than 20 such gaps were seen.
+
+    `time_ns` and `counters` are (2, samples) for transmit and receive at consecutive planned samples; where `sampled`
+    (2, samples) is false the read failed or was missed. A gap counts when no sample in it is missing, the counter did
+    not fall, and its mean rate is above the threshold: an idle counter stands still for honest reasons.
+
+    Law: for a counter that always moves it is the sampling interval; for one that the device refreshes every R
+    seconds, R a multiple of the interval, it is R. A port that is active at regular single ticks with idle
+    ticks between looks the same as a slow counter: nothing but the bytes tells them apart.
+    """
+    gaps = np.concatenate(
+        [
+            _busy_gaps(time_ns[direction], counters[direction], sampled[direction], scale, threshold_bytes_per_second)
+            for direction in range(len(counters))
+        ]
+    )
+    return float(np.median(gaps)) if len(gaps) >= FEWEST_CHANGES else float("nan")
+
+
+def _busy_gaps(
+    time_ns: npt.NDArray[np.int64],
+    counter: npt.NDArray[np.uint64],
+    sampled: npt.NDArray[np.bool_],
+    scale: int,
+    threshold_bytes_per_second: float,
+) -> npt.NDArray[np.float64]:
+    """Seconds between consecutive changes of one counter, where the traffic between them was active."""
+    both = sampled[1:] & sampled[:-1]
+    breaks = np.cumsum(~both | (counter[1:] < counter[:-1]))
+    changes = np.flatnonzero(both & (counter[1:] > counter[:-1]))
+    begin, end = changes[:-1] + 1, changes[1:] + 1
+    unbroken = breaks[begin - 1] == breaks[end - 1]
+    begin, end = begin[unbroken], end[unbroken]
+    seconds = (time_ns[end] - time_ns[begin]) / 1e9
+    moved_bytes = (counter[end] - counter[begin]).astype(np.float64) * scale
+    return np.asarray(seconds[moved_bytes > threshold_bytes_per_second * seconds])

@@ -1,0 +1,160 @@
+"""Which number of a snapshot is which metric. It formats nothing."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+
+from ibpulse import __version__, metrics
+from ibpulse.aggregator.snapshot import DirectionSnapshot, DirectionWindow, NodeWindow, PortSnapshot, Snapshot
+from ibpulse.exposition.lines import Family, Sample
+from ibpulse.metrics import Metric
+
+Value = int | float | None
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """All families of a snapshot, in the order of the table within each part; what is None is left out."""
+    yield from _port_families(snapshot)
+    yield from _direction_families(snapshot)
+    yield from _node_families(snapshot)
+    yield from _sampler_families(snapshot)
+    yield from _exporter_families(snapshot)
+
+
+def _port_families(snapshot: Snapshot) -> Iterator[Family]:
+    everything = [((port.port.id.device, str(port.port.id.port)), port) for port in snapshot.ports]
+    yield metrics.PORT_INFO, [((*labels, *_identity(port)), 1) for labels, port in everything]
+    yield metrics.PORT_UP, [(labels, int(port.port.active)) for labels, port in everything]
+    rates = [(labels, port.port.rate_bytes_per_second) for labels, port in everything]
+    yield metrics.PORT_RATE, _known(rates)
+    placed = [(labels, port) for labels, port in everything if port.directions]
+    for metric, value in _PORT_VALUES:
+        yield metric, _known([(labels, value(port)) for labels, port in placed])
+
+
+_PORT_VALUES: tuple[tuple[Metric, Callable[[PortSnapshot], Value]], ...] = (
+    (metrics.PORT_OBSERVED, lambda port: port.observed_seconds),
+    (metrics.PORT_RESETS, lambda port: port.resets),
+    (metrics.PORT_SAMPLING_INTERVAL, lambda port: port.sampling_interval_seconds),
+    (metrics.PORT_RESOLUTION, lambda port: port.effective_resolution_seconds),
+    (metrics.PORT_LEFT_ALONE, lambda port: int(port.left_alone)),
+    (metrics.SAMPLER_READ_ERRORS, lambda port: port.read_errors),
+)
+
+
+def _identity(port: PortSnapshot) -> tuple[str, ...]:
+    """The labels of `ibpulse_port_info` after device and port."""
+    identity = port.port.identity
+    values = tuple(getattr(identity, label) for label in metrics.IDENTITY_LABELS)
+    source = port.port.source.name if port.port.source else ""
+    return (*values, "true" if port.port.rail else "false", source)
+
+
+def _direction_families(snapshot: Snapshot) -> Iterator[Family]:
+    for way in range(2):
+        placed = [
+            ((port.port.id.device, str(port.port.id.port)), port.directions[way])
+            for port in snapshot.ports
+            if port.directions
+        ]
+        yield metrics.PORT_BYTES[way], _known([(labels, side.bytes_total) for labels, side in placed])
+        yield metrics.PORT_ACTIVE_SECONDS[way], [(labels, side.active_seconds) for labels, side in placed]
+        yield from _moment_families(way, placed)
+        for pair, value in _WINDOW_VALUES:
+            yield (
+                pair[way],
+                _known(
+                    [
+                        ((*labels, name), value(window))
+                        for labels, side in placed
+                        for name, window in zip(snapshot.windows, side.windows, strict=True)
+                    ]
+                ),
+            )
+
+
+def _moment_families(way: int, placed: Sequence[tuple[tuple[str, str], DirectionSnapshot]]) -> Iterator[Family]:
+    rated = [(labels, side.moments) for labels, side in placed if side.moments]
+    yield metrics.PORT_UTILIZATION_SECONDS[way], [(labels, sums.utilization_seconds) for labels, sums in rated]
+    yield (
+        metrics.PORT_UTILIZATION_SQUARED_SECONDS[way],
+        [(labels, sums.utilization_squared_seconds) for labels, sums in rated],
+    )
+    yield (
+        metrics.PORT_ACTIVE_UTILIZATION_SECONDS[way],
+        [(labels, sums.active_utilization_seconds) for labels, sums in rated],
+    )
+    yield (
+        metrics.PORT_ACTIVE_UTILIZATION_SQUARED_SECONDS[way],
+        [(labels, sums.active_utilization_squared_seconds) for labels, sums in rated],
+    )
+    yield metrics.PORT_UTILIZATION[way], [(labels, sums.histogram) for labels, sums in rated]
+
+
+_WINDOW_VALUES: tuple[tuple[tuple[Metric, Metric], Callable[[DirectionWindow], Value]], ...] = (
+    (metrics.PORT_PEAK, lambda window: window.peak_bytes_per_second),
+    (metrics.PORT_DUTY_CYCLE, lambda window: window.duty_cycle_ratio),
+    (metrics.PORT_BURSTINESS, lambda window: window.burstiness_cv),
+)
+
+_NODE_VALUES: tuple[tuple[Metric, Callable[[NodeWindow], Value]], ...] = (
+    (metrics.NODE_BYTES_PER_SECOND[0], lambda window: window.transmit_bytes_per_second),
+    (metrics.NODE_BYTES_PER_SECOND[1], lambda window: window.receive_bytes_per_second),
+    (metrics.NODE_PEAK, lambda window: window.bandwidth_peak_bytes_per_second),
+    (metrics.NODE_ACTIVE_MEAN, lambda window: window.bandwidth_active_mean_bytes_per_second),
+    (metrics.NODE_DUTY_CYCLE, lambda window: window.duty_cycle_ratio),
+)
+
+
+def _node_families(snapshot: Snapshot) -> Iterator[Family]:
+    named = list(zip(snapshot.windows, snapshot.node, strict=True))
+    yield metrics.NODE_RAILS, [((), snapshot.node_rails)]
+    for metric, value in _NODE_VALUES:
+        yield metric, _known([((name,), value(window)) for name, window in named])
+    yield (
+        metrics.NODE_BURSTINESS,
+        _known(
+            [
+                ((timescale, name), value)
+                for name, window in named
+                for timescale, value in zip(snapshot.timescales, window.burstiness_cv, strict=True)
+            ]
+        ),
+    )
+
+
+def _sampler_families(snapshot: Snapshot) -> Iterator[Family]:
+    sampler, health = snapshot.sampler, snapshot.health
+    yield metrics.SAMPLER_INTERVAL, [((), sampler.interval_seconds)]
+    yield metrics.SAMPLER_TICKS, [((), sampler.ticks)]
+    yield metrics.SAMPLER_MISSED_TICKS, [((), sampler.missed_ticks)]
+    yield metrics.SAMPLER_RESTARTS, [((), health.restarts)]
+    yield metrics.SAMPLER_TAKEOVERS, [((), health.takeovers)]
+    yield metrics.SAMPLER_CLOCK_STEPS, [((), sampler.clock_steps)]
+    yield metrics.SAMPLER_CPU, [((), sampler.cpu_seconds)]
+    yield metrics.SAMPLER_LATENESS, [((), sampler.lateness)]
+    yield metrics.SAMPLER_TICK_DURATION, [((), sampler.tick_duration)]
+    yield metrics.SAMPLER_HEARTBEAT_AGE, _known([((), health.heartbeat_age_seconds)])
+    scheduler = (health.scheduler_requested, health.scheduler_actual, health.cpu_requested, health.cpu_actual)
+    yield metrics.SAMPLER_SCHEDULER_INFO, [(scheduler, 1)]
+    sick = {*health.quarantined_devices, *snapshot.fabric.stuck_devices}
+    devices = sorted(sick | {port.port.id.device for port in snapshot.ports})
+    yield (
+        metrics.DEVICE_QUARANTINED,
+        [((device,), int(device in health.quarantined_devices)) for device in devices],
+    )
+    yield metrics.CGROUP_THROTTLED, _known([((), health.throttled_periods)])
+
+
+def _exporter_families(snapshot: Snapshot) -> Iterator[Family]:
+    until = None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9
+    yield metrics.FABRIC_NOTICES, [((), len(snapshot.fabric.notices))]
+    yield metrics.AGGREGATED_UNTIL, _known([((), until)])
+    yield metrics.AGGREGATOR_SKIPPED, [((), snapshot.skipped_seconds)]
+    yield metrics.BUILD_INFO, [((__version__, platform.python_version()), 1)]
+
+
+def _known(samples: Sequence[tuple[tuple[str, ...], Value]]) -> list[Sample]:
+    """The samples that have a value."""
+    return [(labels, value) for labels, value in samples if value is not None]

@@ -1,0 +1,82 @@
+"""Families of samples as lines of text. Prefixes are cached: of a scrape, only the numbers are new.
+
+The lines of samples are the same in both formats; the headers differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+
+from ibpulse.aggregator.snapshot import Histogram
+from ibpulse.exposition.negotiation import TextFormat
+from ibpulse.metrics import Metric
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, int | float | Histogram]
+Family = tuple[Metric, Sequence[Sample]]
+
+# 256 ports, each with all its series
+CACHED_PREFIXES = 2**15
+
+
+def family_lines(family: Family) -> list[str]:
+    """The lines of a family's samples, without its header."""
+    metric, samples = family
+    lines: list[str] = []
+    for labels, value in samples:
+        if isinstance(value, Histogram):
+            _add_histogram(lines, metric, labels, value)
+        else:
+            lines.append(_prefix(metric, labels) + format_number(value))
+    return lines
+
+
+def _add_histogram(lines: list[str], metric: Metric, labels: Labels, value: Histogram) -> None:
+    buckets, total, count = _histogram_prefixes(metric, labels, value.bounds)
+    lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
+    lines.append(total + format_number(value.total))
+    lines.append(f"{count}{value.cumulative[-1]}")
+
+
+@cache
+def header(metric: Metric, text_format: TextFormat) -> str:
+    """The lines that open a family. The table's texts need no escaping, which a test keeps true."""
+    if text_format is TextFormat.PROMETHEUS:
+        kind = "gauge" if metric.type == "info" else metric.type
+        return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {kind}"
+    unit = f"\n# UNIT {metric.family} {metric.unit}" if metric.unit else ""
+    return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {metric.type}{unit}"
+
+
+@lru_cache(maxsize=CACHED_PREFIXES)
+def _prefix(metric: Metric, labels: Labels) -> str:
+    """A sample's line up to its value."""
+    return _line(metric.name, zip(metric.labels, labels, strict=True))
+
+
+@lru_cache(maxsize=CACHED_PREFIXES)
+def _histogram_prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...]) -> tuple[tuple[str, ...], str, str]:
+    """The lines of a histogram up to their values: buckets, sum, count."""
+    pairs = list(zip(metric.labels, labels, strict=True))
+    limits = [*map(format_number, bounds), "+Inf"]
+    buckets = tuple(_line(f"{metric.name}_bucket", [*pairs, ("le", limit)]) for limit in limits)
+    return buckets, _line(f"{metric.name}_sum", pairs), _line(f"{metric.name}_count", pairs)
+
+
+def _line(name: str, pairs: Iterable[tuple[str, str]]) -> str:
+    inside = ",".join(f'{label}="{escape_label(value)}"' for label, value in pairs)
+    return f"{name}{{{inside}}} " if inside else f"{name} "
+
+
+def escape_label(value: str) -> str:
+    """A label's value as both formats write it between its quotes."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def format_number(value: float) -> str:
+    """A number as both formats write it; whole Python integers keep all their digits."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+    return repr(value)

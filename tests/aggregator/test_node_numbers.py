@@ -1,0 +1,129 @@
+"""The sum over rails against closed forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, update
+
+A, B = "mlx5_0:1", "mlx5_1:1"
+IDLE = constant(0.0)
+SECONDS = 5
+
+
+def summed(ring: Ring, options: AggregatorOptions | None = None, **traffic: tuple[Traffic, Traffic]) -> Snapshot:
+    """A snapshot after five seconds; the keywords name devices."""
+    aggregator = Aggregator(ring.reader, options or AggregatorOptions())
+    for device, both in traffic.items():
+        ring.write(f"{device}:1", both, 1, (SECONDS + 1) * ring.ticks_per_second)
+    return update(ring, aggregator, SECONDS)
+
+
+def test_bandwidth_is_transmit_and_receive_of_all_rails(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    found = summed(ring, mlx5_0=(constant(10e9), constant(20e9)), mlx5_1=(constant(3e9), constant(4e9)))
+    window = found.node[0]
+    assert window.transmit_bytes_per_second == pytest.approx(13e9)
+    assert window.receive_bytes_per_second == pytest.approx(24e9)
+    assert window.bandwidth_peak_bytes_per_second == pytest.approx(37e9)
+    assert window.bandwidth_active_mean_bytes_per_second == pytest.approx(37e9)
+    assert window.duty_cycle_ratio == 1.0
+    assert window.burstiness_cv == tuple(pytest.approx(0, abs=1e-6) for _ in range(4))
+    assert found.node_rails == 2
+
+
+def test_ports_that_are_no_rails_or_not_active_are_left_out(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B, rail=False), port("mlx5_2:1", active=False))
+    both = (constant(10e9), IDLE)
+    found = summed(ring, mlx5_0=both, mlx5_1=both, mlx5_2=both)
+    assert found.node[0].bandwidth_peak_bytes_per_second == pytest.approx(10e9)
+    assert found.node_rails == 2
+
+
+def test_duty_and_active_mean_of_a_square_wave(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    found = summed(ring, mlx5_0=(square(40e9, 20, 80), square(20e9, 20, 80)))
+    window = found.node[0]
+    assert window.duty_cycle_ratio == pytest.approx((1.0 - 0.01) / (5 - 0.01))
+    assert window.bandwidth_active_mean_bytes_per_second == pytest.approx(60e9)
+    assert window.transmit_bytes_per_second == pytest.approx(40e9 * 0.99 / 4.99)
+
+
+def test_variation_depends_on_the_time_scale(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    # 2 ticks at 30, 3 ticks at 10, again and again: every bin of 50 ms holds one period
+    found = summed(ring, mlx5_0=(lambda tick: 30e9 if (tick - 1) % 5 < 2 else 10e9, IDLE))
+    at_10ms, at_50ms, at_100ms, at_1s = found.node[0].burstiness_cv
+    levels = np.array([30, 30, 10, 10, 10])
+    assert at_10ms == pytest.approx(levels.std() / levels.mean(), rel=2e-3)
+    assert [at_50ms, at_100ms, at_1s] == [pytest.approx(0, abs=1e-6)] * 3
+
+
+def test_a_hole_of_one_rail_is_a_hole_of_the_node(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 400)
+    ring.write(B, (constant(10e9), IDLE), 1, 400, holes=range(150, 160))
+    found = update(ring, aggregator, 3)
+    assert found.node[0].transmit_bytes_per_second == pytest.approx(30e9)
+    assert found.node[0].burstiness_cv[0] == pytest.approx(0, abs=1e-6)
+    # the second in which a rail had a hole, and the first, have no whole bin of 1 s
+    assert found.node[0].burstiness_cv[3] is None
+
+
+def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 500)
+    ring.write(B, (constant(10e9), IDLE), 1, 500, holes=range(200, 401))
+    found = update(ring, aggregator, 4)
+    assert found.node[0].bandwidth_peak_bytes_per_second == pytest.approx(30e9)
+    assert found.node[0].transmit_bytes_per_second == pytest.approx((30e9 * 1.98 + 20e9 * 2) / 3.98, rel=1e-3)
+
+
+def test_time_scales_finer_than_the_slowest_rail_give_nothing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 500)
+    ring.write(B, (constant(10e9), IDLE), 1, 500, stride=3)
+    at_10ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv
+    assert at_10ms is None
+    assert coarser == [pytest.approx(0, abs=1e-6)] * 3
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "known"),
+    [(1, [True] * 4), (20, [False, False, True, True]), (100, [False, False, True, True]), (250, [False] * 3 + [True])],
+)
+def test_a_time_scale_must_be_a_whole_number_of_ticks(tmp_path: Path, interval_ms: int, known: list[bool]) -> None:
+    ring = Ring.create(tmp_path, port(A), interval_ms=interval_ms)
+    found = summed(ring, mlx5_0=(constant(20e9), IDLE))
+    assert [value is not None for value in found.node[0].burstiness_cv] == known
+
+
+def test_a_time_scale_must_divide_one_second(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    options = AggregatorOptions(timescales_ns=(30 * MS, 40 * MS))
+    found = summed(ring, options, mlx5_0=(constant(20e9), IDLE))
+    assert [value is not None for value in found.node[0].burstiness_cv] == [False, True]
+    assert found.timescales == ("30ms", "40ms")
+
+
+def test_a_node_without_rails_has_no_sums(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A, rail=False))
+    window = summed(ring, mlx5_0=(constant(20e9), IDLE)).node[0]
+    assert window.transmit_bytes_per_second is None
+    assert window.bandwidth_peak_bytes_per_second is None
+    assert window.duty_cycle_ratio is None
+    assert window.burstiness_cv == (None,) * 4
+
+
+def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    window = summed(ring, mlx5_0=(IDLE, IDLE)).node[0]
+    assert (window.duty_cycle_ratio, window.bandwidth_peak_bytes_per_second) == (0.0, 0.0)
+    assert window.bandwidth_active_mean_bytes_per_second is None

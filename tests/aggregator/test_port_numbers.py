@@ -1,0 +1,255 @@
+"""Numbers of single ports against closed forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.aggregator.snapshot import PortSnapshot, UtilizationMoments
+from ibpulse.metrics import UTILIZATION_BUCKETS
+from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
+
+A = "mlx5_0:1"
+IDLE = constant(0.0)
+
+
+def sampled(
+    path: Path, traffic: tuple[Traffic, Traffic], seconds: int = 3, *, interval_ms: int = 10, **written: Any
+) -> PortSnapshot:
+    """The one port of a ring that was filled for some seconds beside a running aggregator."""
+    ring = Ring.create(path, port(A), interval_ms=interval_ms)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    last = (seconds + 1) * ring.ticks_per_second
+    ring.write(A, traffic, 1, last, **written)
+    return update(ring, aggregator, seconds).ports[0]
+
+
+def moments_of(found: PortSnapshot, way: int = 0) -> UtilizationMoments:
+    moments = found.directions[way].moments
+    assert moments is not None
+    return moments
+
+
+@pytest.mark.parametrize("interval_ms", [1, 4, 10, 100, 1000])
+def test_constant_traffic_has_full_duty_no_variation_and_its_rate_as_peak(tmp_path: Path, interval_ms: int) -> None:
+    found = sampled(tmp_path, (constant(20e9), constant(5e9)), 4, interval_ms=interval_ms)
+    for window in found.directions[0].windows:
+        assert window.peak_bytes_per_second == pytest.approx(20e9)
+        assert window.duty_cycle_ratio == 1.0
+        assert window.burstiness_cv == pytest.approx(0, abs=1e-6)
+    assert found.directions[1].windows[0].peak_bytes_per_second == pytest.approx(5e9)
+
+
+def test_moments_of_constant_traffic_are_its_utilisation_times_time(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(0.4 * RATE), IDLE))
+    assert found.observed_seconds == pytest.approx(3 - 0.01)  # the first tick has nothing before it
+    moments = moments_of(found)
+    assert moments.utilization_seconds == pytest.approx(0.4 * found.observed_seconds)
+    assert moments.utilization_squared_seconds == pytest.approx(0.16 * found.observed_seconds)
+    assert moments.active_utilization_seconds == pytest.approx(0.4 * found.observed_seconds)
+    assert moments.active_utilization_squared_seconds == pytest.approx(0.16 * found.observed_seconds)
+    assert found.directions[0].active_seconds == pytest.approx(found.observed_seconds)
+    assert found.directions[1].active_seconds == 0
+
+
+def test_bytes_are_utilisation_times_rate(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (square(30e9, 7, 11), constant(1e9)))
+    for way in range(2):
+        assert found.directions[way].bytes_total == pytest.approx(moments_of(found, way).utilization_seconds * RATE)
+
+
+def test_twenty_percent_on_has_duty_one_fifth_and_a_variation_of_two(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (square(40e9, 20, 80), IDLE), 10)
+    window = found.directions[0].windows[0]
+    # the first tick of all was not seen, and it was active
+    assert window.duty_cycle_ratio == pytest.approx((0.2 * 10 - 0.01) / (10 - 0.01))
+    assert window.burstiness_cv == pytest.approx(0, abs=1e-6)
+    moments = moments_of(found)
+    mean = moments.utilization_seconds / found.observed_seconds
+    variance = moments.utilization_squared_seconds / found.observed_seconds - mean**2
+    assert np.sqrt(variance) / mean == pytest.approx(2.0, rel=0.005)
+
+
+def test_two_levels_of_active_traffic_have_their_variation(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (lambda tick: 30e9 if tick % 2 else 10e9, IDLE), 10)
+    # both levels stand for half the time: sigma / mu = 10 / 20
+    assert found.directions[0].windows[0].burstiness_cv == pytest.approx(0.5, rel=1e-3)
+
+
+def test_the_threshold_parts_active_from_inactive(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(0.1e9), constant(0.11e9)))
+    assert [side.windows[0].duty_cycle_ratio for side in found.directions] == [0.0, 1.0]
+    assert found.directions[0].windows[0].burstiness_cv is None
+
+
+def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (square(0.45 * RATE, 25, 75), IDLE), 4)
+    histogram = moments_of(found).histogram
+    counts = np.diff([0, *histogram.cumulative])
+    idle, busy = UTILIZATION_BUCKETS.index(0.001), UTILIZATION_BUCKETS.index(0.5)
+    assert counts[busy] == 4 * 25 - 1
+    assert counts[idle] == 4 * 75
+    assert counts.sum() == 399
+    assert histogram.total == pytest.approx(99 * 0.45)
+
+
+def test_rates_use_the_measured_time(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), IDLE), late_ns=lambda tick: (tick * 7919) % 4_000_000)
+    window = found.directions[0].windows[0]
+    assert window.peak_bytes_per_second == pytest.approx(20e9, rel=1e-6)
+    assert window.burstiness_cv == pytest.approx(0, abs=1e-6)
+
+
+def test_holes_are_left_out_but_their_bytes_are_counted(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), IDLE), holes=range(120, 170))
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
+    # 50 ticks were not read, and the tick after them has no rate
+    assert found.observed_seconds == pytest.approx(2.99 - 0.51)
+    window = found.directions[0].windows[0]
+    assert window.peak_bytes_per_second == pytest.approx(20e9)
+    assert (window.duty_cycle_ratio, window.burstiness_cv) == (1.0, pytest.approx(0, abs=1e-6))
+    assert moments_of(found).histogram.cumulative[-1] == 299 - 51
+
+
+def test_a_hole_over_the_end_of_a_second_loses_no_bytes(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 400, holes=range(195, 310))
+    assert follow(ring, aggregator, 1, 4).ports[0].directions[0].bytes_total == pytest.approx(20e9 * 3.99)
+
+
+def test_a_counter_that_was_not_read_is_a_hole_of_the_port_and_not_of_the_other_total(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), constant(10e9)), absent={(tick, 0) for tick in range(101, 201)})
+    assert found.observed_seconds == pytest.approx(2.99 - 1.01)
+    assert [side.bytes_total for side in found.directions] == [pytest.approx(20e9 * 2.99), pytest.approx(10e9 * 2.99)]
+    assert moments_of(found, 1).histogram.cumulative[-1] == 299 - 101
+
+
+def test_a_counter_that_was_never_read_has_no_total(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), IDLE), absent={(tick, 0) for tick in range(1, 401)})
+    assert [side.bytes_total for side in found.directions] == [None, 0]
+    assert found.directions[0].windows[0].peak_bytes_per_second is None
+    assert found.directions[1].windows[0].duty_cycle_ratio is None
+
+
+def test_a_reset_is_counted_and_makes_no_traffic(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), constant(10e9)), resets={150, 250}, start=(10**12, 10**12))
+    assert found.resets == 2
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * (2.99 - 0.02))
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+    assert found.observed_seconds == pytest.approx(2.99 - 0.02)
+
+
+@pytest.mark.parametrize("stride", [2, 3, 7, 150])
+def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: int) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), constant(1e9)), 1, 1300, stride=stride)
+    found = follow(ring, aggregator, 1, 9)
+    seconds = found.end_tick / 100
+    assert seconds == 8 if stride == 7 else seconds >= 7
+    port_found = found.ports[0]
+    unseen = stride * 0.01
+    assert port_found.observed_seconds == pytest.approx(seconds - unseen)
+    assert moments_of(port_found).histogram.cumulative[-1] == found.end_tick - stride
+    assert moments_of(port_found).utilization_seconds == pytest.approx(0.4 * (seconds - unseen))
+    last_sample = found.end_tick - found.end_tick % stride
+    assert port_found.directions[0].bytes_total == pytest.approx(20e9 * (last_sample - stride) / 100)
+    assert port_found.sampling_interval_seconds == pytest.approx(stride * 0.01)
+    assert port_found.directions[0].windows[0].burstiness_cv == pytest.approx(0, abs=1e-6)
+
+
+def test_one_sample_of_a_strided_port_has_no_variation(tmp_path: Path) -> None:
+    found = sampled(tmp_path, (constant(20e9), IDLE), 2, stride=5, holes=range(15, 400))
+    assert found.observed_seconds == pytest.approx(0.05)
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+    assert found.directions[0].windows[0].burstiness_cv is None
+
+
+def test_a_port_that_is_not_active_has_nothing_but_totals(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A, active=False))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 400)
+    found = update(ring, aggregator, 3).ports[0]
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
+    assert found.observed_seconds == 0
+    assert found.directions[0].moments is None
+    assert found.directions[0].windows[0].peak_bytes_per_second is None
+
+
+def test_a_port_of_unknown_rate_has_activity_but_no_utilisation(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A, rate=None))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 400)
+    found = update(ring, aggregator, 3).ports[0]
+    assert found.directions[0].moments is None
+    assert found.directions[0].active_seconds == pytest.approx(2.99)
+    assert found.directions[0].windows[0].duty_cycle_ratio == 1.0
+
+
+def test_utilisation_stays_when_the_rate_is_lost(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 400)
+    before = moments_of(update(ring, aggregator, 2).ports[0])
+    ring.change(port(A, active=False))
+    assert moments_of(update(ring, aggregator, 3).ports[0]) == before
+
+
+def test_ports_of_different_strides_and_rates_do_not_mix(tmp_path: Path) -> None:
+    names = ["efa_0:1", "mlx5_0:1", "mlx5_1:2"]
+    rates = [12.5e9, 50e9, 25e9]
+    ring = Ring.create(tmp_path, *[port(name, rate=rate) for name, rate in zip(names, rates, strict=True)])
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    for stride, (name, rate) in zip((3, 1, 2), zip(names, rates, strict=True), strict=True):
+        ring.write(name, (constant(rate / 2), constant(rate / 10)), 1, 500, stride=stride)
+    for found in update(ring, aggregator, 4).ports:
+        assert moments_of(found).utilization_seconds == pytest.approx(0.5 * found.observed_seconds)
+        assert moments_of(found, 1).utilization_seconds == pytest.approx(0.1 * found.observed_seconds)
+
+
+def test_effective_resolution_is_measured_port_after_port(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port("efa_0:1"))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (square(20e9, 1, 3), IDLE), 1, 500)
+    ring.write("efa_0:1", (constant(20e9), IDLE), 1, 500, stride=3)
+    first, second = (
+        [found.effective_resolution_seconds for found in update(ring, aggregator, at).ports] for at in (3, 4)
+    )
+    assert sum(value is None for value in first) == 1
+    assert second == [pytest.approx(0.04), pytest.approx(0.03)]
+
+
+def test_effective_resolution_of_a_strided_port_is_measured_on_its_own_samples(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(20e9), IDLE), 1, 6600, stride=7)
+    assert update(ring, aggregator, 65).ports[0].effective_resolution_seconds == pytest.approx(0.07)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_traffic_with_holes_agrees_with_a_plain_loop(tmp_path: Path, data: st.DataObject) -> None:
+    levels = data.draw(st.lists(st.sampled_from([0.0, 0.05e9, 1e9, 20e9, 49e9]), min_size=1, max_size=12))
+    holes = data.draw(st.sets(st.integers(2, 299), max_size=40))
+    rates = {tick: levels[tick % len(levels)] for tick in range(1, 401)}
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (lambda tick: rates[tick], IDLE), 1, 400, holes=holes)
+    found = follow(ring, aggregator, 1, 3).ports[0]
+    good = [tick for tick in range(2, 301) if tick not in holes and tick - 1 not in holes]
+    values = np.array([rates[tick] for tick in good])
+    active = values[values > 0.1e9]
+    window = found.directions[0].windows[1]
+    assert found.observed_seconds == pytest.approx(0.01 * len(good))
+    assert window.peak_bytes_per_second == pytest.approx(values.max(), rel=1e-6)
+    assert window.duty_cycle_ratio == pytest.approx(len(active) / len(values))
+    if len(active) >= 2:
+        assert window.burstiness_cv == pytest.approx(active.std() / active.mean(), rel=1e-5, abs=1e-6)
+    assert moments_of(found).utilization_seconds == pytest.approx(values.sum() * 0.01 / RATE, rel=1e-6)

@@ -1,0 +1,284 @@
+"""Windows, restarts, clocks, ports that come and go: what the aggregator does as time passes."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.model import Fabric, Port, SamplerHealth
+from ibpulse.ring import layout as at
+from tests.aggregator.rings import Ring, constant, follow, port, square, update
+
+A, B = "mlx5_0:1", "mlx5_1:1"
+IDLE = constant(0.0)
+BUSY = (constant(20e9), IDLE)
+
+
+def peaks_of(found: Snapshot) -> list[float | None]:
+    return [window.peak_bytes_per_second for window in found.ports[0].directions[0].windows]
+
+
+def test_a_peak_stays_for_exactly_its_window(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    traffic = (lambda tick: 45e9 if tick == 250 else 1e9, IDLE)
+    counters = ring.write(A, traffic, 1, 500)
+    follow(ring, aggregator, 1, 5)
+    ring.write(A, traffic, 501, 1400, start=counters)
+    # tick 250 lies in second 2, which is the tenth before second 12 and the eleventh before second 13
+    follow(ring, aggregator, 6, 11)
+    inside, outside = update(ring, aggregator, 12), update(ring, aggregator, 13)
+    assert peaks_of(inside) == [pytest.approx(45e9)] * 3
+    assert peaks_of(outside) == [pytest.approx(1e9), pytest.approx(45e9), pytest.approx(45e9)]
+
+
+def test_a_second_counts_only_when_it_has_settled(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 300)
+    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (219, 220, 319, 320)]
+    assert ends == [100, 200, 200, 300]
+
+
+def test_a_second_waits_for_the_last_sample_of_a_strided_port(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 300, stride=7)
+    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (225, 226)]
+    assert ends == [100, 200]
+
+
+def test_asking_again_changes_nothing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 400)
+    assert update(ring, aggregator, 3).ports == update(ring, aggregator, 3).ports
+
+
+def test_how_often_it_is_asked_changes_no_number(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    often, once = (Aggregator(ring.reader, AggregatorOptions()) for _ in range(2))
+    ring.write(A, (square(40e9, 3, 4), constant(2e9)), 1, 600, holes=range(195, 215))
+    ring.write(B, BUSY, 1, 600, stride=3)
+    one, other = follow(ring, often, 1, 5), update(ring, once, 5)
+    assert one.node[0].bandwidth_peak_bytes_per_second == other.node[0].bandwidth_peak_bytes_per_second
+    for left, right in zip(one.ports, other.ports, strict=True):
+        assert left.observed_seconds == pytest.approx(right.observed_seconds)
+        for way in range(2):
+            assert left.directions[way].bytes_total == right.directions[way].bytes_total
+            assert left.directions[way].windows[0].duty_cycle_ratio == pytest.approx(
+                right.directions[way].windows[0].duty_cycle_ratio
+            )
+
+
+def test_after_a_restart_the_windows_are_full_and_the_counters_at_zero(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    counters = ring.write(A, (square(40e9, 20, 80), IDLE), 1, 2000)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    restarted = update(ring, aggregator, 20)
+    found = restarted.ports[0]
+    assert found.directions[0].windows[0].duty_cycle_ratio == pytest.approx(0.2)
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(40e9)
+    assert restarted.node[0].duty_cycle_ratio == pytest.approx(0.2)
+    assert (found.observed_seconds, found.directions[0].bytes_total, found.directions[0].active_seconds) == (0, None, 0)
+    assert found.directions[0].moments is not None
+    assert found.directions[0].moments.histogram.cumulative[-1] == 0
+    ring.write(A, (square(40e9, 20, 80), IDLE), 2001, 2100, start=counters)
+    found = update(ring, aggregator, 21).ports[0]
+    assert found.observed_seconds == pytest.approx(1.0)
+    # the first sample of the process, at an active tick, is where the count begins
+    assert found.directions[0].bytes_total == pytest.approx(40e9 * 0.19)
+
+
+def test_the_time_between_two_processes_is_not_counted(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    ring.write(A, BUSY, 1, 500)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 801, 1000, start=(10**12, 0))
+    found = update(ring, aggregator, 10).ports[0]
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * 1.99)
+    assert found.observed_seconds == pytest.approx(1.99)
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+
+
+def test_nothing_is_aggregated_before_the_first_sample(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    found = update(ring, Aggregator(ring.reader, AggregatorOptions()), 1000)
+    assert (found.end_tick, found.end_wall_ns) == (0, None)
+    assert found.ports[0].directions == ()
+
+
+def test_an_old_ring_whose_sampler_is_not_running_yet_is_left_alone(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    ring.write(A, BUSY, 1, 500)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    assert update(ring, aggregator, 3600).end_tick == 0
+
+
+def test_when_nobody_samples_the_windows_empty(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 300)
+    assert update(ring, aggregator, 3).ports[0].directions[0].windows[0].duty_cycle_ratio == 1.0
+    found = follow(ring, aggregator, 4, 13)
+    assert found.end_tick == 1300
+    assert found.ports[0].directions[0].windows[0].duty_cycle_ratio is None
+    assert found.ports[0].directions[0].windows[1].duty_cycle_ratio == 1.0
+    assert found.node[0].duty_cycle_ratio is None
+
+
+def test_a_leap_of_the_wall_clock_does_not_carry_the_windows_away(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    counters = ring.write(A, BUSY, 1, 300)
+    update(ring, aggregator, 3)
+    # an hour too far, before the sampler has begun a segment for it; then all is well again
+    assert update(ring, aggregator, 3600).end_tick == 500
+    ring.write(A, BUSY, 301, 700, start=counters)
+    found = follow(ring, aggregator, 4, 7)
+    assert found.end_tick == 700
+    assert found.ports[0].directions[0].bytes_total == pytest.approx(20e9 * 6.99)
+    assert found.ports[0].directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+    assert found.skipped_seconds == 0
+
+
+def test_the_end_is_told_in_the_wall_time_of_its_segment(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 400)
+    ring.file.begin_segment(250, -5000)
+    assert update(ring, aggregator, 3).end_wall_ns == (300 + 5000) * 10_000_000
+
+
+def test_a_step_of_the_clock_makes_no_false_rate(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    # the monotonic clock ran 3 ms less than one interval between the last tick before the step and the first after it
+    ring.write(A, BUSY, 1, 400, late_ns=lambda tick: -3_000_000 if tick >= 250 else 0)
+    ring.file.begin_segment(250, -5000)
+    found = update(ring, aggregator, 3).ports[0]
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9, rel=1e-6)
+    assert found.directions[0].windows[0].burstiness_cv == pytest.approx(0, abs=1e-6)
+
+
+def test_seconds_that_the_ring_has_lost_are_skipped_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ring = Ring.create(tmp_path, port(A), seconds=10)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    counters = ring.write(A, (lambda tick: 45e9 if tick == 250 else 20e9, IDLE), 1, 300)
+    update(ring, aggregator, 3)
+    ring.write(A, BUSY, 301, 3300, start=counters)
+    with caplog.at_level(logging.WARNING):
+        found = update(ring, aggregator, 33)
+    # the ring holds ten seconds less its guard; 24..32 are whole
+    assert found.skipped_seconds == 21
+    assert "aggregation fell behind: 21 seconds are in no number, the ring holds 10s" in caplog.text
+    assert found.end_tick == 3300
+    assert found.ports[0].observed_seconds == pytest.approx(2.99 + 9)
+    assert found.ports[0].directions[0].bytes_total == pytest.approx(20e9 * 32.99 + 25e9 * 0.01)
+    # the window passed over what was skipped
+    assert found.ports[0].directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+    assert found.ports[0].directions[0].windows[1].duty_cycle_ratio == 1.0
+
+
+def test_a_port_that_left_has_no_numbers_and_its_totals_go_on_when_it_is_back(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), port(B))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    counters = ring.write(A, BUSY, 1, 300)
+    ring.write(B, BUSY, 1, 700)
+    update(ring, aggregator, 2)
+    ring.change(port(B))
+    away = update(ring, aggregator, 3)
+    assert [str(found.port.id) for found in away.ports] == [B]
+    ring.change(port(A), port(B))
+    # another life of the device: what its counter did while it was away is not known
+    ring.write(A, BUSY, 501, 700, start=(10**13, counters[1]))
+    found = follow(ring, aggregator, 4, 7).ports[0]
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * (1.99 + 1.99))
+    assert found.resets == 0
+    assert found.observed_seconds == pytest.approx(1.99 + 1.99)
+    # the seconds in which it was away are in no window
+    assert found.directions[0].windows[0].duty_cycle_ratio == 1.0
+
+
+def test_another_source_of_bytes_begins_its_count_anew(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 200)
+    update(ring, aggregator, 2)
+    ring.change(port(A, source="other"))
+    ring.write(A, BUSY, 201, 300, start=(10**13, 10**13))
+    found = update(ring, aggregator, 3).ports[0]
+    assert found.directions[0].bytes_total == pytest.approx(20e9 * (1.99 + 0.99))
+
+
+def test_a_port_without_source_is_only_named(tmp_path: Path) -> None:
+    mute = Port(port(B).id, port(B).identity, True, "ACTIVE", 50e9, None, problem="no counters")
+    ring = Ring.create(tmp_path, port(A), mute)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 300)
+    found = update(ring, aggregator, 2)
+    assert found.ports[1].directions == ()
+    assert found.ports[0].directions[0].bytes_total
+
+
+def test_a_node_without_ports_has_a_snapshot(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write("other:1", BUSY, 1, 300)
+    ring.fabric = Fabric(notices=("no device",))
+    found = update(ring, aggregator, 2)
+    assert (found.ports, found.node_rails, found.end_tick) == ((), 0, 200)
+
+
+def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A), seconds=5)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, BUSY, 1, 300)
+    assert update(ring, aggregator, 2).ports[0].directions[0].bytes_total
+    ring.change()
+    update(ring, aggregator, 3)
+    for number in range(at.SLOT_COUNT):
+        ring.file.assign(f"new{number}:1", 4, 1)
+    assert A not in ring.file.slots()
+    ring.change(port("new7:1"))
+    ring.write("new7:1", (constant(0.05e9), IDLE), 301, 400)
+    found = update(ring, aggregator, 4).ports[0]
+    assert found.directions[0].bytes_total == pytest.approx(0.05e9 * 0.99)
+    assert found.observed_seconds == pytest.approx(0.99)
+    assert found.directions[0].windows[1].duty_cycle_ratio == 0.0
+    assert found.directions[0].windows[1].peak_bytes_per_second == pytest.approx(0.05e9)
+
+
+def test_what_the_sampler_wrote_of_itself_is_handed_on(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    ring.write(A, BUSY, 1, 300)
+    words, lane = ring.file.words, at.lane_at(0)
+    written = {
+        at.L_TICKS: 290,
+        at.L_MISSED: 10,
+        at.L_CLOCK_STEPS: 2,
+        at.L_CPU_NS: 1_500_000_000,
+        at.L_LATENESS: 5,
+        at.L_LATENESS + 1: 3,
+        at.L_LATENESS + at.BUCKET_COUNT - 1: 1,
+        at.L_LATENESS_SUM_NS: 2_000_000,
+    }
+    for which, word in written.items():
+        words[lane + which] = word
+    slot = at.slot_at(ring.file.slots()[A])
+    words[slot + at.S_ERRORS], words[slot + at.S_STATUS] = 9, at.LEFT_ALONE
+    found = update(ring, Aggregator(ring.reader, AggregatorOptions()), 2)
+    sampler = found.sampler
+    assert (sampler.ticks, sampler.missed_ticks, sampler.clock_steps, sampler.cpu_seconds) == (290, 10, 2, 1.5)
+    assert sampler.lateness.cumulative == (5, *[8] * 14, 9)
+    assert sampler.lateness.total == 0.002
+    assert sampler.lateness.bounds[0] == 5e-05
+    assert (found.ports[0].read_errors, found.ports[0].left_alone) == (9, True)
+
+
+def test_a_window_must_be_whole_seconds() -> None:
+    with pytest.raises(ValueError, match="window of 1500000000 ns is not a whole number of seconds"):
+        AggregatorOptions(windows_ns=(1_500_000_000,))

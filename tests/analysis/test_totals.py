@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.analysis.totals import Increase, increase
+
+SCALE = np.array([4])
+
+
+def of(*counters: int | None, receive: list[int | None] | None = None) -> Increase:
+    """One port; None is a counter that was not read. Receive stands still at 5 unless given."""
+    ways = [list(counters), receive or [5] * len(counters)]
+    values = np.array([[[value or 0 for value in way] for way in ways]], dtype=np.uint64)
+    valid = np.array([[[value is not None for value in way] for way in ways]])
+    return increase(values, valid, SCALE)
+
+
+def test_bytes_are_the_scaled_difference() -> None:
+    assert of(10, 12, 17).moved_bytes.tolist() == [[28, 0]]
+
+
+def test_bytes_flow_on_over_holes() -> None:
+    assert of(None, 10, None, None, 17, None).moved_bytes.tolist() == [[28, 0]]
+
+
+def test_a_fall_is_a_reset_and_its_interval_adds_nothing() -> None:
+    found = of(100, 110, 3, 8)
+    assert found.moved_bytes.tolist() == [[40 + 20, 0]]
+    assert found.resets.tolist() == [1]
+
+
+def test_a_fall_over_a_hole_is_one_reset() -> None:
+    assert of(100, None, 3).resets.tolist() == [1]
+
+
+def test_both_directions_that_fall_at_once_are_one_reset() -> None:
+    assert of(100, 3, receive=[50, 2]).resets.tolist() == [1]
+
+
+def test_a_fall_of_one_direction_alone_is_a_reset() -> None:
+    assert of(100, 110, receive=[50, 2]).resets.tolist() == [1]
+
+
+def test_counters_near_two_to_the_64_do_not_overflow() -> None:
+    assert of(2**64 - 20, 2**64 - 10).moved_bytes.tolist() == [[40, 0]]
+
+
+def test_the_last_valid_counter_is_given_back_where_there_is_one() -> None:
+    found = of(7, None, receive=[None, None])
+    assert found.known.tolist() == [[True, False]]
+    assert found.last[0, 0] == 7
+
+
+@given(
+    counters=st.lists(st.one_of(st.none(), st.integers(0, 1000)), min_size=2, max_size=30),
+    cut=st.integers(1, 29),
+)
+def test_a_span_that_is_cut_moves_the_same_bytes(counters: list[int | None], cut: int) -> None:
+    cut = min(cut, len(counters) - 1)
+    whole, left = of(*counters), of(*counters[:cut])
+    bridge = [int(left.last[0, 0]) if left.known[0, 0] else None]
+    right = of(*bridge, *counters[cut:])
+    np.testing.assert_array_equal(left.moved_bytes + right.moved_bytes, whole.moved_bytes)
+    np.testing.assert_array_equal(left.resets + right.resets, whole.resets)
+
+
+@given(steps=st.lists(st.integers(0, 10**9), min_size=1, max_size=30))
+def test_without_a_fall_the_sum_is_last_minus_first(steps: list[int]) -> None:
+    counters = np.cumsum([17, *steps]).tolist()
+    assert of(*counters).moved_bytes[0, 0] == 4 * (counters[-1] - counters[0])

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import gzip
+import math
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+
+from ibpulse import metrics
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.exposition import compress, render
+from ibpulse.exposition.families import families
+from ibpulse.exposition.lines import escape_label, format_number
+from ibpulse.model import SamplerHealth
+from tests.aggregator.rings import Ring, port
+from tests.exposition.snapshots import node, snapshot_of
+
+PROMTOOL = shutil.which("promtool")
+OPENMETRICS = "application/openmetrics-text"
+
+
+def own_registry() -> CollectorRegistry:
+    """What a daemon registers beside the snapshot."""
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry
+
+
+def text_of(snapshot: Snapshot, *names: str, registry: CollectorRegistry | None = None, accept: str = "") -> str:
+    return render(snapshot, registry or CollectorRegistry(), accept, names)[0].decode()
+
+
+def sample_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_lines_are_written_as_prometheus_writes_them(tmp_path: Path) -> None:
+    lines = sample_lines(text_of(node(tmp_path, 2)))
+    for expected in (
+        'ibpulse_port_up{device="mlx5_1",port="1"} 1',
+        'ibpulse_port_rate_bytes_per_second{device="mlx5_0",port="1"} 50000000000.0',
+        # 1 GB/s over 4.99 s from the second tick on
+        'ibpulse_port_receive_bytes_total{device="mlx5_0",port="1"} 4990000000',
+        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="0.01"} 0',
+        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="1.0"} 499',
+        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="+Inf"} 499',
+        'ibpulse_port_receive_utilization_ratio_count{device="mlx5_0",port="1"} 499',
+        'ibpulse_port_receive_peak_bytes_per_second{device="mlx5_0",port="1",window="5m"} 1000000000.0',
+        "ibpulse_node_rails 2",
+        "ibpulse_sampler_restarts_total 3",
+        "ibpulse_sampler_takeovers_total 1",
+        'ibpulse_device_quarantined{device="mlx5_0"} 0',
+        'ibpulse_device_quarantined{device="mlx5_1"} 1',
+        'ibpulse_sampler_scheduler_info{requested="fifo",actual="other",cpu_requested="3",cpu_actual=""} 1',
+        "ibpulse_sampler_heartbeat_age_seconds 0.004",
+        "ibpulse_cgroup_throttled_periods_total 17",
+        'ibpulse_sampler_lateness_seconds_bucket{le="5e-05"} 0',
+        "ibpulse_fabric_notices 2",
+        "ibpulse_aggregated_until_timestamp_seconds 5.0",
+    ):
+        assert expected in lines
+
+
+def test_headers_name_the_family_as_the_format_wants() -> None:
+    counter, info = "ibpulse_port_resets", "ibpulse_port"
+    assert [metrics.PORT_RESETS.family, metrics.PORT_INFO.family] == [counter, info]
+
+
+def test_headers_of_both_formats(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    text, openmetrics = text_of(snapshot), text_of(snapshot, accept=OPENMETRICS)
+    assert "# TYPE ibpulse_port_transmit_bytes_total counter\n" in text
+    assert "# TYPE ibpulse_port_info gauge\n" in text
+    assert "# UNIT" not in text
+    assert "# EOF" not in text
+    assert "# TYPE ibpulse_port_transmit_bytes counter\n# UNIT ibpulse_port_transmit_bytes bytes\n" in openmetrics
+    assert "# TYPE ibpulse_port info\n" in openmetrics
+    assert openmetrics.endswith("# EOF\n")
+
+
+def test_every_row_of_the_table_is_exported_and_nothing_else(tmp_path: Path) -> None:
+    exported = [metric for metric, samples in families(node(tmp_path, 1)) if samples]
+    assert {metric.name for metric in exported} == {metric.name for metric in metrics.TABLE}
+    assert len(exported) == len(metrics.TABLE)
+
+
+def test_what_is_not_known_is_absent(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1", active=False))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    before = sample_lines(text_of(aggregator.update(ring.fabric, SamplerHealth(), 0)))
+    assert 'ibpulse_port_up{device="mlx5_0",port="1"} 0' in before
+    ring.file.assign("mlx5_0:1", 4, 1)
+    placed = text_of(aggregator.update(ring.fabric, SamplerHealth(), 0))
+    for name in ("bytes_total", "rate_bytes", "utilization", "window=", "heartbeat_age", "throttled", "until"):
+        assert not [line for line in sample_lines(placed) if name in line], name
+    assert "NaN" not in placed
+    assert 'ibpulse_port_observed_seconds_total{device="mlx5_0",port="1"} 0.0' in placed
+
+
+def test_a_node_of_eight_ports_has_at_most_a_thousand_series(tmp_path: Path) -> None:
+    series = sample_lines(text_of(node(tmp_path), registry=own_registry()))
+    assert len(series) == len({line.rpartition(" ")[0] for line in series})
+    # room for what is to come: bursts, gaps, rail shares, step, signature, and the server's own
+    assert len(series) <= 850
+
+
+def test_a_family_is_found_by_its_name(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    assert len(sample_lines(text_of(snapshot, "ibpulse_port_transmit_utilization_ratio"))) == 24
+    for name in ("ibpulse_sampler_ticks", "ibpulse_sampler_ticks_total"):
+        assert sample_lines(text_of(snapshot, name)) == ["ibpulse_sampler_ticks_total 0"]
+
+
+def test_a_sample_is_found_by_its_name(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    lines = sample_lines(text_of(snapshot, "ibpulse_sampler_lateness_seconds_sum", "ibpulse_node_rails"))
+    assert lines == ["ibpulse_node_rails 1", "ibpulse_sampler_lateness_seconds_sum 0.0"]
+
+
+def test_names_filter_the_registry_too(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    Counter("requests", "Requests.", registry=registry).inc(3)
+    Histogram("duration", "Duration.", registry=registry, buckets=[1]).observe(0.5)
+    snapshot = node(tmp_path, 1)
+    assert sample_lines(text_of(snapshot, "requests_total", registry=registry)) == ["requests_total 3.0"]
+    assert len(sample_lines(text_of(snapshot, "duration", registry=registry))) == 4
+    assert sample_lines(text_of(snapshot, "duration_count", registry=registry)) == ["duration_count 1.0"]
+
+
+def test_an_unknown_name_gives_an_empty_page_that_is_valid(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    assert text_of(snapshot, "nonsense") == ""
+    assert text_of(snapshot, "nonsense", accept=OPENMETRICS) == "# EOF\n"
+
+
+def test_created_series_of_the_library_are_left_out(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    Counter("requests", "Requests.", registry=registry)
+    for accept in ("", OPENMETRICS):
+        assert "_created" not in text_of(node(tmp_path, 1), registry=registry, accept=accept)
+
+
+def test_the_content_type_names_the_format(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    assert render(snapshot, CollectorRegistry())[1] == "text/plain; version=0.0.4; charset=utf-8"
+    assert (
+        render(snapshot, CollectorRegistry(), OPENMETRICS)[1]
+        == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (7, "7"),
+        (2**63 + 1, "9223372036854775809"),
+        (0.1, "0.1"),
+        (1.0, "1.0"),
+        (5e-05, "5e-05"),
+        (math.nan, "NaN"),
+        (math.inf, "+Inf"),
+        (-math.inf, "-Inf"),
+    ],
+)
+def test_numbers(number: float, text: str) -> None:
+    assert format_number(number) == text
+
+
+def test_label_values_are_escaped() -> None:
+    assert escape_label('a"b\\c\nd') == 'a\\"b\\\\c\\nd'
+
+
+def test_compression_is_undone_by_gzip() -> None:
+    body = b"ibpulse_node_rails 8\n" * 1000
+    assert gzip.decompress(compress(body)) == body
+    assert len(compress(body)) < len(body) / 50
+    assert compress(body) == compress(body)
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
+def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    assert PROMTOOL is not None
+    first = snapshot_of(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", active=False))
+    body = text_of(replace(first, skipped_seconds=4), registry=own_registry())
+    checked = subprocess.run([PROMTOOL, "check", "metrics"], input=body, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

@@ -1,0 +1,52 @@
+"""The table of metrics follows the conventions, and the page in the docs is written from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ibpulse.metrics import TABLE, UTILIZATION_BUCKETS, Metric, metrics_markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+every_row = pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
+
+
+@every_row
+def test_names_follow_the_conventions(metric: Metric) -> None:
+    assert re.fullmatch(r"ibpulse_[a-z_]+", metric.name)
+    assert metric.name.endswith("_total") == (metric.type == "counter")
+    assert metric.name.endswith("_info") == (metric.type == "info")
+    assert all(re.fullmatch(r"[a-z_]+", label) for label in metric.labels)
+
+
+@every_row
+def test_a_unit_is_the_end_of_the_family_name(metric: Metric) -> None:
+    assert not metric.unit or metric.family.endswith(f"_{metric.unit}")
+    assert metric.type != "info" or not metric.unit
+
+
+@every_row
+def test_help_is_a_sentence_that_needs_no_escaping(metric: Metric) -> None:
+    assert metric.help.endswith(".")
+    assert not set(metric.help) & set('\\\n"|{}')
+
+
+def test_names_are_unique() -> None:
+    assert len({metric.name for metric in TABLE} | {metric.family for metric in TABLE}) >= len(TABLE)
+    assert len({metric.family for metric in TABLE}) == len(TABLE)
+
+
+def test_there_are_at_most_24_buckets_and_they_rise() -> None:
+    assert len(UTILIZATION_BUCKETS) + 1 <= 24
+    assert list(UTILIZATION_BUCKETS) == sorted(set(UTILIZATION_BUCKETS))
+
+
+def test_every_row_is_on_the_page_once() -> None:
+    page = metrics_markdown()
+    assert [page.count(f"| `{metric.name}` |") for metric in TABLE] == [1] * len(TABLE)
+
+
+def test_the_page_in_the_docs_is_the_one_the_program_writes() -> None:
+    assert PAGE.read_text() == metrics_markdown(), "docs/metrics.md is not what metrics_markdown() writes"
