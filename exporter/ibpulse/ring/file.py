@@ -1,0 +1,218 @@
+"""The ring as a file mapped into memory: create, open, assign slots, read and write its header. Standard library only.
+
+It must not know where samples come from, nor compute with them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from ibpulse.errors import RingError
+from ibpulse.ring import layout as at
+
+
+class RingFile:
+    """A ring file mapped into memory; `words` is the whole of it as unsigned 64-bit words."""
+
+    def __init__(self, path: Path, *, writable: bool = True) -> None:
+        """Map an existing ring.
+
+        Raises:
+            RingError: the file is missing, is not a ring, or is of another version.
+        """
+        self.path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        except OSError as error:
+            raise RingError(f"ring {path} cannot be opened: {error.strerror}; is `ibpulse serve` running?") from error
+        try:
+            self.interval_ns, self.capacity = self._check_header()
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            self._map = mmap.mmap(self._descriptor, at.file_bytes(self.capacity), access=access)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise RingError(
+                f"ring {path} cannot be mapped into memory: {error.strerror}; set ring.dir to a directory on tmpfs"
+            ) from error
+        except RingError:
+            os.close(self._descriptor)
+            raise
+        self.words = memoryview(self._map).cast("Q")
+
+    def _check_header(self) -> tuple[int, int]:
+        """Interval and capacity, after a look at everything that tells a ring from another file."""
+        size = os.fstat(self._descriptor).st_size
+        if size < at.RECORD_TABLE * at.WORD:
+            self._refuse(f"is {size} bytes long, shorter than a ring's header")
+        header = memoryview(os.pread(self._descriptor, at.H_CREATED_WALL_NS * at.WORD, 0)).cast("Q")
+        magic, version, interval_ns, capacity = header
+        if magic != at.MAGIC:
+            self._refuse("does not begin as a ring does")
+        if version != at.VERSION:
+            self._refuse(f"has version {version}, this program reads version {at.VERSION}")
+        if not interval_ns or not capacity or size != at.file_bytes(capacity):
+            self._refuse("has a damaged header")
+        return interval_ns, capacity
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise RingError(f"ring {self.path} {reason}; remove it, it holds nothing but the last minutes of samples")
+
+    @classmethod
+    def create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
+        """A new, empty ring in place of whatever is at `path`; the old file stays intact for those who map it.
+
+        Raises:
+            RingError: the directory is missing, read-only or full.
+        """
+        fresh = path.with_suffix(".new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
+            try:
+                os.ftruncate(descriptor, at.file_bytes(capacity))
+                # a full file system must be an error here, not a bus error at the first tick
+                os.posix_fallocate(descriptor, 0, at.RECORD_TABLE * at.WORD)
+                header = [at.MAGIC, at.VERSION, interval_ns, capacity, time.time_ns()]
+                os.pwrite(descriptor, b"".join(word.to_bytes(at.WORD, sys.byteorder) for word in header), 0)
+            finally:
+                os.close(descriptor)
+            fresh.replace(path)
+        except OSError as error:
+            if fresh.is_file():
+                fresh.unlink()
+            raise RingError(
+                f"ring {path} cannot be created: {error.strerror}; set ring.dir to a writable directory, best on tmpfs"
+            ) from error
+        return cls(path)
+
+    @classmethod
+    def open_or_create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
+        """The ring at `path` with its history if it fits these settings, else a new one."""
+        try:
+            ring = cls(path)
+        except RingError:
+            return cls.create(path, interval_ns, capacity)
+        if (ring.interval_ns, ring.capacity) == (interval_ns, capacity):
+            return ring
+        ring.close()
+        return cls.create(path, interval_ns, capacity)
+
+    def close(self) -> None:
+        """Unmap the file. Arrays that view it keep it mapped until they go."""
+        try:
+            self.words.release()
+            self._map.close()
+        except BufferError:
+            pass  # a reader's array still looks at it
+        os.close(self._descriptor)
+
+    # segments of the wall clock
+
+    def segments(self) -> list[tuple[int, int]]:
+        """(first tick, shift) of the last segments, oldest first; `tick - shift` is wall time in intervals."""
+        count = self.words[at.H_SEGMENTS]
+        # the place of the oldest is where the next one is written, perhaps just now
+        return [self._segment(number) for number in range(max(0, count - at.SEGMENT_COUNT + 1), count)]
+
+    def _segment(self, number: int) -> tuple[int, int]:
+        index = at.SEGMENT_TABLE + number % at.SEGMENT_COUNT * at.SEGMENT_WORDS
+        return self.words[index], at.signed(self.words[index + 1])
+
+    def last_shift(self) -> int | None:
+        """Shift of the newest segment, or None while nothing was sampled."""
+        count = self.words[at.H_SEGMENTS]
+        return self._segment(count - 1)[1] if count else None
+
+    def begin_segment(self, first_tick: int, shift: int) -> None:
+        """Record that from `first_tick` on, wall time is `tick - shift` intervals."""
+        count = self.words[at.H_SEGMENTS]
+        index = at.SEGMENT_TABLE + count % at.SEGMENT_COUNT * at.SEGMENT_WORDS
+        self.words[index] = first_tick
+        self.words[index + 1] = at.unsigned(shift)
+        self.words[at.H_SEGMENTS] = count + 1
+
+    def latest_tick(self) -> int:
+        """The newest tick that any sampler finished, 0 in an empty ring."""
+        return self._newest(at.L_TICK)
+
+    def latest_begun_tick(self) -> int:
+        """The newest tick that any sampler may have written a record of, finished or not."""
+        return max(self._newest(at.L_TICK), self._newest(at.L_BEGUN))
+
+    def _newest(self, which: int) -> int:
+        end = at.LANE_TABLE + at.LANE_COUNT * at.LANE_WORDS
+        return max(self.words[at.LANE_TABLE + which : end : at.LANE_WORDS].tolist())
+
+    # slots
+
+    def slots(self) -> dict[str, int]:
+        """Slot of each port that the ring knows, by the port's name."""
+        return {self.slot_name(slot): slot for slot in range(at.SLOT_COUNT) if self.slot_word(slot, at.S_ASSIGNED)}
+
+    def slot_name(self, slot: int) -> str:
+        """Name of the port that a slot belongs to, such as `mlx5_0:1`."""
+        begin = at.slot_at(slot) + at.S_NAME
+        raw = self.words[begin : begin + at.NAME_BYTES // at.WORD].tobytes()
+        return raw.rstrip(b"\0").decode()
+
+    def slot_word(self, slot: int, which: int) -> int:
+        """One word of a slot's block."""
+        return self.words[at.slot_at(slot) + which]
+
+    def assign(self, name: str, scale: int, stride: int) -> int:
+        """The slot of a port: its old one with its history, a free one, or that of the port unseen for longest.
+
+        Raises:
+            RingError: the file system has no room for the port's records, or the name is too long.
+        """
+        known = self.slots()
+        old = known.get(name)
+        if old is not None and self.slot_word(old, at.S_SCALE) == scale:
+            self._describe(old, scale, stride)
+            return old
+        # never the old slot at once: a sampler may still write what it counted in the old scale there
+        slot = self._free_slot(known)
+        self._clear(slot, name)
+        self._describe(slot, scale, stride)
+        if old is not None and old != slot:
+            self.words[at.slot_at(old) + at.S_ASSIGNED] = 0
+        return slot
+
+    def _describe(self, slot: int, scale: int, stride: int) -> None:
+        begin = at.slot_at(slot)
+        self.words[begin + at.S_SCALE] = scale
+        self.words[begin + at.S_STRIDE] = stride
+        self.words[begin + at.S_LAST_SEEN_WALL_NS] = time.time_ns()
+        self.words[begin + at.S_ASSIGNED] = 1
+
+    def _free_slot(self, known: dict[str, int]) -> int:
+        taken = set(known.values())
+        for slot in range(at.SLOT_COUNT):
+            if slot not in taken:
+                return slot
+        return min(taken, key=lambda slot: self.slot_word(slot, at.S_LAST_SEEN_WALL_NS))
+
+    def _clear(self, slot: int, name: str) -> None:
+        encoded = name.encode()
+        if len(encoded) > at.NAME_BYTES:
+            raise RingError(f"port name {name!r} is longer than {at.NAME_BYTES} bytes")
+        begin, length = at.records_at(slot, self.capacity) * at.WORD, self.capacity * at.RECORD_WORDS * at.WORD
+        try:
+            os.posix_fallocate(self._descriptor, begin, length)
+        except OSError as error:
+            raise RingError(
+                f"ring {self.path} has no room for port {name}: {length} bytes: {error.strerror}; "
+                "give ring.dir more space or shorten sampler.history"
+            ) from error
+        words = at.slot_at(slot)
+        self.words[words : words + at.SLOT_WORDS] = memoryview(
+            bytes(at.S_NAME * at.WORD) + encoded.ljust(at.NAME_BYTES, b"\0")
+        ).cast("Q")
+        first = at.records_at(slot, self.capacity) + at.R_TICK
+        last = at.records_at(slot + 1, self.capacity)
+        self.words[first : last : at.RECORD_WORDS] = memoryview(bytes(self.capacity * at.WORD)).cast("Q")

@@ -1,0 +1,112 @@
+"""Where every word of the ring file lies. Numbers only, standard library only: the sampler process imports it.
+
+The file is an array of 64-bit words in the machine's byte order:
+
+    header      magic, version, interval, capacity, then the table of clock segments
+    lanes       one block per sampler process: heartbeat, counts, lateness and duration histograms
+    slots       one block per port: name, scale, read errors, reads whose instant is uncertain
+    records     per slot `capacity` records of six words, indexed by tick modulo capacity
+
+A *tick* is an ordinal that only grows. `tick - shift` of the last segment that began at or before it is the wall
+clock in intervals; a step of the wall clock begins a new segment, so it makes a hole in wall time, never a jump.
+
+One record is `before, between, after, transmit, receive, tick`: the monotonic clock (ns) before the first read,
+between the two and after the second, and the raw counters. `ABSENT` stands for a counter that was not read.
+A record whose tick is not the one asked for is a hole. A writer of a tick first stores it in its lane's `L_BEGUN`;
+then it zeroes each record, fills it, and writes the record's tick last. So a reader that copies records and looks at
+`L_BEGUN` afterwards knows which of them may have been overwritten under its hands.
+"""
+
+from __future__ import annotations
+
+MAGIC = int.from_bytes(b"IBPULSE\0", "little")
+VERSION = 1
+WORD = 8
+ABSENT = 2**64 - 1
+
+# header
+H_MAGIC, H_VERSION, H_INTERVAL_NS, H_CAPACITY, H_CREATED_WALL_NS, H_RESCAN, H_SEGMENTS = range(7)
+SEGMENT_WORDS = 2  # first tick, shift as two's complement
+SEGMENT_TABLE = 16
+SEGMENT_COUNT = 64
+HEADER_WORDS = 512
+
+# lanes
+LANE_COUNT = 16
+LANE_WORDS = 64
+LANE_TABLE = HEADER_WORDS
+(
+    L_PID,
+    L_PLAN_WANTED,
+    L_PLAN_APPLIED,
+    L_HEARTBEAT_NS,
+    L_DEVICE,
+    L_TICK,
+    L_TICKS,
+    L_MISSED,
+    L_CPU_NS,
+    L_FIFO,
+    L_PINNED,
+    L_CLOCK_STEPS,
+    L_LATENESS_SUM_NS,
+    L_DURATION_SUM_NS,
+    L_BEGUN,
+) = range(15)
+L_LATENESS = 16
+L_DURATION = 32
+BUCKET_COUNT = 16
+# upper bounds in ns; the last bucket takes the rest
+LATENESS_BOUNDS_NS = tuple(
+    int(us * 1000) for us in (50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3000, 5000, 10000, 50000, 250000, 500000)
+)
+DURATION_BOUNDS_NS = tuple(
+    int(us * 1000) for us in (10, 20, 35, 50, 75, 100, 200, 350, 500, 1000, 2000, 5000, 10000, 100000, 1000000)
+)
+
+# slots
+SLOT_COUNT = 256
+SLOT_WORDS = 32
+SLOT_TABLE = LANE_TABLE + LANE_COUNT * LANE_WORDS
+(S_ASSIGNED, S_SCALE, S_STRIDE, S_STATUS, S_ERRORS, S_LAST_ERRNO, S_UNCERTAIN, S_LAST_SEEN_WALL_NS) = range(8)
+S_NAME = 8
+NAME_BYTES = (SLOT_WORDS - S_NAME) * WORD
+
+# S_STATUS
+OK, LEFT_ALONE, GONE = range(3)
+
+# records
+R_BEFORE, R_BETWEEN, R_AFTER, R_TRANSMIT, R_RECEIVE, R_TICK = range(6)
+RECORD_WORDS = 6
+RECORD_FORMAT = "=6Q"
+_PAGE_WORDS = 512
+RECORD_TABLE = -(-(SLOT_TABLE + SLOT_COUNT * SLOT_WORDS) // _PAGE_WORDS) * _PAGE_WORDS
+
+
+def lane_at(lane: int) -> int:
+    """Word index of a lane's block."""
+    return LANE_TABLE + lane * LANE_WORDS
+
+
+def slot_at(slot: int) -> int:
+    """Word index of a slot's block."""
+    return SLOT_TABLE + slot * SLOT_WORDS
+
+
+def records_at(slot: int, capacity: int) -> int:
+    """Word index of a slot's first record."""
+    return RECORD_TABLE + slot * capacity * RECORD_WORDS
+
+
+def file_bytes(capacity: int) -> int:
+    """Length of the whole file in bytes. It is sparse: only slots in use take memory."""
+    return records_at(SLOT_COUNT, capacity) * WORD
+
+
+def signed(word: int) -> int:
+    """Two's complement of an unsigned 64-bit word."""
+    return word - 2**64 if word >= 2**63 else word
+
+
+def unsigned(number: int) -> int:
+    """The 64-bit word that holds a signed number."""
+    return number & (2**64 - 1)

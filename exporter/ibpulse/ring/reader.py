@@ -1,0 +1,139 @@
+"""Reads of the ring as numpy arrays. It never writes, and never blocks the writer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+
+# Readers stay this far from both ends of the ring: the newest tick may be half written, the oldest may be overwritten.
+GUARD_TICKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Records of some ports over consecutive ticks.
+
+    `records` is uint64 (ports, ticks, 6) as `layout` names the words; `present` is bool (ports, ticks) and false
+    where the ring holds no record of that tick. `scale` (bytes per count) and `stride` (ticks between two samples)
+    are int64 (ports,).
+    """
+
+    first_tick: int
+    interval_ns: int
+    scale: npt.NDArray[np.int64]
+    stride: npt.NDArray[np.int64]
+    records: npt.NDArray[np.uint64]
+    present: npt.NDArray[np.bool_]
+
+    def time_ns(self) -> npt.NDArray[np.int64]:
+        """Monotonic instant of each read, the middle of its bracket: int64 (ports, 2, ticks)."""
+        stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
+        middle = (stamps[:, :, :-1] + stamps[:, :, 1:]) >> 1
+        return np.ascontiguousarray(middle.transpose(0, 2, 1))
+
+    def uncertainty_ns(self) -> npt.NDArray[np.int64]:
+        """Half the length of each read, i.e. how far `time_ns` may be off: int64 (ports, 2, ticks)."""
+        stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
+        return np.ascontiguousarray((np.diff(stamps, axis=2) >> 1).transpose(0, 2, 1))
+
+    def counters(self) -> npt.NDArray[np.uint64]:
+        """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""
+        return np.ascontiguousarray(self.records[:, :, at.R_TRANSMIT : at.R_RECEIVE + 1].transpose(0, 2, 1))
+
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """Whether a counter was read at that tick: bool (ports, 2, ticks)."""
+        return np.asarray(self.present[:, None, :] & (self.counters() != at.ABSENT))
+
+
+class RingReader:
+    """Reads records of a ring by tick; the ring may be written at the same time by another process."""
+
+    def __init__(self, ring: RingFile) -> None:
+        self.ring = ring
+        self.interval_ns = ring.interval_ns
+        self.capacity = ring.capacity
+        self._words = np.frombuffer(ring.words, dtype=np.uint64)
+
+    def newest_tick(self, wall_ns: int | None = None) -> int:
+        """The newest tick that is surely complete at this wall time (now by default), sampled or not."""
+        shift = self.ring.last_shift()
+        if shift is None:
+            return 0
+        now = time.time_ns() if wall_ns is None else wall_ns
+        return now // self.interval_ns + shift - GUARD_TICKS
+
+    def oldest_tick(self) -> int:
+        """The oldest tick that the ring can still hold."""
+        return max(1, self.newest_tick() - self.capacity + 2 * GUARD_TICKS + 1)
+
+    def wall_ns(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Wall time of ticks (int64, any shape) in ns since the epoch, by the clock segment of each."""
+        segments = self.ring.segments() or [(0, 0)]
+        begins = np.array([begin for begin, _ in segments], dtype=np.int64)
+        shifts = np.array([shift for _, shift in segments], dtype=np.int64)
+        which = np.clip(np.searchsorted(begins, ticks, side="right") - 1, 0, None)
+        return np.asarray((ticks - shifts[which]) * self.interval_ns)
+
+    def tick_at(self, wall_ns: int) -> int:
+        """The tick of a wall time; where the clock was set back, the later of the ticks with that time.
+
+        A wall time that the clock was set forward over never was: it gives the first tick after it.
+        """
+        segments = self.ring.segments() or [(0, 0)]
+        wall_tick = wall_ns // self.interval_ns
+        end, after = 2**64, None
+        for begin, shift in reversed(segments):
+            tick = wall_tick + shift
+            if begin <= tick < end:
+                return tick
+            if after is None and tick >= end:
+                after = end
+            end = begin
+        return wall_tick + segments[0][1] if after is None else after
+
+    def read(self, slots: Sequence[int], first_tick: int, last_tick: int) -> Block:
+        """Records of `slots` at the ticks from `first_tick` to `last_tick`, both included.
+
+        What is not in the ring, or was overwritten while it was copied, is absent in the block.
+        """
+        count = max(0, last_tick - first_tick + 1)
+        newest = self.ring.latest_begun_tick()
+        begin, end = (min(max(0, tick - first_tick), count) for tick in (newest - self.capacity + 1, newest + 1))
+        records = np.empty((len(slots), count, at.RECORD_WORDS), dtype=np.uint64)
+        records[:, :begin] = records[:, end:] = 0
+        for row, slot in enumerate(slots):
+            self._copy(slot, first_tick + begin, records[row, begin:end])
+        ticks = np.arange(first_tick, first_tick + count, dtype=np.int64)
+        present = records[:, :, at.R_TICK] == ticks.view(np.uint64)
+        # a record this old may have been half replaced under our hands: the look comes after the copy
+        oldest = max(1, self.ring.latest_begun_tick() - self.capacity + GUARD_TICKS + 1)
+        present[:, : max(0, oldest - first_tick)] = False
+        return Block(
+            first_tick=first_tick,
+            interval_ns=self.interval_ns,
+            scale=self._slot_words(slots, at.S_SCALE),
+            stride=np.maximum(self._slot_words(slots, at.S_STRIDE), 1),
+            records=records,
+            present=present,
+        )
+
+    def _copy(self, slot: int, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
+        """Copy a run of records, no longer than the slot's ring, which may pass its end."""
+        begin = at.records_at(slot, self.capacity)
+        view = self._words[begin : begin + self.capacity * at.RECORD_WORDS].reshape(self.capacity, at.RECORD_WORDS)
+        done = 0
+        while done < len(out):
+            here = (first_tick + done) % self.capacity
+            run = min(len(out) - done, self.capacity - here)
+            out[done : done + run] = view[here : here + run]
+            done += run
+
+    def _slot_words(self, slots: Sequence[int], which: int) -> npt.NDArray[np.int64]:
+        return np.array([self.ring.slot_word(slot, which) for slot in slots], dtype=np.int64)

@@ -1,0 +1,275 @@
+"""The hot loop: at every tick, read each counter on its held descriptor and write one record per port into the ring.
+
+Standard library alone, one thread, no allocation that grows. It must not log, wait for anybody, or decide what to
+read: the plan says that, and the ring's header carries all that it has to tell.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import time
+from bisect import bisect_left
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.clock import NS_PER_SECOND
+from ibpulse.sampler.plan import Plan, PlannedPort
+
+# A counter has at most 20 digits and a newline.
+READ_BYTES = 24
+FAILURES_BEFORE_REST = 3
+REST_NS = 60 * NS_PER_SECOND
+# A read may take this share of the time between two samples. Of one that was held up for longer nobody knows when the
+# counter was taken: its rate would be as wrong as its instant, and a constant flow would show peaks.
+LONGEST_READ = 0.1
+# The driver will not answer this file, now or in a moment (infiniband-sysfs: every PMA failure is EINVAL).
+REFUSED = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, errno.EBADMSG})
+# The file's device is gone for good; only a file opened anew can answer.
+VANISHED = frozenset({errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ESTALE})
+
+
+class CounterFile:
+    """The files that one direction of a port is read from, with what to do when they fail."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+        self.descriptors: list[int] = []
+        self.failures = 0
+        self.rest_until_ns = 0
+        self.vanished = False
+
+    def open(self) -> None:
+        """Hold a descriptor on each file; raises OSError."""
+        self.close()
+        try:
+            for path in self.paths:
+                self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            # some of the files held would pass for all of them, and their sum for the counter
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the descriptors."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+    def prepare(self, now_ns: int) -> None:
+        """Open the files unless they are held or rest, so that opening is no part of the time of a read."""
+        if not self.descriptors and now_ns >= self.rest_until_ns:
+            self.open()
+
+    def read(self, now_ns: int) -> int:
+        """The counter, or ABSENT while the files rest or are not open. Raises OSError or ValueError."""
+        if now_ns < self.rest_until_ns or not self.descriptors:
+            return at.ABSENT
+        value = sum(int(os.pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
+        if not 0 <= value < at.ABSENT:
+            raise ValueError(value)
+        self.failures = self.rest_until_ns = 0
+        self.vanished = False
+        return value
+
+    def fail(self, number: int, now_ns: int) -> None:
+        """Take note of a failed read: after some in a row the file rests, a refused one for a minute."""
+        self.failures += 1
+        self.vanished = number in VANISHED
+        if self.vanished:
+            self.close()
+            self.rest_until_ns = now_ns + REST_NS
+        elif self.failures >= FAILURES_BEFORE_REST:
+            doublings = min(self.failures - FAILURES_BEFORE_REST, 6)
+            rest = REST_NS if number in REFUSED else min(REST_NS, NS_PER_SECOND << doublings)
+            self.rest_until_ns = now_ns + rest
+
+
+class SampledPort:
+    """A port of the plan: its two counters and where its records go."""
+
+    def __init__(self, planned: PlannedPort, device_number: int, capacity: int) -> None:
+        self.planned = planned
+        self.device_number = device_number
+        self.slot_words = at.slot_at(planned.slot)
+        self.record_bytes = at.records_at(planned.slot, capacity) * at.WORD
+        self.transmit = CounterFile(planned.transmit)
+        self.receive = CounterFile(planned.receive)
+
+        self.files = (self.transmit, self.receive)
+
+    def is_whole(self) -> bool:
+        """Whether the fast path can read it: one held file per direction, none failing."""
+        return all(len(file.descriptors) == 1 and not file.failures for file in self.files)
+
+
+# Number of the device, byte index of the slot's records, the descriptors to transmit and to receive, the port itself.
+FastEntry = tuple[int, int, int, int, SampledPort]
+
+
+class Loop:
+    """Reads the ports of a plan into a ring, tick by tick."""
+
+    def __init__(self, ring: RingFile, lane: int) -> None:
+        self._ring = ring
+        self._lane = at.lane_at(lane)
+        self._ports: dict[PlannedPort, SampledPort] = {}
+        self._fast: list[tuple[int, list[FastEntry]]] = []
+        self._slow: list[SampledPort] = []
+        self._pack = struct.Struct(at.RECORD_FORMAT).pack_into
+        self._bytes = ring.words.cast("B")
+        self._longest_read_ns = int(LONGEST_READ * ring.interval_ns)
+
+    def apply(self, plan: Plan) -> None:
+        """Read what the plan says from the next tick on; ports that stay keep their descriptors.
+
+        It opens nothing: a file that hangs when it is opened is then known by its device, as one that hangs in a read.
+        """
+        numbers = {device: number for number, device in enumerate(plan.devices(), 1)}
+        for planned in self._ports.keys() - set(plan.ports):
+            for file in self._ports.pop(planned).files:
+                file.close()
+        for planned in plan.ports:
+            port = self._ports.setdefault(planned, SampledPort(planned, 0, self._ring.capacity))
+            port.device_number = numbers[planned.device]
+            for file in port.files:
+                if file.vanished:
+                    # a new plan is news of the fabric: the device may be back
+                    file.rest_until_ns = 0
+        self._sort()
+
+    def _sort(self) -> None:
+        """Put each port on the fast or the slow path, in the order of devices."""
+        ports = sorted(self._ports.values(), key=lambda port: (port.device_number, port.planned.slot))
+        self._slow = [port for port in ports if not port.is_whole()]
+        entries: dict[int, list[FastEntry]] = {}
+        for port in ports:
+            if port.is_whole():
+                transmit, receive = port.transmit.descriptors[0], port.receive.descriptors[0]
+                entry = (port.device_number, port.record_bytes, transmit, receive, port)
+                entries.setdefault(port.planned.stride, []).append(entry)
+        self._fast = sorted(entries.items(), key=lambda item: item[0])
+
+    def sample(self, tick: int, late_ns: int) -> None:
+        """Read every port that is due at this tick, which began `late_ns` after its deadline."""
+        words, lane = self._ring.words, self._lane
+        began = time.monotonic_ns()
+        words[lane + at.L_BEGUN] = tick
+        words[lane + at.L_HEARTBEAT_NS] = began
+        # a port that leaves the fast path at this tick has been read on the slow one
+        slow = self._slow
+        self._read_fast(tick, began)
+        if slow:
+            self._read_slow(slow, tick)
+        words[lane + at.L_DEVICE] = 0
+        self._account(tick, late_ns, time.monotonic_ns() - began)
+
+    def _read_fast(self, tick: int, before: int) -> None:
+        """The hot path: two preads, two clock reads and two stores per port."""
+        words, now, pread, pack, buffer = self._ring.words, time.monotonic_ns, os.pread, self._pack, self._bytes
+        device_at = self._lane + at.L_DEVICE
+        record = tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
+        failed = False
+        for stride, entries in self._fast:
+            if tick % stride:
+                continue
+            longest = stride * self._longest_read_ns
+            for device, records, transmit_descriptor, receive_descriptor, port in entries:
+                words[device_at] = device
+                try:
+                    transmit = int(pread(transmit_descriptor, READ_BYTES, 0))
+                    between = now()
+                    receive = int(pread(receive_descriptor, READ_BYTES, 0))
+                    after = now()
+                    if after - before > longest:
+                        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
+                    pack(buffer, records + record, before, between, after, transmit, receive, tick)
+                    before = after
+                except (OSError, ValueError, struct.error):
+                    failed = True
+                    self._read_port(port, tick)
+                    before = now()
+        if failed:
+            self._sort()
+
+    def _read_slow(self, ports: list[SampledPort], tick: int) -> None:
+        """Ports with several files per direction, or with a file that is new, fails or rests."""
+        words = self._ring.words
+        mended = False
+        for port in ports:
+            if tick % port.planned.stride:
+                continue
+            words[self._lane + at.L_DEVICE] = port.device_number
+            self._read_port(port, tick)
+            mended |= port.is_whole()
+        if mended:
+            self._sort()
+
+    def _read_port(self, port: SampledPort, tick: int) -> None:
+        """Read each direction by itself, so that one bad file does not hide the other."""
+        for file in port.files:
+            self._prepare_file(port, file)
+        before = time.monotonic_ns()
+        transmit = self._read_file(port, port.transmit, before)
+        between = time.monotonic_ns()
+        receive = self._read_file(port, port.receive, between)
+        after = time.monotonic_ns()
+        self._tell_status(port, after)
+        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
+        if transmit == receive == at.ABSENT:
+            return
+        record = port.record_bytes + tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
+        self._pack(self._bytes, record, before, between, after, transmit, receive, tick)
+
+    def _doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
+        """Both counters, ABSENT in place of one whose read took too long."""
+        before, between, after = instants
+        longest = port.planned.stride * self._longest_read_ns
+        transmit = values[0] if between - before <= longest else at.ABSENT
+        receive = values[1] if after - between <= longest else at.ABSENT
+        if (transmit, receive) != values:
+            self._ring.words[port.slot_words + at.S_UNCERTAIN] += 1
+        return transmit, receive
+
+    def _tell_status(self, port: SampledPort, now_ns: int) -> None:
+        """Say how the port is; a port that fails, but not often enough to be left alone, is what it was."""
+        status = port.slot_words + at.S_STATUS
+        if any(file.vanished for file in port.files):
+            self._ring.words[status] = at.GONE
+        elif any(file.rest_until_ns > now_ns for file in port.files):
+            self._ring.words[status] = at.LEFT_ALONE
+        elif not any(file.failures for file in port.files):
+            self._ring.words[status] = at.OK
+
+    def _prepare_file(self, port: SampledPort, file: CounterFile) -> None:
+        try:
+            file.prepare(time.monotonic_ns())
+        except OSError as error:
+            self._fail(port, file, error)
+
+    def _read_file(self, port: SampledPort, file: CounterFile, now_ns: int) -> int:
+        try:
+            return file.read(now_ns)
+        except OSError as error:
+            self._fail(port, file, error)
+        except ValueError:
+            self._fail(port, file, OSError(errno.EBADMSG, "not a number"))
+        return at.ABSENT
+
+    def _fail(self, port: SampledPort, file: CounterFile, error: OSError) -> None:
+        number = error.errno or errno.EIO
+        file.fail(number, time.monotonic_ns())
+        words = self._ring.words
+        words[port.slot_words + at.S_ERRORS] += 1
+        words[port.slot_words + at.S_LAST_ERRNO] = number
+        if file.vanished:
+            words[at.H_RESCAN] += 1
+
+    def _account(self, tick: int, late_ns: int, duration_ns: int) -> None:
+        words, lane = self._ring.words, self._lane
+        words[lane + at.L_TICK] = tick
+        words[lane + at.L_TICKS] += 1
+        words[lane + at.L_LATENESS_SUM_NS] += late_ns
+        words[lane + at.L_DURATION_SUM_NS] += duration_ns
+        words[lane + at.L_LATENESS + bisect_left(at.LATENESS_BOUNDS_NS, late_ns)] += 1
+        words[lane + at.L_DURATION + bisect_left(at.DURATION_BOUNDS_NS, duration_ns)] += 1

@@ -1,0 +1,129 @@
+"""The sampler process: `python -m ibpulse.sampler.process RING LANE`. Standard library alone; it must not log.
+
+Lane 0 is the main sampler, and the only one that writes clock segments; other lanes try a sick device alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ibpulse.errors import IbpulseError, SamplerError
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler import privileges
+from ibpulse.sampler.clock import NS_PER_SECOND, TickClock
+from ibpulse.sampler.loop import Loop
+from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
+
+MAIN_LANE = 0
+# Written instead of an errno where nothing was asked for.
+NOT_ASKED = at.ABSENT
+EXIT_ORPHAN, EXIT_CLOCK_STEP, EXIT_NO_RING = 3, 4, 5
+
+
+class SamplerProcess:
+    """One run of the sampler on a lane of a ring."""
+
+    def __init__(self, ring: RingFile, lane: int) -> None:
+        self._ring = ring
+        self._lane = lane
+        self._words = at.lane_at(lane)
+        self._plan_path = plan_path(ring.path, lane)
+        plan = read_plan(self._plan_path)
+        self._parent = plan.parent
+        self._cpu_ns = 0
+        self._ask_kernel(plan)
+        self._clock = TickClock(
+            ring.interval_ns,
+            shift=ring.last_shift() or 0,
+            last_tick=ring.words[self._words + at.L_TICK],
+            last_ns=ring.words[self._words + at.L_HEARTBEAT_NS],
+        )
+        self._steps = 0
+        self._missed_before = ring.words[self._words + at.L_MISSED]
+        if lane == MAIN_LANE and ring.last_shift() is None:
+            ring.begin_segment(self._clock.tick + 1, self._clock.shift)
+        self._loop = Loop(ring, lane)
+        self._apply(plan)
+
+    def _ask_kernel(self, plan: Plan) -> None:
+        words = self._ring.words
+        words[self._words + at.L_PID] = os.getpid()
+        if privileges.die_with_parent(plan.parent) == errno.ESRCH:
+            sys.exit(EXIT_ORPHAN)
+        privileges.sharpen_timers()
+        words[self._words + at.L_FIFO] = privileges.schedule_fifo() if plan.scheduler == "fifo" else NOT_ASKED
+        words[self._words + at.L_PINNED] = NOT_ASKED if plan.cpu is None else privileges.pin_to_cpu(plan.cpu)
+
+    def _apply(self, plan: Plan) -> None:
+        self._loop.apply(plan)
+        self._ring.words[self._words + at.L_PLAN_APPLIED] = plan.generation
+        gc.collect()
+        gc.freeze()
+
+    def run(self) -> int:
+        """Sample until told to stop, until the parent is gone or, on a lane of its own, until the clock is stepped."""
+        words, lane, clock = self._ring.words, self._words, self._clock
+        ticks_per_second = NS_PER_SECOND // self._ring.interval_ns
+        while True:
+            wanted = words[lane + at.L_PLAN_WANTED]
+            if wanted == STOP:
+                return 0
+            if wanted != words[lane + at.L_PLAN_APPLIED]:
+                self._apply(read_plan(self._plan_path))
+            late_ns = clock.wait()
+            if clock.steps != self._steps:
+                if self._lane != MAIN_LANE:
+                    return EXIT_CLOCK_STEP
+                self._record_segment()
+            self._loop.sample(clock.tick, late_ns)
+            words[lane + at.L_MISSED] = self._missed_before + clock.missed
+            if clock.tick % ticks_per_second == 0:
+                words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()
+                if os.getppid() != self._parent:
+                    return EXIT_ORPHAN
+
+    def _record_segment(self) -> None:
+        """Tell readers of the new wall time before they can see the first record that has it."""
+        newly, self._steps = self._clock.steps - self._steps, self._clock.steps
+        self._ring.words[self._words + at.L_CLOCK_STEPS] += newly
+        self._ring.begin_segment(self._clock.tick, self._clock.shift)
+
+    def _cpu_since_last_ns(self) -> int:
+        before, self._cpu_ns = self._cpu_ns, time.process_time_ns()
+        return self._cpu_ns - before
+
+
+def main(arguments: list[str]) -> int:
+    """Run the sampler on `RING LANE`; the exit status says why it ended."""
+    # these reach the whole process group or service; the parent decides when the sampler ends
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    gc.disable()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        path, lane = parse_arguments(arguments)
+        return SamplerProcess(RingFile(path), lane).run()
+    except (IbpulseError, OSError, ValueError) as error:
+        sys.stderr.write(f"sampler: {error}\n")
+        return EXIT_NO_RING
+
+
+def parse_arguments(arguments: list[str]) -> tuple[Path, int]:
+    """The ring's path and the lane, from the command line."""
+    lanes = [str(lane) for lane in range(at.LANE_COUNT)]
+    if len(arguments) != 2 or arguments[1] not in lanes:
+        raise SamplerError(f"{arguments} is not RING LANE, with a lane from 0 to {lanes[-1]}")
+    return Path(arguments[0]), int(arguments[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,291 @@
+"""The supervisor: keeps every port of the fabric sampled, whatever a device or a process does.
+
+It lives in the main process. One sampler reads all healthy devices on lane 0. When a read hangs, that sampler is
+killed, a new one takes over the other devices at once, and the sick device is tried alone on a lane of its own until
+it answers steadily. It never reads a counter itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ibpulse.errors import RingError
+from ibpulse.model import Fabric, Port, SamplerHealth
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.cgroup import throttled_periods
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, Dying, Lane
+from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.sampler.ringlog import RingLog
+from ibpulse.sampler.ward import Ward, start_or_log
+
+log = logging.getLogger(__name__)
+
+NS_PER_SECOND = 1_000_000_000
+POLL_SECONDS = 0.1
+RESTART_SECONDS_MAX = 5.0
+STOP_SECONDS = 1.0
+# Sampling three times slower than the refresh keeps a cached counter from aliasing.
+STRIDE_PER_REFRESH = 3
+
+
+class Inventory(Protocol):
+    """Whoever can list the ports of the node."""
+
+    def scan(self) -> Fabric:
+        """The fabric as it is now; may take a second, never raises for one bad device."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorOptions:
+    """What the sampler is asked for.
+
+    `steady_seconds` is how long a device that hung must answer before it is sampled with the others again.
+    """
+
+    scheduler: str = "other"
+    cpu: int | None = None
+    scan_seconds: float = 5.0
+    steady_seconds: float = 10.0
+
+
+def stride_for(refresh_seconds: float, interval_ns: int) -> int:
+    """Ticks between two samples of a source that is refreshed this often: a divisor of the ticks in a second."""
+    ticks_per_second = NS_PER_SECOND // interval_ns
+    wanted = STRIDE_PER_REFRESH * refresh_seconds * ticks_per_second
+    divisors = (stride for stride in range(1, ticks_per_second + 1) if ticks_per_second % stride == 0)
+    return next((stride for stride in divisors if stride >= wanted), ticks_per_second)
+
+
+class Supervisor:
+    """Keeps the sampler processes of one ring running over the ports that the inventory finds."""
+
+    def __init__(self, ring: RingFile, inventory: Inventory, options: SupervisorOptions) -> None:
+        self.fabric = Fabric()
+        self.slots: dict[str, int] = {}
+        self._ring = ring
+        self._inventory = inventory
+        self._options = options
+        self._main = Lane(ring, MAIN_LANE)
+        self._dying = Dying()
+        self._ward = Ward(ring, options.steady_seconds, self._dying)
+        self._ring_log = RingLog(ring)
+        self._generation = 0
+        self._restarts = 0
+        self._takeovers = 0
+        self._restart_seconds = 0.0
+        self._restart_after = 0.0
+        self._last_fault = ""
+        self._rescan_seen = ring.words[at.H_RESCAN]
+        self._rescan_wanted = asyncio.Event()
+        self._planned: tuple[PlannedPort, ...] = ()
+        self._reported: tuple[str, ...] = ()
+
+    async def start(self) -> None:
+        """Scan once and start sampling.
+
+        Raises:
+            RingError: the ring has no room for a port.
+            SamplerError: the sampler cannot be started, or its plan cannot be written.
+        """
+        interval_ns = self._ring.interval_ns
+        now_tick = time.time_ns() // interval_ns + (self._ring.last_shift() or 0)
+        for lane in range(at.LANE_COUNT):
+            # the time in which no daemon ran is a hole, but nobody's missed ticks
+            index = at.lane_at(lane) + at.L_TICK
+            if self._ring.words[index]:
+                self._ring.words[index] = max(self._ring.words[index], now_tick)
+            self._ring.words[at.lane_at(lane) + at.L_HEARTBEAT_NS] = 0
+        await self._scan()
+        self._main.start()
+
+    async def run(self) -> None:
+        """Watch the processes and follow the fabric until cancelled; then stop the processes."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch())
+                tasks.create_task(self._follow_fabric())
+        except ExceptionGroup as group:
+            # the command line prints an error of ours as a sentence, but not a group of them
+            raise group.exceptions[0] from None
+        finally:
+            self._stop()
+
+    def health(self) -> SamplerHealth:
+        """How the sampling goes right now."""
+        fifo, pinned = self._main.word(at.L_FIFO), self._main.word(at.L_PINNED)
+        cpu = "" if self._options.cpu is None else str(self._options.cpu)
+        return SamplerHealth(
+            restarts=self._restarts,
+            takeovers=self._takeovers,
+            quarantined_devices=self._ward.devices,
+            scheduler_requested=self._options.scheduler,
+            scheduler_actual="fifo" if fifo == 0 else "other",
+            cpu_requested=cpu,
+            cpu_actual=cpu if pinned == 0 else "",
+            heartbeat_age_seconds=self.heartbeat_age_seconds(),
+            throttled_periods=throttled_periods(),
+        )
+
+    def heartbeat_age_seconds(self) -> float | None:
+        """Seconds since the main sampler last began a tick, None before its first."""
+        heartbeat_ns = self._main.word(at.L_HEARTBEAT_NS)
+        return max(0.0, (time.monotonic_ns() - heartbeat_ns) / NS_PER_SECOND) if heartbeat_ns else None
+
+    # following the fabric
+
+    async def _follow_fabric(self) -> None:
+        reopen_after = 0.0
+        pause = self._options.scan_seconds
+        while True:
+            try:
+                await asyncio.wait_for(self._rescan_wanted.wait(), pause)
+            except TimeoutError:
+                reopen_after = 0.0
+            self._rescan_wanted.clear()
+            await self._scan()
+            # a device that vanished and is back under its old name needs its files opened anew
+            if self._gone_ports() and time.monotonic() >= reopen_after:
+                self._replan(force=True)
+                reopen_after = time.monotonic() + self._options.scan_seconds
+
+    async def _scan(self) -> None:
+        self.fabric = await asyncio.to_thread(self._inventory.scan)
+        faults = self._replan()
+        notices = (*self.fabric.notices, *faults)
+        for notice in notices:
+            if notice not in self._reported:
+                log.warning("%s", notice)
+        self._reported = notices
+
+    def _gone_ports(self) -> list[str]:
+        return [name for name, slot in self.slots.items() if self._ring.slot_word(slot, at.S_STATUS) == at.GONE]
+
+    def _replan(self, *, force: bool = False) -> list[str]:
+        """Give every lane what it has to read now; returns what could not be planned, in sentences."""
+        ports = [port for port in self.fabric.ports if port.source is not None]
+        planned, faults = self._plan_ports(ports[: at.SLOT_COUNT])
+        if len(ports) > at.SLOT_COUNT:
+            faults.append(
+                f"the node has {len(ports)} ports and the ring has room for {at.SLOT_COUNT}: {ports[at.SLOT_COUNT].id} "
+                "and those after it are not sampled; leave out others by ports.exclude"
+            )
+        self.slots = {name: plan.slot for name, plan in planned.items()}
+        present = {port.device for port in planned.values()}
+        for device in set(self._ward.devices) - present:
+            self._ward.release(device)
+        if force or tuple(planned.values()) != self._planned or self._main.plan is None:
+            self._planned = tuple(planned.values())
+            self._tell()
+        return faults
+
+    def _plan_ports(self, ports: Iterable[Port]) -> tuple[dict[str, PlannedPort], list[str]]:
+        """The plan of each port that the ring has room for, by its name, and a sentence for each other."""
+        planned: dict[str, PlannedPort] = {}
+        faults: list[str] = []
+        for port in ports:
+            try:
+                planned[str(port.id)] = self._plan_port(port)
+            except RingError as error:
+                if self._main.plan is None:
+                    raise
+                # a port that comes later must not end the sampling of the others
+                faults.append(f"{error}; the port is not sampled")
+        return planned, faults
+
+    def _plan_port(self, port: Port) -> PlannedPort:
+        assert port.source is not None
+        stride = stride_for(port.source.refresh_seconds, self._ring.interval_ns)
+        slot = self._ring.assign(str(port.id), port.source.scale, stride)
+        return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
+
+    def _tell(self) -> None:
+        """Write the plans: sick devices to their own lanes, all others to the main one."""
+        self._generation += 1
+        plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
+        sick = self._ward.devices
+        self._main.tell(replace(plan, ports=tuple(port for port in self._planned if port.device not in sick)))
+        self._ward.tell(plan)
+
+    # watching the processes
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            self._dying.reap()
+            self._watch_main()
+            self._watch_ward()
+            self._ring_log.tell(self.slots)
+            rescan = self._ring.words[at.H_RESCAN]
+            if rescan != self._rescan_seen:
+                self._rescan_seen = rescan
+                self._rescan_wanted.set()
+
+    def _watch_main(self) -> None:
+        if not self._main.is_started():
+            self._restart(self._last_fault)
+            return
+        status = self._main.exit_status()
+        if status is not None:
+            self._restart(f"the sampler ended with status {status}")
+            return
+        stall = self._main.look()
+        if stall.is_hung_read():
+            self._take_over(stall.device)
+        elif self._main.is_silent(stall):
+            self._dying.add(self._main.kill())
+            self._restart(f"the sampler gave no sign of life for {stall.seconds:.0f} s")
+
+    def _restart(self, fault: str) -> None:
+        """Start the main sampler again: at once, but ever slower when it keeps ending young."""
+        now = time.monotonic()
+        if now < self._restart_after:
+            self._last_fault = fault
+            return
+        young = now - self._main.started_monotonic < RESTART_SECONDS_MAX
+        self._restart_seconds = min(RESTART_SECONDS_MAX, max(0.1, 2 * self._restart_seconds)) if young else 0.0
+        self._restart_after = now + self._restart_seconds
+        self._restarts += 1
+        log.error("%s; it is started again", fault)
+        self._start_main()
+
+    def _start_main(self) -> None:
+        if not start_or_log(self._main):
+            self._last_fault = "the sampler could not be started"
+            self._restart_after = time.monotonic() + RESTART_SECONDS_MAX
+
+    def _take_over(self, device: str) -> None:
+        """Leave the hung sampler to its fate, sample the other devices anew, and try the sick one alone."""
+        self._takeovers += 1
+        self._dying.add(self._main.kill())
+        log.error(
+            "device %s: a read has hung for over %.2f s; the other devices go on without it, "
+            "and it is sampled by a process of its own until it answers steadily",
+            device,
+            HUNG_READ_SECONDS,
+        )
+        if any(port.device == device for port in self._planned):
+            self._ward.admit(device)
+        self._tell()
+        self._start_main()
+
+    def _watch_ward(self) -> None:
+        """Let devices back that were steady for long enough."""
+        recovered = self._ward.watch()
+        for device in recovered:
+            self._ward.release(device)
+            log.warning("device %s answers again; it is sampled with the others", device)
+        if recovered:
+            self._tell()
+
+    def _stop(self) -> None:
+        self._ward.stop()
+        self._dying.add(self._main.terminate())
+        self._dying.wait(STOP_SECONDS)

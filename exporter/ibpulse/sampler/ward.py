@@ -1,0 +1,124 @@
+"""The ward: sick devices, each tried alone on a lane of its own until it answers steadily. It reads no counter."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+
+from ibpulse.errors import SamplerError
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.lane import SILENT_SECONDS, Dying, Lane
+from ibpulse.sampler.plan import Plan
+from ibpulse.sampler.process import MAIN_LANE
+
+log = logging.getLogger(__name__)
+
+STEADY_SECONDS_MAX = 600.0
+_DOUBLINGS_MAX = 16
+
+
+@dataclass(slots=True)
+class SickDevice:
+    """A device in the ward; `lane` is None while all lanes are taken."""
+
+    steady_needed: float
+    lane: Lane | None = None
+    steady_since: float | None = None
+
+
+class Ward:
+    """Holds the sick devices of a fabric, and says which have recovered."""
+
+    def __init__(self, ring: RingFile, steady_seconds: float, dying: Dying) -> None:
+        self._ring = ring
+        self._steady_seconds = steady_seconds
+        self._dying = dying
+        self._sick: dict[str, SickDevice] = {}
+        self._relapses: dict[str, int] = {}
+        self._plan = Plan(0, 0)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The sick devices, in the order in which they came."""
+        return tuple(self._sick)
+
+    def admit(self, device: str) -> None:
+        """Take in a device; each relapse doubles the time for which it has to answer steadily."""
+        relapses = self._relapses[device] = self._relapses.get(device, -1) + 1
+        needed = self._steady_seconds * 2 ** min(relapses, _DOUBLINGS_MAX)
+        self._sick[device] = SickDevice(min(STEADY_SECONDS_MAX, needed))
+
+    def release(self, device: str) -> None:
+        """Let a device go, and end the process that tried it."""
+        lane = self._sick.pop(device).lane
+        if lane is not None:
+            self._dying.add(lane.kill())
+
+    def tell(self, plan: Plan) -> None:
+        """Give every lane the part of the plan that is about its device."""
+        self._plan = plan
+        for device, sick in self._sick.items():
+            if sick.lane is not None:
+                sick.lane.tell(self._part(device))
+
+    def _part(self, device: str) -> Plan:
+        return replace(self._plan, ports=tuple(port for port in self._plan.ports if port.device == device))
+
+    def watch(self) -> list[str]:
+        """The devices that have answered for long enough; starts what has to be started."""
+        return [device for device, sick in self._sick.items() if self._has_recovered(device, sick)]
+
+    def _has_recovered(self, device: str, sick: SickDevice) -> bool:
+        now = time.monotonic()
+        if sick.lane is None:
+            sick.lane = self._open_lane(device)
+        elif self._is_steady(sick.lane, now):
+            if sick.steady_since is None:
+                sick.steady_since = now
+            return now - sick.steady_since > sick.steady_needed
+        sick.steady_since = None
+        return False
+
+    def _open_lane(self, device: str) -> Lane | None:
+        """A lane that tries the device from now on, None while all are taken."""
+        taken = {sick.lane.number for sick in self._sick.values() if sick.lane is not None}
+        free = next((number for number in range(1, at.LANE_COUNT) if number not in taken), None)
+        if free is None:
+            return None
+        words, begin, main = self._ring.words, at.lane_at(free), at.lane_at(MAIN_LANE)
+        # it counts on from where the main sampler is
+        for which in (at.L_TICK, at.L_HEARTBEAT_NS):
+            words[begin + which] = words[main + which]
+        lane = Lane(self._ring, free)
+        lane.tell(self._part(device))
+        start_or_log(lane)
+        return lane
+
+    def _is_steady(self, lane: Lane, now: float) -> bool:
+        if not lane.is_started() or lane.exit_status() is not None:
+            if now - lane.started_monotonic > SILENT_SECONDS:
+                start_or_log(lane)
+            return False
+        stall = lane.look()
+        if lane.is_silent(stall):
+            self._dying.add(lane.kill())
+            return False
+        return lane.word(at.L_PLAN_APPLIED) != 0 and not stall.is_hung_read()
+
+    def stop(self) -> None:
+        """Ask all processes to end."""
+        for sick in self._sick.values():
+            if sick.lane is not None:
+                self._dying.add(sick.lane.terminate())
+
+
+def start_or_log(lane: Lane) -> bool:
+    """Whether the lane's process could be started; a machine short of memory or processes may let it another time."""
+    try:
+        lane.start()
+    except SamplerError as error:
+        log.error("%s; it is tried again", error)
+        return False
+    return True

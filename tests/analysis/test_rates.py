@@ -1,0 +1,188 @@
+"""Rates from counters: closed forms, the law of the docstring, holes, resets and extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.analysis.rates import Rates, rates
+
+MS = 1_000_000
+NAN = float("nan")
+
+
+def compute(
+    counters: list[int],
+    times_ms: list[float] | None = None,
+    *,
+    unread: tuple[int, ...] = (),
+    scale: int = 1,
+    stride: int = 1,
+) -> Rates:
+    """Rates of one port whose two directions count the same, every 10 ms unless `times_ms` says otherwise."""
+    count = len(counters)
+    instants = np.array(times_ms if times_ms is not None else [10 * k for k in range(count)]) * MS
+    valid = np.ones((1, 2, count), dtype=np.bool_)
+    valid[..., list(unread)] = False
+    return rates(
+        np.broadcast_to(instants.astype(np.int64), (1, 2, count)),
+        np.broadcast_to(np.array(counters, dtype=np.uint64), (1, 2, count)),
+        valid,
+        np.array([scale]),
+        np.array([stride]),
+    )
+
+
+def check(actual: npt.NDArray[Any], expected: list[float]) -> None:
+    """Both directions of the one port are this."""
+    np.testing.assert_allclose(actual, np.broadcast_to(np.array(expected), actual.shape), rtol=1e-12)
+
+
+def test_a_rate_is_scale_times_difference_over_measured_time() -> None:
+    found = compute([100, 350, 350, 1350], [0, 10, 20, 25], scale=4)
+    check(found.bytes_per_second, [NAN, 100_000, 0, 800_000])
+    check(found.seconds, [0, 0.010, 0.010, 0.005])
+    assert not found.reset.any()
+
+
+def test_each_port_and_direction_has_its_own_times_and_scale() -> None:
+    counters = np.array([[[0, 10], [0, 20]], [[5, 10], [5, 20]]], dtype=np.uint64)
+    times = np.array([[[0, 10], [1, 21]], [[0, 5], [0, 10]]], dtype=np.int64) * MS
+    found = rates(times, counters, np.ones((2, 2, 2), dtype=np.bool_), np.array([4, 1]), np.array([1, 1]))
+    np.testing.assert_allclose(found.bytes_per_second[..., 1], [[4000, 4000], [1000, 1500]])
+    np.testing.assert_allclose(found.seconds[..., 1], [[0.010, 0.020], [0.005, 0.010]])
+
+
+def test_a_hole_has_no_rate_at_it_nor_after_it() -> None:
+    found = compute([0, 10, 999, 30, 40], unread=(2,))
+    check(found.bytes_per_second, [NAN, 1000, NAN, NAN, 1000])
+    check(found.seconds, [0, 0.01, 0, 0, 0.01])
+
+
+def test_what_stands_in_an_unread_counter_does_not_matter() -> None:
+    for rubbish in (0, 2**64 - 1):
+        found = compute([7, rubbish, 8], unread=(1,))
+        assert np.isnan(found.bytes_per_second).all()
+        assert not found.reset.any()
+
+
+def test_a_counter_that_fell_was_reset_and_did_not_wrap() -> None:
+    found = compute([100, 200, 50, 60])
+    check(found.bytes_per_second, [NAN, 10_000, NAN, 1000])
+    check(found.seconds, [0, 0.01, 0, 0.01])
+    assert found.reset.tolist() == [[[False, False, True, False]] * 2]
+
+
+@pytest.mark.parametrize(("earlier", "later"), [(2**64 - 2, 0), (2**63, 2**63 - 1), (2**32 - 1, 0)])
+def test_a_decrease_is_a_reset_at_any_size(earlier: int, later: int) -> None:
+    found = compute([earlier, later])
+    assert found.reset[..., 1].all()
+    assert np.isnan(found.bytes_per_second[..., 1]).all()
+
+
+@pytest.mark.parametrize(("earlier", "later"), [(0, 2**64 - 2), (2**63 - 1, 2**63 + 1), (2**64 - 3, 2**64 - 2)])
+def test_an_increase_is_one_at_any_size(earlier: int, later: int) -> None:
+    found = compute([earlier, later], [0, 1000], scale=4)
+    check(found.bytes_per_second[..., 1:], [float(4 * (later - earlier))])
+    assert not found.reset.any()
+
+
+@pytest.mark.parametrize("times_ms", [[10.0, 10.0], [10.0, 5.0]])
+def test_two_samples_without_time_between_them_have_no_rate(times_ms: list[float]) -> None:
+    """As after the machine was started anew: its monotonic clock begins at zero."""
+    found = compute([1, 2], times_ms)
+    assert np.isnan(found.bytes_per_second).all()
+    assert not found.seconds.any()
+    assert not found.reset.any()
+
+
+def test_the_mean_rate_of_a_stride_stands_at_each_of_its_ticks() -> None:
+    found = compute([0, 0, 0, 30, 0, 0, 90], unread=(1, 2, 4, 5), stride=3, scale=2)
+    check(found.bytes_per_second, [NAN, 2000, 2000, 2000, 4000, 4000, 4000])
+    check(found.seconds, [0, *[0.01] * 6])
+
+
+def test_a_missed_sample_of_a_stride_is_a_hole_of_two_strides() -> None:
+    found = compute([0, 0, 10, 0, 20, 0, 30, 0, 40], unread=(1, 3, 4, 5, 7), stride=2)
+    check(found.bytes_per_second, [NAN, 500, 500, NAN, NAN, NAN, NAN, 500, 500])
+
+
+def test_a_reset_within_a_stride_is_marked_at_its_end() -> None:
+    found = compute([50, 0, 10, 0, 30], unread=(1, 3), stride=2)
+    assert found.reset.tolist() == [[[False, False, True, False, False]] * 2]
+    check(found.bytes_per_second, [NAN, NAN, NAN, 1000, 1000])
+
+
+def test_a_history_sampled_more_often_than_its_stride_keeps_the_newest_mean() -> None:
+    """After a port's stride was raised."""
+    found = compute([0, 10, 30, 60, 100], stride=2)
+    check(found.bytes_per_second, [NAN, 1500, 1500, 2500, 3500])
+
+
+@pytest.mark.parametrize("ticks", range(6))
+def test_a_span_shorter_than_the_stride_has_no_rates(ticks: int) -> None:
+    found = compute(list(range(ticks)), stride=5)
+    assert found.bytes_per_second.shape == (1, 2, ticks)
+    assert np.isnan(found.bytes_per_second).all()
+
+
+def test_no_ports_give_no_rates() -> None:
+    empty = np.zeros((0, 2, 5))
+    found = rates(
+        empty.astype(np.int64), empty.astype(np.uint64), empty.astype(np.bool_), np.zeros(0, int), np.zeros(0, int)
+    )
+    assert found.bytes_per_second.shape == (0, 2, 5)
+
+
+def test_ports_of_different_strides_do_not_disturb_each_other() -> None:
+    times = np.broadcast_to(np.arange(7, dtype=np.int64) * 10 * MS, (3, 2, 7))
+    counters = np.broadcast_to(np.arange(7, dtype=np.uint64) * 10, (3, 2, 7))
+    valid = np.ones((3, 2, 7), dtype=np.bool_)
+    valid[1] = np.arange(7) % 3 == 0
+    found = rates(times, counters, valid, np.ones(3, int), np.array([1, 3, 1]))
+    np.testing.assert_allclose(found.bytes_per_second[:, :, 1:], 1000)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    data=st.data(),
+    stride=st.sampled_from([1, 2, 5, 10]),
+    scale=st.sampled_from([1, 4]),
+    samples=st.integers(2, 12),
+    start=st.integers(0, 2**63),
+)
+def test_rate_times_time_adds_up_to_what_the_counter_moved(
+    data: st.DataObject, stride: int, scale: int, samples: int, start: int
+) -> None:
+    """The law of the docstring, for any jitter of the reads."""
+    moves = data.draw(st.lists(st.integers(0, 2**40), min_size=samples - 1, max_size=samples - 1))
+    gaps = data.draw(st.lists(st.integers(1, 2_000_000_000), min_size=samples - 1, max_size=samples - 1))
+    ticks = (samples - 1) * stride + 1
+    counters = np.zeros((1, 2, ticks), dtype=np.uint64)
+    times = np.zeros((1, 2, ticks), dtype=np.int64)
+    valid = np.zeros((1, 2, ticks), dtype=np.bool_)
+    counters[..., ::stride] = [start + sum(moves[:k]) for k in range(samples)]
+    times[..., ::stride] = [sum(gaps[:k]) for k in range(samples)]
+    valid[..., ::stride] = True
+    found = rates(times, counters, valid, np.array([scale]), np.array([stride]))
+    total = np.nansum(found.bytes_per_second * found.seconds, axis=2)
+    np.testing.assert_allclose(total, scale * sum(moves), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(found.seconds.sum(axis=2), sum(gaps) / 1e9, rtol=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    counters=st.lists(st.integers(0, 2**64 - 2), min_size=1, max_size=20),
+    holes=st.sets(st.integers(0, 19)),
+    stride=st.integers(1, 6),
+)
+def test_time_is_counted_exactly_where_there_is_a_rate(counters: list[int], holes: set[int], stride: int) -> None:
+    found = compute(counters, unread=tuple(hole for hole in holes if hole < len(counters)), stride=stride)
+    assert np.array_equal(found.seconds > 0, ~np.isnan(found.bytes_per_second))
+    assert not (found.bytes_per_second < 0).any()
+    assert found.reset.shape == found.seconds.shape

@@ -1,0 +1,281 @@
+"""The ring as a file: made, opened, refused, and its slots given out."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import RingError
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from tests.ring.conftest import CAPACITY, INTERVAL_NS
+from tests.ring.writing import put
+
+
+def damage(ring: RingFile, word: int, value: int) -> Path:
+    ring.words[word] = value
+    return ring.path
+
+
+def test_a_new_ring_is_empty_and_has_its_settings(ring: RingFile) -> None:
+    assert (ring.interval_ns, ring.capacity) == (INTERVAL_NS, CAPACITY)
+    assert ring.slots() == {}
+    assert ring.segments() == []
+    assert ring.last_shift() is None
+    assert (ring.latest_tick(), ring.latest_begun_tick()) == (0, 0)
+
+
+def test_a_new_ring_makes_its_directory(tmp_path: Path) -> None:
+    RingFile.create(tmp_path / "a" / "b" / "ring", INTERVAL_NS, 10).close()
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["ring"]
+
+
+def test_a_new_ring_takes_almost_no_memory(ring: RingFile) -> None:
+    assert ring.path.stat().st_size == at.file_bytes(CAPACITY)
+    assert ring.path.stat().st_blocks * 512 <= at.RECORD_TABLE * at.WORD
+
+
+def test_a_ring_that_is_replaced_stays_whole_for_those_who_map_it(ring: RingFile) -> None:
+    put(ring, ring.assign("mlx5_0:1", 4, 1), 7)
+    RingFile.create(ring.path, INTERVAL_NS, 10).close()
+    assert RingReader(ring).read([0], 7, 7).present.all()
+
+
+def test_a_missing_ring_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ring"
+    with pytest.raises(RingError) as caught:
+        RingFile(path)
+    assert str(caught.value) == f"ring {path} cannot be opened: No such file or directory; is `ibpulse serve` running?"
+
+
+@pytest.mark.parametrize("content", [b"", b"IBPULSE\0", b"x" * 1001])
+def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ring"
+    path.write_bytes(content)
+    with pytest.raises(RingError) as caught:
+        RingFile(path)
+    assert str(caught.value) == (
+        f"ring {path} is {len(content)} bytes long, shorter than a ring's header; "
+        "remove it, it holds nothing but the last minutes of samples"
+    )
+
+
+def test_a_file_that_is_no_ring_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ring"
+    path.write_bytes(b"x" * (at.RECORD_TABLE * at.WORD + 3))
+    with pytest.raises(RingError, match="does not begin as a ring does; remove it"):
+        RingFile(path)
+
+
+def test_a_ring_of_another_version_is_refused(ring: RingFile) -> None:
+    path = damage(ring, at.H_VERSION, at.VERSION + 1)
+    with pytest.raises(RingError, match=f"has version {at.VERSION + 1}, this program reads version {at.VERSION}; "):
+        RingFile(path)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [(at.H_INTERVAL_NS, 0), (at.H_CAPACITY, 0), (at.H_CAPACITY, 49), (at.H_CAPACITY, 2**64 - 1)]
+)
+def test_a_ring_with_a_damaged_header_is_refused(ring: RingFile, word: int, value: int) -> None:
+    path = damage(ring, word, value)
+    with pytest.raises(RingError, match="has a damaged header; remove it"):
+        RingFile(path)
+
+
+def test_a_ring_without_any_record_is_refused(ring: RingFile) -> None:
+    path = damage(ring, at.H_CAPACITY, 0)
+    os.truncate(path, at.file_bytes(0))
+    with pytest.raises(RingError, match="has a damaged header"):
+        RingFile(path)
+
+
+@pytest.mark.parametrize("missing", [1, 7, 8, 4096])
+def test_a_truncated_ring_is_refused(ring: RingFile, missing: int) -> None:
+    os.truncate(ring.path, at.file_bytes(CAPACITY) - missing)
+    with pytest.raises(RingError, match="has a damaged header"):
+        RingFile(ring.path)
+
+
+def test_a_refused_ring_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    path = tmp_path / "ring"
+    path.write_bytes(b"short")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(RingError):
+            RingFile(path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_ring_that_cannot_be_mapped_is_refused(ring: RingFile) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    big = ring.path.with_name("big")
+    RingFile.create(big, INTERVAL_NS, 1_000_000).close()
+    resource.setrlimit(resource.RLIMIT_AS, (2**33, limit[1]))
+    try:
+        with pytest.raises(RingError, match=r"cannot be mapped into memory: Cannot allocate memory; set ring\.dir to"):
+            RingFile(big)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+
+
+def test_a_ring_that_cannot_be_created_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "ring"
+    with pytest.raises(RingError) as caught:
+        RingFile.create(path, INTERVAL_NS, 10)
+    assert str(caught.value) == (
+        f"ring {path} cannot be created: File exists; set ring.dir to a writable directory, best on tmpfs"
+    )
+
+
+def test_a_full_file_system_is_an_error_at_creation_and_leaves_nothing_behind(tiny_tmpfs: Path) -> None:
+    (tiny_tmpfs / "ballast").write_bytes(b"x" * 690_000)
+    with pytest.raises(RingError, match=r"cannot be created: No space left on device; set ring\.dir to"):
+        RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10)
+    assert [path.name for path in tiny_tmpfs.iterdir()] == ["ballast"]
+
+
+def test_a_port_without_room_is_refused_and_the_others_stay(tiny_tmpfs: Path) -> None:
+    ring = RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000)
+    ring.assign("mlx5_0:1", 4, 1)
+    with pytest.raises(RingError) as caught:
+        ring.assign("mlx5_1:1", 4, 1)
+    assert str(caught.value) == (
+        f"ring {ring.path} has no room for port mlx5_1:1: 480000 bytes: No space left on device; "
+        "give ring.dir more space or shorten sampler.history"
+    )
+    assert ring.slots() == {"mlx5_0:1": 0}
+    ring.close()
+
+
+def test_a_ring_with_the_same_settings_keeps_its_history(ring: RingFile) -> None:
+    put(ring, ring.assign("mlx5_0:1", 4, 1), 30)
+    again = RingFile.open_or_create(ring.path, INTERVAL_NS, CAPACITY)
+    assert RingReader(again).read([again.slots()["mlx5_0:1"]], 30, 30).present.all()
+
+
+@pytest.mark.parametrize(("interval_ns", "capacity"), [(INTERVAL_NS * 2, CAPACITY), (INTERVAL_NS, CAPACITY + 1)])
+def test_a_ring_with_other_settings_begins_anew(ring: RingFile, interval_ns: int, capacity: int) -> None:
+    ring.assign("mlx5_0:1", 4, 1)
+    again = RingFile.open_or_create(ring.path, interval_ns, capacity)
+    assert (again.interval_ns, again.capacity, again.slots()) == (interval_ns, capacity, {})
+    again.close()
+
+
+def test_a_file_that_is_no_ring_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "ring").write_text("rubbish")
+    RingFile.open_or_create(tmp_path / "ring", INTERVAL_NS, 10).close()
+    assert RingFile(tmp_path / "ring").capacity == 10
+
+
+def test_a_ring_opened_to_read_cannot_be_written(ring: RingFile) -> None:
+    read_only = RingFile(ring.path, writable=False)
+    with pytest.raises(TypeError, match="read-only"):
+        read_only.words[0] = 0
+    read_only.close()
+
+
+def test_a_ring_can_be_closed_while_an_array_looks_at_it(ring: RingFile) -> None:
+    second = RingFile(ring.path)
+    array = np.frombuffer(second.words, dtype=np.uint64)
+    second.close()
+    assert array[at.H_MAGIC] == at.MAGIC
+
+
+def test_a_port_keeps_its_slot_and_its_history(ring: RingFile) -> None:
+    first = ring.assign("mlx5_0:1", 4, 1)
+    ring.assign("mlx5_1:1", 4, 1)
+    put(ring, first, 20)
+    assert ring.assign("mlx5_0:1", 4, 5) == first
+    assert ring.slot_word(first, at.S_STRIDE) == 5
+    assert RingReader(ring).read([first], 20, 20).present.all()
+
+
+def test_ports_get_slots_of_their_own(ring: RingFile) -> None:
+    names = [f"mlx5_{number}:1" for number in range(5)]
+    assert [ring.assign(name, 4, 1) for name in names] == [0, 1, 2, 3, 4]
+    assert ring.slots() == dict(zip(names, range(5), strict=True))
+
+
+def test_a_port_counted_in_another_unit_gets_another_slot(ring: RingFile) -> None:
+    """A sampler may still write the old unit into the old slot for a tick."""
+    old = ring.assign("mlx5_0:1", 4, 1)
+    put(ring, old, 20)
+    new = ring.assign("mlx5_0:1", 1, 1)
+    assert new != old
+    assert ring.slots() == {"mlx5_0:1": new}
+    assert not RingReader(ring).read([new], 20, 20).present.any()
+
+
+def test_the_port_unseen_for_longest_gives_way(ring: RingFile) -> None:
+    for number in range(at.SLOT_COUNT):
+        slot = ring.assign(f"p{number}:1", 4, 1)
+        put(ring, slot, 20)
+        ring.words[at.slot_at(slot) + at.S_LAST_SEEN_WALL_NS] = 1000 + (number * 7) % at.SLOT_COUNT
+    assert ring.assign("new:1", 1, 1) == 0
+    ring.words[at.slot_at(0) + at.S_LAST_SEEN_WALL_NS] = 5000
+    oldest = next(number for number in range(at.SLOT_COUNT) if number * 7 % at.SLOT_COUNT == 1)
+    assert ring.assign("newer:1", 1, 1) == oldest
+    assert "p0:1" not in ring.slots()
+    assert not RingReader(ring).read([0, oldest], 20, 20).present.any()
+
+
+def test_a_slot_given_to_another_port_forgets_the_old_ports_faults(ring: RingFile) -> None:
+    for number in range(at.SLOT_COUNT):
+        slot = ring.assign(f"p{number}:1", 4, 1)
+        ring.words[at.slot_at(slot) + at.S_ERRORS] = 9
+        ring.words[at.slot_at(slot) + at.S_STATUS] = at.GONE
+    slot = ring.assign("new:1", 1, 2)
+    assert [ring.slot_word(slot, which) for which in (at.S_ERRORS, at.S_STATUS, at.S_SCALE, at.S_STRIDE)] == [
+        *(0, at.OK, 1, 2)
+    ]
+
+
+def test_the_longest_name_fits_and_a_longer_one_is_refused(ring: RingFile) -> None:
+    name = "é" * (at.NAME_BYTES // 2)
+    assert ring.slot_name(ring.assign(name, 4, 1)) == name
+    with pytest.raises(RingError, match=f"port name 'x{name}' is longer than {at.NAME_BYTES} bytes"):
+        ring.assign("x" + name, 4, 1)
+
+
+def test_the_latest_tick_is_that_of_any_lane(ring: RingFile) -> None:
+    ring.words[at.lane_at(0) + at.L_TICK] = 8
+    ring.words[at.lane_at(3) + at.L_TICK] = 9
+    ring.words[at.lane_at(5) + at.L_BEGUN] = 10
+    assert (ring.latest_tick(), ring.latest_begun_tick()) == (9, 10)
+
+
+def test_segments_keep_negative_shifts_and_their_order(ring: RingFile) -> None:
+    ring.begin_segment(1, 0)
+    ring.begin_segment(50, -3000)
+    ring.begin_segment(60, 2**40)
+    assert ring.segments() == [(1, 0), (50, -3000), (60, 2**40)]
+    assert ring.last_shift() == 2**40
+
+
+def test_only_the_last_segments_are_kept(ring: RingFile) -> None:
+    for number in range(200):
+        ring.begin_segment(number * 10, number)
+    assert ring.segments() == [(number * 10, number) for number in range(200 - at.SEGMENT_COUNT + 1, 200)]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
+def test_signed_numbers_survive_a_word(number: int) -> None:
+    assert at.signed(at.unsigned(number)) == number
+
+
+def test_no_two_parts_of_the_file_overlap() -> None:
+    assert at.SEGMENT_TABLE > at.H_SEGMENTS
+    assert at.SEGMENT_TABLE + at.SEGMENT_COUNT * at.SEGMENT_WORDS <= at.HEADER_WORDS
+    assert at.L_BEGUN < at.L_LATENESS
+    assert at.L_LATENESS + at.BUCKET_COUNT <= at.L_DURATION
+    assert at.L_DURATION + at.BUCKET_COUNT <= at.LANE_WORDS
+    assert at.lane_at(at.LANE_COUNT) == at.slot_at(0)
+    assert at.slot_at(at.SLOT_COUNT) <= at.records_at(0, 7)
+    assert at.S_LAST_SEEN_WALL_NS < at.S_NAME
+    assert len(at.LATENESS_BOUNDS_NS) == len(at.DURATION_BOUNDS_NS) == at.BUCKET_COUNT - 1

@@ -1,0 +1,261 @@
+"""Reads of the ring: by tick, over its end, while it is written."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from tests.ring.conftest import CAPACITY, INTERVAL_NS
+from tests.ring.writing import PACK, put
+
+
+def ticks(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_a_record_is_read_at_its_tick(ring: RingFile) -> None:
+    slot = ring.assign("mlx5_0:1", 4, 3)
+    put(ring, slot, 70, (1000, 1010, 1050, 7, 9))
+    block = RingReader(ring).read([slot], 69, 71)
+    assert block.present.tolist() == [[False, True, False]]
+    assert block.counters()[0, :, 1].tolist() == [7, 9]
+    assert block.time_ns()[0, :, 1].tolist() == [1005, 1030]
+    assert block.uncertainty_ns()[0, :, 1].tolist() == [5, 20]
+    assert (block.scale.tolist(), block.stride.tolist()) == ([4], [3])
+    assert (block.first_tick, block.interval_ns) == (69, INTERVAL_NS)
+
+
+def test_the_largest_counters_come_through(ring: RingFile) -> None:
+    slot = ring.assign("mlx5_0:1", 4, 1)
+    put(ring, slot, 5, (1, 2, 3, 2**64 - 2, 2**63))
+    assert RingReader(ring).read([slot], 5, 5).counters()[0, :, 0].tolist() == [2**64 - 2, 2**63]
+
+
+def test_a_counter_that_was_not_read_is_not_valid(ring: RingFile) -> None:
+    slot = ring.assign("mlx5_0:1", 4, 1)
+    put(ring, slot, 5, (1, 2, 3, at.ABSENT, 12))
+    block = RingReader(ring).read([slot], 5, 6)
+    assert block.valid()[0].tolist() == [[False, False], [True, False]]
+
+
+def test_a_slot_without_a_port_has_no_samples(ring: RingFile) -> None:
+    block = RingReader(ring).read([9], 1, 5)
+    assert not block.present.any()
+    assert block.stride.tolist() == [1]
+
+
+@pytest.mark.parametrize(("first", "last"), [(5, 4), (9, 2)])
+def test_an_empty_span_gives_an_empty_block(ring: RingFile, first: int, last: int) -> None:
+    block = RingReader(ring).read([0, 1], first, last)
+    assert block.records.shape == (2, 0, at.RECORD_WORDS)
+    assert block.valid().shape == (2, 2, 0)
+
+
+def test_a_block_of_no_ports_is_empty(ring: RingFile) -> None:
+    assert RingReader(ring).read([], 1, 5).records.shape == (0, 5, at.RECORD_WORDS)
+
+
+def test_a_block_passes_over_the_end_of_the_ring(ring: RingFile) -> None:
+    for tick in range(80, 121):
+        put(ring, 3, tick)
+    block = RingReader(ring).read([3], 80, 120)
+    assert block.present.all()
+    assert block.counters()[0, 0].tolist() == [8 * tick for tick in range(80, 121)]
+
+
+def test_overwritten_records_are_absent(ring: RingFile) -> None:
+    for tick in range(1, 2 * CAPACITY + 1):
+        put(ring, 0, tick)
+    block = RingReader(ring).read([0], 1, 2 * CAPACITY)
+    held = [tick for tick, present in zip(range(1, 2 * CAPACITY + 1), block.present[0], strict=True) if present]
+    assert held == list(range(CAPACITY + GUARD_TICKS + 1, 2 * CAPACITY + 1))
+
+
+def test_a_span_far_longer_than_the_ring_holds_its_tail(ring: RingFile) -> None:
+    put(ring, 0, 1000)
+    block = RingReader(ring).read([0], 1, 1000)
+    assert np.flatnonzero(block.present[0]).tolist() == [999]
+
+
+def test_a_span_before_or_after_the_ring_is_absent(ring: RingFile) -> None:
+    for tick in range(500, 500 + CAPACITY):
+        put(ring, 0, tick)
+    reader = RingReader(ring)
+    assert not reader.read([0], 500 - CAPACITY, 499).present.any()
+    assert not reader.read([0], 500 + CAPACITY, 499 + 2 * CAPACITY).present.any()
+
+
+def test_an_unwritten_record_is_not_taken_for_tick_zero(ring: RingFile) -> None:
+    assert not RingReader(ring).read([0], -CAPACITY, CAPACITY).present.any()
+
+
+def test_a_tick_that_a_sampler_has_begun_hides_what_it_overwrites(ring: RingFile) -> None:
+    """After a long hole the writer is far from the newest finished tick."""
+    put(ring, 0, 60)
+    ring.words[at.lane_at(2) + at.L_BEGUN] = 60 + CAPACITY
+    assert not RingReader(ring).read([0], 60, 60).present.any()
+
+
+def test_a_record_is_void_before_it_is_rewritten(ring: RingFile) -> None:
+    """The order of stores that readers trust: a write that ends half way leaves no tick."""
+    put(ring, 0, 10)
+    record = at.records_at(0, CAPACITY) + 10 * at.RECORD_WORDS
+    with pytest.raises(struct.error):
+        PACK(ring.words.cast("B"), record * at.WORD, 1, -1, 2, 3, 4, 10)
+    assert not RingReader(ring).read([0], 10, 10).present.any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.integers(1, 30), min_size=1, max_size=120),
+    first=st.integers(1, 2**50),
+    look=st.tuples(st.integers(-80, 80), st.integers(0, 160)),
+)
+def test_what_was_written_at_a_tick_is_read_there_or_absent(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int], first: int, look: tuple[int, int]
+) -> None:
+    ring = RingFile.create(tmp_path_factory.mktemp("ring") / "ring", INTERVAL_NS, 32)
+    written = (first + np.cumsum(steps)).tolist()
+    for tick in written:
+        put(ring, 1, tick, (tick, tick, tick, tick, tick))
+    newest = written[-1]
+    begin = newest + look[0]
+    block = RingReader(ring).read([1], begin, begin + look[1])
+    expected = [
+        tick in written and newest - 32 + GUARD_TICKS < tick <= newest for tick in range(begin, begin + look[1] + 1)
+    ]
+    assert block.present[0].tolist() == expected
+    held = np.arange(begin, begin + look[1] + 1)[block.present[0]]
+    assert np.array_equal(block.counters()[0, 0][block.present[0]].astype(np.int64), held)
+    ring.close()
+
+
+def test_a_reader_never_sees_a_torn_record_while_a_process_writes_at_full_speed(tmp_path: Path) -> None:
+    capacity = 64
+    ring = RingFile.create(tmp_path / "ring", INTERVAL_NS, capacity)
+    reader = RingReader(ring)
+    writer = subprocess.Popen([sys.executable, "-m", "tests.ring.writing", str(ring.path), "1000"])
+    try:
+        seen, laps = 0, set()
+        deadline = time.monotonic() + 20
+        enough = time.monotonic() + 2
+        while time.monotonic() < deadline and (time.monotonic() < enough or seen < 1000):
+            latest = ring.latest_tick()
+            block = reader.read([0], latest - capacity, latest + 2)
+            held = block.present[0]
+            found = np.arange(latest - capacity, latest + 3)[held].astype(np.uint64)
+            for word, factor in enumerate((5, 6, 7, 8, 9)):
+                assert np.array_equal(block.records[0, held, word], found * np.uint64(factor))
+            seen += len(found)
+            laps.add(latest // capacity)
+    finally:
+        writer.kill()
+        writer.wait()
+        ring.close()
+    assert seen >= 1000
+    assert len(laps) > 10
+
+
+def test_wall_time_follows_steps_forward_and_back(ring: RingFile) -> None:
+    ring.begin_segment(101, 0)
+    ring.begin_segment(201, -50)  # set forward by 50 intervals
+    ring.begin_segment(301, -20)  # set back by 30
+    wall = RingReader(ring).wall_ns(ticks(101, 200, 201, 300, 301, 400)) // INTERVAL_NS
+    assert wall.tolist() == [101, 200, 251, 350, 321, 420]
+
+
+def test_the_wall_time_of_a_tick_before_all_segments_is_by_the_oldest(ring: RingFile) -> None:
+    ring.begin_segment(101, 7)
+    assert RingReader(ring).wall_ns(ticks(90)).tolist() == [83 * INTERVAL_NS]
+
+
+def test_without_segments_ticks_are_wall_time(ring: RingFile) -> None:
+    reader = RingReader(ring)
+    assert reader.wall_ns(ticks(5)).tolist() == [5 * INTERVAL_NS]
+    assert reader.tick_at(5 * INTERVAL_NS + 3) == 5
+
+
+@pytest.mark.parametrize(
+    ("wall", "tick"),
+    [
+        (90, 90),  # before the first segment
+        (101, 101),
+        (200, 200),
+        (201, 201),  # a time that the clock jumped over is the first tick after it
+        (250, 201),
+        (251, 201),
+        (320, 270),
+        (321, 301),  # a time that came twice is the later one
+        (350, 330),
+        (420, 400),
+    ],
+)
+def test_the_tick_of_a_wall_time(ring: RingFile, wall: int, tick: int) -> None:
+    ring.begin_segment(101, 0)
+    ring.begin_segment(201, -50)
+    ring.begin_segment(301, -20)
+    assert RingReader(ring).tick_at(wall * INTERVAL_NS + 1) == tick
+
+
+@given(
+    segments=st.lists(st.tuples(st.integers(1, 500), st.integers(-1000, 1000)), min_size=1, max_size=8),
+    offset=st.integers(0, 3000),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_tick_of_a_ticks_wall_time_is_that_tick_or_a_later_one_with_the_same_time(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[tuple[int, int]], offset: int
+) -> None:
+    ring = RingFile.create(tmp_path_factory.mktemp("ring") / "ring", INTERVAL_NS, 8)
+    reader = RingReader(ring)
+    begin = 2000
+    first = begin
+    for length, shift in segments:
+        ring.begin_segment(begin, shift)
+        begin += length
+    wall = int(reader.wall_ns(ticks(first + offset))[0])
+    found = reader.tick_at(wall)
+    assert found >= first + offset
+    assert reader.wall_ns(ticks(found))[0] == wall
+    ring.close()
+
+
+def test_the_newest_tick_stays_clear_of_the_writer(ring: RingFile) -> None:
+    ring.begin_segment(1, 100)
+    reader = RingReader(ring)
+    assert reader.newest_tick(1000 * INTERVAL_NS + 5) == 1100 - GUARD_TICKS
+
+
+def test_the_newest_tick_is_by_the_clock_when_no_time_is_given(ring: RingFile) -> None:
+    ring.begin_segment(1, 0)
+    before = time.time_ns() // INTERVAL_NS
+    newest = RingReader(ring).newest_tick()
+    assert before - GUARD_TICKS <= newest <= time.time_ns() // INTERVAL_NS - GUARD_TICKS
+
+
+def test_an_empty_ring_has_no_newest_tick(ring: RingFile) -> None:
+    assert RingReader(ring).newest_tick() == 0
+    assert RingReader(ring).oldest_tick() == 1
+
+
+def test_all_ticks_from_the_oldest_to_the_newest_are_readable(ring: RingFile) -> None:
+    """Also at the moment when the sampler has just begun the next tick."""
+    ring.begin_segment(1, 0)
+    reader = RingReader(ring)
+    now = time.time_ns() // INTERVAL_NS
+    for tick in range(now - CAPACITY, now + 1):
+        put(ring, 0, tick)
+    oldest, newest = reader.oldest_tick(), reader.newest_tick()
+    if newest + GUARD_TICKS > now:
+        ring.words[at.lane_at(0) + at.L_BEGUN] = newest + GUARD_TICKS
+    assert reader.read([0], oldest, min(newest, now)).present.all()

@@ -1,0 +1,34 @@
+"""Writes records into a ring as a sampler does, without a sampler."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+
+PACK = struct.Struct(at.RECORD_FORMAT).pack_into
+LANE = at.lane_at(0)
+
+
+def put(ring: RingFile, slot: int, tick: int, words: tuple[int, int, int, int, int] | None = None) -> None:
+    """Write one record; by default every word of it tells the tick."""
+    ring.words[LANE + at.L_BEGUN] = tick
+    record = at.records_at(slot, ring.capacity) + tick % ring.capacity * at.RECORD_WORDS
+    PACK(ring.words.cast("B"), record * at.WORD, *(words or (tick * 5, tick * 6, tick * 7, tick * 8, tick * 9)), tick)
+    ring.words[LANE + at.L_TICK] = tick
+
+
+def write_at_full_speed(path: Path, first_tick: int) -> None:
+    """Fill slot 0 tick by tick, for ever, with now and then a long hole."""
+    ring = RingFile(path)
+    tick = first_tick
+    while True:
+        put(ring, 0, tick)
+        tick += 1 if tick % 1000 else 3 * ring.capacity
+
+
+if __name__ == "__main__":
+    write_at_full_speed(Path(sys.argv[1]), int(sys.argv[2]))

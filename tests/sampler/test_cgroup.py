@@ -1,0 +1,49 @@
+"""Throttled periods, on trees that look like the machines they were copied from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.sampler.cgroup import throttled_periods
+
+V2 = "usage_usec 5300\nuser_usec 3000\nnr_periods 40\nnr_throttled 7\nthrottled_usec 812\n"
+V1 = "nr_periods 40\nnr_throttled 9\nthrottled_time 812\n"
+V2_ROOT = "usage_usec 5300\nuser_usec 3000\nsystem_usec 2300\n"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"proc/self/cgroup": "0::/kubepods/pod1\n", "sys/fs/cgroup/kubepods/pod1/cpu.stat": V2}, 7),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": V2}, 7),
+        # the host's path in a container that sees its own group as the root
+        ({"proc/self/cgroup": "0::/kubepods/pod1\n", "sys/fs/cgroup/cpu.stat": V2}, 7),
+        ({"proc/self/cgroup": "3:cpu,cpuacct:/a:b\n0::/x\n", "sys/fs/cgroup/cpu/a:b/cpu.stat": V1}, 9),
+        ({"proc/self/cgroup": "5:memory:/m\n3:cpuacct,cpu:/docker/1\n", "sys/fs/cgroup/cpu/cpu.stat": V1}, 9),
+        # the root group of version 2 has no quota
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": V2_ROOT}, None),
+        ({"proc/self/cgroup": "2:cpuacct:/a\n", "sys/fs/cgroup/cpuacct/a/cpu.stat": V1}, None),
+        ({"proc/self/cgroup": "rubbish\n"}, None),
+        ({"sys/fs/cgroup/cpu.stat": V2}, 7),
+        ({}, None),
+    ],
+)
+def test_throttled_periods_are_those_of_the_own_group(
+    tmp_path: Path, files: dict[str, str], expected: int | None
+) -> None:
+    assert throttled_periods(write(tmp_path, files)) == expected
+
+
+def test_this_machine_gives_a_count_or_none() -> None:
+    answer = throttled_periods()
+    assert answer is None or answer >= 0

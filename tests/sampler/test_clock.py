@@ -1,0 +1,372 @@
+"""The tick clock on a clock of the test's own: nothing here sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.sampler.clock import TickClock
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+WALL_NS = 1_700_000_000 * SECOND + 3_456_789
+
+
+@dataclass
+class Machine:
+    """Two clocks that go on only when somebody sleeps or reads them."""
+
+    monotonic: int = 77 * SECOND + 1234
+    offset: int = WALL_NS
+    read_ns: int = 50
+    overslept: list[int] = field(default_factory=list)
+    torn: list[int] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+
+    def wall_ns(self) -> int:
+        self.monotonic += self.torn.pop(0) if self.torn else self.read_ns
+        return self.monotonic + self.offset
+
+    def monotonic_ns(self) -> int:
+        self.monotonic += self.read_ns
+        return self.monotonic
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.slept.append(seconds)
+        self.monotonic += round(seconds * SECOND) + (self.overslept.pop(0) if self.overslept else 0)
+
+    def clock(self, interval_ns: int = 10 * MS, *, shift: int = 0, last_tick: int = 0, last_ns: int = 0) -> TickClock:
+        return TickClock(
+            interval_ns,
+            shift=shift,
+            last_tick=last_tick,
+            last_ns=last_ns,
+            wall_ns=self.wall_ns,
+            monotonic_ns=self.monotonic_ns,
+            sleep=self.sleep,
+        )
+
+    @property
+    def now_wall(self) -> int:
+        return self.monotonic + self.offset
+
+    def elapse(self, ns: int) -> None:
+        self.monotonic += ns
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    return Machine()
+
+
+@pytest.mark.parametrize("interval_ns", [MS, 10 * MS, SECOND])
+def test_ticks_fall_on_wall_clock_multiples(machine: Machine, interval_ns: int) -> None:
+    clock = machine.clock(interval_ns)
+    for _ in range(20):
+        late = clock.wait()
+        assert 0 <= late < 1000
+        assert machine.now_wall - clock.tick * interval_ns == pytest.approx(late, abs=200)
+
+
+def test_the_first_tick_is_the_next_one_of_the_wall_clock(machine: Machine) -> None:
+    clock = machine.clock()
+    expected = machine.now_wall // (10 * MS) + 1
+    clock.wait()
+    assert (clock.tick, clock.shift, clock.missed, clock.steps) == (expected, 0, 0, 0)
+
+
+def test_ticks_follow_each_other_by_one(machine: Machine) -> None:
+    clock = machine.clock()
+    ticks = [(clock.wait() and 0) or clock.tick for _ in range(50)]
+    assert ticks == list(range(ticks[0], ticks[0] + 50))
+    assert clock.missed == 0
+
+
+def test_oversleeping_is_told_as_lateness(machine: Machine) -> None:
+    clock = machine.clock()
+    machine.overslept = [0, 3 * MS]
+    clock.wait()
+    assert clock.wait() == pytest.approx(3 * MS, abs=1000)
+    assert clock.missed == 0
+
+
+def test_a_tick_that_is_late_by_more_than_half_an_interval_is_skipped_and_counted(machine: Machine) -> None:
+    clock = machine.clock()
+    machine.overslept = [0, 6 * MS]
+    clock.wait()
+    first = clock.tick
+    late = clock.wait()
+    assert (clock.tick, clock.missed) == (first + 2, 1)
+    assert late < 1000
+
+
+def test_reads_that_always_take_longer_than_an_interval_cost_few_ticks(machine: Machine) -> None:
+    """A tick is begun late rather than left out: by 0, 2 and 4 ms; only at 6 ms it is skipped."""
+    clock = machine.clock()
+    for number in range(500):
+        clock.wait()
+        if number == 100:
+            first, missed = clock.tick, clock.missed
+        machine.elapse(12 * MS)
+    assert (clock.missed - missed) / (clock.tick - first) == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("held_up_ms", [6, 9.5, 14])
+def test_a_tick_too_soon_after_reads_that_were_held_up_is_left_out(machine: Machine, held_up_ms: float) -> None:
+    """The last port of the tick was perhaps read just now."""
+    clock = machine.clock()
+    for _ in range(10):
+        clock.wait()
+        machine.elapse(MS // 10)
+    first, missed = clock.tick, clock.missed
+    machine.elapse(round(held_up_ms * MS))
+    assert clock.wait() < 1000
+    assert (clock.tick, clock.missed) == (first + 2, missed + 1)
+
+
+@pytest.mark.parametrize("duration_ms", [4, 6, 9])
+def test_reads_that_always_take_a_good_part_of_an_interval_miss_nothing(machine: Machine, duration_ms: int) -> None:
+    clock = machine.clock()
+    for number in range(200):
+        clock.wait()
+        machine.elapse(duration_ms * MS)
+        if number == 100:
+            missed = clock.missed
+    assert clock.missed == missed
+
+
+def test_a_tick_that_is_over_half_an_interval_ago_is_left_out(machine: Machine) -> None:
+    clock = machine.clock()
+    clock.wait()
+    first = clock.tick
+    machine.elapse(16 * MS)
+    assert clock.wait() < 1000
+    assert (clock.tick, clock.missed) == (first + 3, 2)
+
+
+def test_a_new_clock_does_not_begin_with_a_tick_of_the_past(machine: Machine) -> None:
+    machine.elapse(10 * MS - machine.now_wall % (10 * MS) + 2 * MS)
+    clock = machine.clock()
+    assert clock.wait() < 1000
+
+
+def test_a_long_stall_is_one_hole_and_nothing_is_replayed(machine: Machine) -> None:
+    clock = machine.clock()
+    clock.wait()
+    first = clock.tick
+    machine.elapse(5 * SECOND - 6 * MS)
+    clock.wait()
+    assert (clock.tick, clock.missed) == (first + 500, 499)
+    clock.wait()
+    assert (clock.tick, clock.missed) == (first + 501, 499)
+    assert clock.steps == 0
+
+
+def test_a_stall_within_the_sleep_is_the_same_hole(machine: Machine) -> None:
+    clock = machine.clock()
+    machine.overslept = [0, 5 * SECOND - 10 * MS]
+    clock.wait()
+    first = clock.tick
+    clock.wait()
+    assert clock.tick - first - 1 == clock.missed == 499
+
+
+@pytest.mark.parametrize("parts_per_million", [-500, -20, 20, 500])
+@pytest.mark.parametrize("interval_ns", [MS, 10 * MS, SECOND])
+def test_a_slewed_wall_clock_is_followed_without_a_step(
+    machine: Machine, parts_per_million: int, interval_ns: int
+) -> None:
+    clock = machine.clock(interval_ns)
+    clock.wait()
+    first = clock.tick
+    for _ in range(2000):
+        machine.offset += interval_ns * parts_per_million // 1_000_000
+        clock.wait()
+    assert (clock.tick - first, clock.missed, clock.steps, clock.shift) == (2000, 0, 0, 0)
+    assert abs(machine.now_wall - clock.tick * interval_ns) < 30_000 + interval_ns // 1000
+
+
+@pytest.mark.parametrize("step_ns", [6 * MS, 3600 * SECOND, 86_400 * 365 * SECOND + 5 * MS])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_ticks_go_on_by_one_over_a_step_of_the_wall_clock(machine: Machine, step_ns: int, sign: int) -> None:
+    clock = machine.clock()
+    for _ in range(3):
+        clock.wait()
+    last, begun = clock.tick, machine.monotonic
+    machine.offset += sign * step_ns
+    late = clock.wait()
+    assert clock.steps == 1
+    assert clock.tick == last + 1
+    assert clock.missed == 0
+    assert 5 * MS - 1000 <= machine.monotonic - begun <= 15 * MS + 1000
+    assert machine.now_wall - (clock.tick - clock.shift) * 10 * MS == pytest.approx(late, abs=200)
+
+
+def test_a_step_of_less_than_half_an_interval_is_a_slew(machine: Machine) -> None:
+    clock = machine.clock()
+    clock.wait()
+    first = clock.tick
+    for change in (4 * MS, -4 * MS):
+        machine.offset += change
+        assert clock.wait() < 1000
+    assert (clock.tick, clock.steps, clock.missed) == (first + 2, 0, 0)
+    assert machine.now_wall % (10 * MS) < 1000
+
+
+def test_time_that_passes_before_a_step_is_seen_stays_a_hole(machine: Machine) -> None:
+    """A stalled sampler that wakes to a wall clock set by an hour has missed its ticks all the same."""
+    clock = machine.clock()
+    clock.wait()
+    first = clock.tick
+    machine.elapse(3 * SECOND)
+    machine.offset += 3600 * SECOND
+    clock.wait()
+    assert clock.steps == 1
+    assert clock.tick - first == pytest.approx(300, abs=1)
+    assert clock.missed == clock.tick - first - 1
+
+
+def test_a_step_before_the_first_tick_is_no_step(machine: Machine) -> None:
+    clock = machine.clock()
+    machine.offset += 3600 * SECOND
+    clock.wait()
+    assert (clock.steps, clock.shift) == (0, 0)
+    assert machine.now_wall // (10 * MS) == clock.tick
+
+
+def test_a_torn_pair_of_clock_reads_is_not_a_step(machine: Machine) -> None:
+    clock = machine.clock()
+    clock.wait()
+    first, offset = clock.tick, machine.offset
+    machine.torn = [7 * MS]
+    late = clock.wait()
+    assert (clock.tick, clock.steps) == (first + 1, 0)
+    assert machine.monotonic + offset - clock.tick * 10 * MS == pytest.approx(late, abs=1000)
+
+
+def test_when_all_clock_reads_are_torn_the_old_offset_stands(machine: Machine) -> None:
+    clock = machine.clock(MS)
+    clock.wait()
+    machine.torn = [2 * MS] * 6
+    clock.wait()
+    assert clock.steps == 0
+    assert abs(machine.now_wall - clock.tick * MS) < 1000
+
+
+def test_a_clock_measures_by_the_tightest_of_some_tries(machine: Machine) -> None:
+    first_measurement, later_reads = [9 * MS, 30_000, 9 * MS, 9 * MS, 9 * MS], [9 * MS] * 6
+    machine.torn = first_measurement + later_reads
+    clock = machine.clock(SECOND)
+    clock.wait()
+    assert machine.torn == []
+    assert abs(machine.now_wall - clock.tick * SECOND) < 20_000
+
+
+def test_a_new_clock_goes_on_after_the_last_tick_and_counts_the_ticks_between(machine: Machine) -> None:
+    first = machine.clock()
+    first.wait()
+    last_ns = machine.monotonic
+    machine.elapse(2 * SECOND)
+    second = machine.clock(last_tick=first.tick, last_ns=last_ns)
+    second.wait()
+    assert (second.tick, second.missed, second.steps, second.shift) == (first.tick + 201, 200, 0, 0)
+
+
+def test_ticks_in_which_nobody_was_to_run_are_not_missed(machine: Machine) -> None:
+    last = machine.now_wall // (10 * MS) - 500
+    clock = machine.clock(last_tick=last)
+    clock.wait()
+    assert (clock.tick, clock.missed, clock.steps) == (last + 501, 0, 0)
+
+
+def test_a_new_clock_keeps_the_shift(machine: Machine) -> None:
+    last = machine.now_wall // (10 * MS) + 1000
+    clock = machine.clock(shift=1000, last_tick=last)
+    clock.wait()
+    assert (clock.tick, clock.shift, clock.steps) == (last + 1, 1000, 0)
+
+
+def test_a_wall_clock_set_back_while_nobody_ran_is_a_step_after_a_hole(machine: Machine) -> None:
+    last = machine.now_wall // (10 * MS)
+    machine.offset -= 3600 * SECOND
+    clock = machine.clock(last_tick=last)
+    clock.wait()
+    assert (clock.tick, clock.steps, clock.missed) == (last + 2, 1, 0)
+    assert machine.now_wall // (10 * MS) == clock.tick - clock.shift
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_wall_clock_stepped_between_two_samplers_is_a_step_and_the_hole_is_as_long_as_it_was(
+    machine: Machine, hours: int
+) -> None:
+    first = machine.clock()
+    first.wait()
+    last_ns = machine.monotonic
+    machine.elapse(SECOND // 2)
+    machine.offset += hours * 3600 * SECOND
+    second = machine.clock(last_tick=first.tick, last_ns=last_ns)
+    second.wait()
+    assert second.steps == 1
+    assert second.tick - first.tick == pytest.approx(51, abs=1)
+    assert second.missed == second.tick - first.tick - 1
+    assert machine.now_wall // (10 * MS) == second.tick - second.shift
+
+
+def test_a_heartbeat_that_is_not_exact_is_no_step(machine: Machine) -> None:
+    first = machine.clock()
+    first.wait()
+    last_ns = machine.monotonic + 400 * MS
+    machine.elapse(2 * SECOND)
+    assert machine.clock(last_tick=first.tick, last_ns=last_ns).steps == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    interval_ms=st.sampled_from([1, 2, 10, 100, 1000]),
+    delays=st.lists(st.floats(0, 4), min_size=1, max_size=60),
+    works=st.lists(st.floats(0, 3), min_size=1, max_size=60),
+    start=st.integers(0, 2 * SECOND),
+)
+def test_whatever_the_delays_ticks_grow_on_multiples_and_none_is_lost(
+    interval_ms: int, delays: list[float], works: list[float], start: int
+) -> None:
+    """Missed plus sampled is elapsed; two samples are half an interval apart at least."""
+    interval_ns = interval_ms * MS
+    machine = Machine(offset=WALL_NS + start)
+    machine.overslept = [round(delay * interval_ns) for delay in delays]
+    clock = machine.clock(interval_ns)
+    ticks: list[int] = []
+    begun: list[int] = []
+    for work in works:
+        late = clock.wait()
+        ticks.append(clock.tick)
+        begun.append(machine.monotonic)
+        assert machine.now_wall - clock.tick * interval_ns == pytest.approx(late, abs=200)
+        assert late <= interval_ns // 2
+        machine.elapse(round(work * interval_ns))
+    assert all(later > earlier for earlier, later in pairwise(ticks))
+    assert clock.missed + len(ticks) == ticks[-1] - ticks[0] + 1
+    assert all(later - earlier >= interval_ns // 2 - 1000 for earlier, later in pairwise(begun))
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=st.lists(st.integers(-10 * SECOND, 10 * SECOND), min_size=1, max_size=30))
+def test_whatever_the_steps_ticks_grow_and_fall_on_multiples(steps: list[int]) -> None:
+    machine = Machine()
+    clock = machine.clock()
+    clock.wait()
+    first, begun = clock.tick, machine.monotonic
+    for number, step in enumerate(steps, 1):
+        machine.offset += step
+        late = clock.wait()
+        assert clock.tick == first + number
+        assert 5 * MS - 1000 <= machine.monotonic - begun <= 15 * MS + 1000
+        assert machine.now_wall - (clock.tick - clock.shift) * 10 * MS == pytest.approx(late, abs=200)
+        begun = machine.monotonic
+    assert clock.missed == 0

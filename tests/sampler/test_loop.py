@@ -1,0 +1,357 @@
+"""The hot loop in the test's own process: what it writes for each thing that a counter file can do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.loop import FAILURES_BEFORE_REST, Loop
+from ibpulse.sampler.plan import Plan, PlannedPort
+from tests.sampler.sampling import Sampling, open_files
+from tests.sampler.tree import Tree
+
+SECOND = 1_000_000_000
+# Files of the kernel that answer a read with the errno, at once and for everybody.
+NO_ANSWER = {errno.EISDIR: "/proc", errno.EIO: "/proc/self/mem", errno.EINVAL: "/sys/class/net/lo/speed"}
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[RingFile]:
+    """A ring of a second between ticks: on a busy machine no read takes a tenth of that."""
+    made = RingFile.create(tmp_path / "ring" / "ring", 1_000_000_000, 100)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def answering(tree: Tree, ring: RingFile) -> PlannedPort:
+    tree.write("mlx5_0", 111, 222)
+    return tree.planned(ring, "mlx5_0")
+
+
+def with_transmit(planned: PlannedPort, *paths: str | Path) -> PlannedPort:
+    return replace(planned, transmit=tuple(map(str, paths)))
+
+
+def test_each_tick_reads_the_files_anew(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, answering)
+    for value in (5, 2**64 - 2, 0):
+        tree.write("mlx5_0", value, value // 2)
+        sampling.sample()
+        assert sampling.last(answering.slot) == [value, value // 2]
+
+
+def test_reads_are_bracketed_by_the_monotonic_clock(ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, answering)
+    sampling.sample()
+    before = time.monotonic_ns()
+    sampling.sample()
+    after = time.monotonic_ns()
+    stamps = sampling.block(answering.slot, 1).records[0, 0, : at.R_AFTER + 1].astype(np.int64)
+    assert before <= stamps[0] <= stamps[1] <= stamps[2] <= after
+
+
+def test_each_port_goes_into_its_own_slot(tree: Tree, ring: RingFile) -> None:
+    ports = []
+    for number in range(10):
+        tree.write(f"mlx5_{number}", number, 100 + number)
+        ports.append(tree.planned(ring, f"mlx5_{number}"))
+    sampling = Sampling(ring, *reversed(ports))
+    for _ in range(3):
+        sampling.sample()
+        assert [sampling.last(port.slot) for port in ports] == [[number, 100 + number] for number in range(10)]
+
+
+@pytest.mark.parametrize("number", list(NO_ANSWER))
+def test_a_bad_direction_does_not_hide_the_other(ring: RingFile, answering: PlannedPort, number: int) -> None:
+    sampling = Sampling(ring, with_transmit(answering, NO_ANSWER[number]))
+    for _ in range(6):
+        sampling.sample()
+        assert sampling.last(answering.slot) == [at.ABSENT, 222]
+    assert sampling.word(answering.slot, at.S_LAST_ERRNO) == number
+    assert sampling.word(answering.slot, at.S_ERRORS) == FAILURES_BEFORE_REST
+
+
+@pytest.mark.parametrize("text", ["N/A (no PMA)", "", "-1", "18446744073709551615", "1" * 30, "0x10", "12 13", "1.5"])
+def test_text_that_is_no_counter_is_an_unread_counter(tree: Tree, ring: RingFile, text: str) -> None:
+    tree.write("mlx5_0", text, 7)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample()
+    assert sampling.last(planned.slot) == [at.ABSENT, 7]
+    assert sampling.word(planned.slot, at.S_LAST_ERRNO) == errno.EBADMSG
+
+
+@pytest.mark.parametrize("text", ["N/A (no PMA)", "-1", "1" * 22])
+def test_a_counter_that_turns_into_something_else_is_unread_and_not_old(
+    tree: Tree, ring: RingFile, answering: PlannedPort, text: str
+) -> None:
+    """The fast path meets what it cannot store."""
+    sampling = Sampling(ring, answering)
+    sampling.sample(2)
+    tree.path("mlx5_0").write_text(text)
+    sampling.sample()
+    assert sampling.last(answering.slot) == [at.ABSENT, 222]
+    assert sampling.word(answering.slot, at.S_ERRORS) == 1
+
+
+def test_a_port_of_which_nothing_is_read_leaves_a_hole(tree: Tree, ring: RingFile) -> None:
+    tree.write("mlx5_0", "bad", "worse")
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(5)
+    assert not sampling.block(planned.slot, 5).present.any()
+    assert ring.latest_tick() == sampling.tick
+
+
+def test_a_bad_port_does_not_hide_the_others(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    tree.write("mlx5_1", 1, 2)
+    tree.write("mlx5_2", 3, 4)
+    others = [tree.planned(ring, "mlx5_1"), tree.planned(ring, "mlx5_2")]
+    sampling = Sampling(ring, others[0], answering, others[1])
+    sampling.sample()
+    tree.write("mlx5_0", "x", "y")
+    sampling.sample()
+    assert [sampling.last(port.slot) for port in (*others, answering)] == [[1, 2], [3, 4], None]
+
+
+def test_a_read_that_fails_once_is_done_again_at_once(ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, answering)
+    sampling.sample(2)
+    held = sampling.loop._ports[answering].transmit.descriptors
+    fast, held[0] = held[0], os.dup(held[0])
+    os.close(fast)
+    for _ in range(2):
+        sampling.sample()
+        assert sampling.last(answering.slot) == [111, 222]
+    assert sampling.word(answering.slot, at.S_ERRORS) == 0
+
+
+def test_a_port_that_keeps_failing_is_left_alone_and_says_so(tree: Tree, ring: RingFile) -> None:
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(FAILURES_BEFORE_REST - 1)
+    assert sampling.word(planned.slot, at.S_STATUS) == at.OK
+    sampling.sample()
+    assert sampling.word(planned.slot, at.S_STATUS) == at.LEFT_ALONE
+    sampling.sample(20)
+    assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST
+
+
+def test_a_port_that_fails_again_after_its_rest_stays_left_alone(tree: Tree, ring: RingFile) -> None:
+    """So that the log says it once."""
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(FAILURES_BEFORE_REST)
+    sampling.loop._ports[planned].transmit.rest_until_ns = 1
+    sampling.sample()
+    assert sampling.word(planned.slot, at.S_STATUS) == at.LEFT_ALONE
+    assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST + 1
+
+
+def test_a_port_whose_files_answer_again_is_read_and_says_so(tree: Tree, ring: RingFile) -> None:
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(FAILURES_BEFORE_REST)
+    tree.write("mlx5_0", 44, 55)
+    sampling.loop._ports[planned].transmit.rest_until_ns = 1
+    for _ in range(3):
+        sampling.sample()
+        assert sampling.last(planned.slot) == [44, 55]
+    assert sampling.word(planned.slot, at.S_STATUS) == at.OK
+
+
+def test_a_new_sampler_clears_the_status_that_an_old_one_left(ring: RingFile, answering: PlannedPort) -> None:
+    ring.words[at.slot_at(answering.slot) + at.S_STATUS] = at.GONE
+    Sampling(ring, answering).sample()
+    assert ring.slot_word(answering.slot, at.S_STATUS) == at.OK
+
+
+def test_a_new_sampler_leaves_the_status_while_it_does_not_know_better(tree: Tree, ring: RingFile) -> None:
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    ring.words[at.slot_at(planned.slot) + at.S_STATUS] = at.LEFT_ALONE
+    sampling = Sampling(ring, planned)
+    for _ in range(5):
+        sampling.sample()
+        assert sampling.word(planned.slot, at.S_STATUS) == at.LEFT_ALONE
+
+
+def test_a_port_that_answers_is_read_on_the_fast_path(ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, answering)
+    assert [port.planned for port in sampling.loop._slow] == [answering]
+    sampling.sample()
+    assert sampling.loop._slow == []
+
+
+def test_a_missing_file_is_a_device_that_went_away(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, with_transmit(answering, tree.root / "gone"))
+    sampling.sample(3)
+    assert sampling.last(answering.slot) == [at.ABSENT, 222]
+    assert sampling.word(answering.slot, at.S_STATUS) == at.GONE
+    assert sampling.word(answering.slot, at.S_ERRORS) == 1
+    assert ring.words[at.H_RESCAN] == 1
+
+
+def test_a_new_plan_looks_again_for_what_went_away(tree: Tree, ring: RingFile) -> None:
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(2)
+    assert sampling.last(planned.slot) is None
+    tree.write("mlx5_0", 1, 2)
+    sampling.sample()
+    assert sampling.last(planned.slot) is None
+    sampling.apply(planned)
+    sampling.sample()
+    assert sampling.last(planned.slot) == [1, 2]
+    assert sampling.word(planned.slot, at.S_STATUS) == at.OK
+
+
+def test_a_new_plan_does_not_disturb_what_was_refused(tree: Tree, ring: RingFile) -> None:
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(FAILURES_BEFORE_REST)
+    sampling.apply(planned)
+    sampling.sample(5)
+    assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST
+
+
+def test_ports_that_stay_in_the_plan_keep_their_descriptors(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    for device in ("mlx5_1", "mlx5_2"):
+        tree.write(device, 3, 4)
+    leaving, coming = tree.planned(ring, "mlx5_1"), tree.planned(ring, "mlx5_2")
+    sampling = Sampling(ring, leaving, answering)
+    sampling.sample()
+    before = open_files()
+    sampling.apply(answering, coming)
+    sampling.sample()
+    after = open_files()
+    kept = {name: target for name, target in before.items() if "mlx5_0" in target}
+    assert kept.items() <= after.items()
+    assert not any("mlx5_1" in target for target in after.values())
+    assert sampling.last(leaving.slot) is None
+    assert sampling.last(answering.slot) == [111, 222]
+    assert sampling.last(coming.slot) == [3, 4]
+    sampling.apply()
+    assert open_files() == {}
+
+
+def test_a_sampler_without_ports_ticks_on(ring: RingFile) -> None:
+    sampling = Sampling(ring)
+    sampling.sample(3)
+    assert ring.words[at.lane_at(0) + at.L_TICKS] == 3
+
+
+def test_the_files_of_one_direction_are_added_up(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    parts = [tree.path("mlx5_0", name) for name in ("ip4OutOctets", "ip6OutOctets", "ip4OutMcOctets")]
+    for number, part in enumerate(parts):
+        part.write_text(f"{10**number}\n")
+    sampling = Sampling(ring, with_transmit(answering, *parts))
+    for _ in range(3):
+        sampling.sample()
+        assert sampling.last(answering.slot) == [111, 222]
+    parts[0].write_text("5\n")
+    sampling.sample()
+    assert sampling.last(answering.slot) == [115, 222]
+
+
+def test_a_sum_is_unread_while_one_of_its_files_is_missing(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    """A part of the sum would look like a counter that fell and then jumped."""
+    first = tree.path("mlx5_0")
+    planned = with_transmit(answering, first, tree.path("mlx5_0", "later"))
+    sampling = Sampling(ring, planned)
+    for _ in range(3):
+        sampling.sample()
+        assert sampling.last(answering.slot) == [at.ABSENT, 222]
+        sampling.loop._ports[planned].transmit.rest_until_ns = 0
+    assert not any(target.endswith("port_xmit_data") for target in open_files().values())
+
+
+def test_a_sum_is_unread_while_one_of_its_files_cannot_be_opened(ring: RingFile, answering: PlannedPort) -> None:
+    first = answering.transmit[0]
+    planned = with_transmit(answering, first, f"{first}/below-a-file")
+    sampling = Sampling(ring, planned)
+    for _ in range(FAILURES_BEFORE_REST + 1):
+        sampling.sample()
+        assert sampling.last(answering.slot) == [at.ABSENT, 222]
+    assert sampling.word(answering.slot, at.S_LAST_ERRNO) == errno.ENOTDIR
+
+
+def test_a_sum_beyond_64_bits_is_unread(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    tree.path("mlx5_0", "a").write_text(str(2**63))
+    planned = with_transmit(answering, tree.path("mlx5_0", "a"), tree.path("mlx5_0", "a"))
+    sampling = Sampling(ring, planned)
+    sampling.sample()
+    assert sampling.last(answering.slot) == [at.ABSENT, 222]
+
+
+def test_a_port_is_sampled_every_stride_ticks(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+    for device in ("mlx5_1", "mlx5_2"):
+        tree.write(device, 3, 4)
+    bad = replace(tree.planned(ring, "mlx5_2", 4), transmit=(str(tree.root / "gone"),))
+    strided = tree.planned(ring, "mlx5_1", 5)
+    sampling = Sampling(ring, strided, answering, bad)
+    sampling.sample(20)
+    ticks = np.arange(sampling.tick - 19, sampling.tick + 1)
+    assert sampling.block(answering.slot, 20).present.all()
+    assert sampling.block(strided.slot, 20).present[0].tolist() == (ticks % 5 == 0).tolist()
+    assert sampling.block(bad.slot, 20).present[0].tolist() == (ticks % 4 == 0).tolist()
+
+
+def test_no_device_is_named_between_two_ticks(ring: RingFile, answering: PlannedPort, tree: Tree) -> None:
+    tree.write("mlx5_1", "bad", 0)
+    sampling = Sampling(ring, answering, tree.planned(ring, "mlx5_1"))
+    for _ in range(3):
+        sampling.sample()
+        assert ring.words[at.lane_at(0) + at.L_DEVICE] == 0
+
+
+def test_the_lane_tells_ticks_lateness_and_duration(ring: RingFile, answering: PlannedPort) -> None:
+    sampling = Sampling(ring, answering)
+    lane = at.lane_at(0)
+    for late_ns in (0, 50_000, 50_001, 600_000_000):
+        sampling.tick += 1
+        sampling.loop.sample(sampling.tick, late_ns)
+    lateness = ring.words[lane + at.L_LATENESS : lane + at.L_LATENESS + at.BUCKET_COUNT].tolist()
+    assert lateness == [2, 1, *[0] * (at.BUCKET_COUNT - 3), 1]
+    assert ring.words[lane + at.L_LATENESS_SUM_NS] == 600_100_001
+    assert sum(ring.words[lane + at.L_DURATION : lane + at.L_DURATION + at.BUCKET_COUNT]) == 4
+    assert ring.words[lane + at.L_TICKS] == 4
+    assert ring.words[lane + at.L_TICK] == ring.words[lane + at.L_BEGUN] == sampling.tick
+    age = time.monotonic_ns() - ring.words[lane + at.L_HEARTBEAT_NS]
+    assert 0 <= age < 60 * SECOND
+
+
+def test_another_lane_writes_its_own_block(ring: RingFile, answering: PlannedPort) -> None:
+    loop = Loop(ring, 3)
+    loop.apply(Plan(1, os.getpid(), ports=(answering,)))
+    loop.sample(77, 0)
+    loop.apply(Plan(2, os.getpid()))
+    assert [ring.words[at.lane_at(lane) + at.L_TICK] for lane in range(5)] == [0, 0, 0, 77, 0]
+
+
+def test_ten_thousand_failing_ticks_leave_no_memory_behind(tree: Tree, ring: RingFile) -> None:
+    """The garbage collector is off in the sampler, so nothing may need it."""
+    tree.write("mlx5_0", "N/A", 5)
+    planned = tree.planned(ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    sampling.sample(100)
+    before = sys.getallocatedblocks()
+    for _ in range(10_000):
+        sampling.loop._ports[planned].transmit.rest_until_ns = 0
+        sampling.sample()
+    assert sys.getallocatedblocks() - before < 300

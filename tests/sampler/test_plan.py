@@ -1,0 +1,46 @@
+"""The plan as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import SamplerError
+from ibpulse.sampler.plan import Plan, PlannedPort, plan_path, read_plan, write_plan
+
+PLAN = Plan(
+    3,
+    1234,
+    "fifo",
+    2,
+    (
+        PlannedPort(1, "mlx5_1", ("/a", "/b"), ("/c",), 5),
+        PlannedPort(0, "mlx5_0", ("/d",), ("/e",)),
+        PlannedPort(2, "mlx5_1", ("/f",), ("/g",)),
+    ),
+)
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan-0.json", PLAN)
+    assert read_plan(tmp_path / "plan-0.json") == PLAN
+    assert [path.name for path in tmp_path.iterdir()] == ["plan-0.json"]
+
+
+def test_the_plan_of_a_lane_lies_beside_the_ring() -> None:
+    assert plan_path(Path("/run/ibpulse/ring"), 3) == Path("/run/ibpulse/plan-3.json")
+
+
+def test_devices_stand_once_each_in_the_order_of_the_ports() -> None:
+    assert PLAN.devices() == ("mlx5_1", "mlx5_0")
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "[]", "{}", '{"ports": [{"slot": 1}]}', '{"ports": [], "generation": 1, "new": 2}']
+)
+def test_a_plan_of_another_version_is_refused_with_the_way_out(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan-0.json"
+    path.write_text(text)
+    with pytest.raises(SamplerError, match=rf"plan {path} is not one of this version of ibpulse \(.+\); restart `ibp"):
+        read_plan(path)

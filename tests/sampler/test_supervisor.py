@@ -1,0 +1,284 @@
+"""The supervisor with real sampler processes: whatever happens to them, the ports stay sampled."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import RingError
+from ibpulse.model import ByteSource, Fabric
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.plan import plan_path
+from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions, stride_for
+from tests.sampler.conftest import INTERVAL_NS
+from tests.sampler.supervised import LO, MAIN, children, longest_hole, running, sampled_anew, scanned_anew, soon, word
+from tests.sampler.tree import ListedInventory, Tree, port
+
+
+async def test_every_port_is_sampled_and_the_rest_is_not(
+    ring: RingFile, inventory: ListedInventory, tree: Tree
+) -> None:
+    inventory.fabric = Fabric((*inventory.fabric.ports, port("mlx5_9", None)))
+    async with running(ring, inventory) as supervisor:
+        assert sorted(supervisor.slots) == ["mlx5_0:1", "mlx5_1:1"]
+        assert supervisor.fabric is inventory.fabric
+        for slot in supervisor.slots.values():
+            await sampled_anew(ring, slot)
+    assert ring.slots() == supervisor.slots
+
+
+async def test_stopping_leaves_no_process_behind(ring: RingFile, inventory: ListedInventory) -> None:
+    async with running(ring, inventory):
+        assert children() == [word(ring, at.L_PID)]
+    assert children() == []
+
+
+async def test_health_says_how_it_goes(ring: RingFile, inventory: ListedInventory) -> None:
+    supervisor = Supervisor(ring, inventory, SupervisorOptions(scheduler="fifo", cpu=4095))
+    assert supervisor.heartbeat_age_seconds() is None
+    cpu = min(os.sched_getaffinity(0))
+    async with running(ring, inventory, SupervisorOptions(cpu=cpu)) as supervisor:
+        await soon(lambda: word(ring, at.L_TICKS) > 3)
+        health = supervisor.health()
+        assert (health.restarts, health.takeovers, health.quarantined_devices) == (0, 0, ())
+        assert (health.scheduler_requested, health.scheduler_actual) == ("other", "other")
+        assert (health.cpu_requested, health.cpu_actual) == (str(cpu), str(cpu))
+        assert health.heartbeat_age_seconds is not None
+        assert 0 <= health.heartbeat_age_seconds < 20
+
+
+async def test_a_refused_wish_is_logged_once(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(ring, inventory, SupervisorOptions(cpu=4095)) as supervisor:
+        await soon(lambda: "refused" in caplog.text)
+        os.kill(word(ring, at.L_PID), signal.SIGKILL)
+        await soon(lambda: supervisor.health().restarts == 1)
+        await sampled_anew(ring, 0, 20)
+        assert supervisor.health().cpu_actual == ""
+    said = [record.message for record in caplog.records if "refused" in record.message]
+    assert said == ["sampler.cpu was refused (Invalid argument); the sampler goes on without it"]
+
+
+async def test_a_killed_sampler_is_started_again_and_its_ticks_are_a_hole(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(ring, inventory) as supervisor:
+        slot = supervisor.slots["mlx5_0:1"]
+        await sampled_anew(ring, slot)
+        first, pid, missed = ring.latest_tick(), word(ring, at.L_PID), word(ring, at.L_MISSED)
+        os.kill(pid, signal.SIGKILL)
+        await soon(lambda: word(ring, at.L_PID) != pid)
+        await sampled_anew(ring, slot, 10)
+        assert supervisor.health().restarts == 1
+        hole = longest_hole(ring, slot, first)
+        assert 1 <= hole < 1000
+        assert word(ring, at.L_MISSED) - missed >= hole
+        assert ring.segments() == [(1, 0)]
+        assert RingReader(ring).read([slot], first, first).present.all()
+    assert "the sampler ended with status -9; it is started again" in caplog.text
+
+
+async def test_a_stopped_sampler_is_replaced(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(ring, inventory) as supervisor:
+        slot = supervisor.slots["mlx5_1:1"]
+        await sampled_anew(ring, slot)
+        pid = word(ring, at.L_PID)
+        os.kill(pid, signal.SIGSTOP)
+        await soon(lambda: word(ring, at.L_PID) != pid)
+        await sampled_anew(ring, slot)
+        assert pid not in children()
+    assert "the sampler gave no sign of life for 1 s" in caplog.text or "a read has hung" in caplog.text
+
+
+async def test_a_sampler_that_keeps_ending_is_started_ever_slower_until_it_can_run(
+    ring: RingFile, inventory: ListedInventory, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(ring, inventory) as supervisor:
+        await sampled_anew(ring, 0)
+        begun = time.monotonic()
+        plan_path(ring.path, 0).write_text("{}")
+        os.kill(word(ring, at.L_PID), signal.SIGKILL)
+        await soon(lambda: supervisor.health().restarts >= 4)
+        # at once, then after 0.1, 0.2 and 0.4 s
+        assert time.monotonic() - begun > 0.7
+        inventory.fabric = Fabric(inventory.fabric.ports[:1])
+        await sampled_anew(ring, 0)
+    assert "the sampler ended with status 5; it is started again" in caplog.text
+
+
+async def test_a_daemon_that_starts_on_an_old_ring_counts_no_missed_ticks(
+    ring: RingFile, inventory: ListedInventory
+) -> None:
+    async with running(ring, inventory):
+        await sampled_anew(ring, 0)
+    missed, last = word(ring, at.L_MISSED), ring.latest_tick()
+    ring.words[MAIN + at.L_TICK] -= 500
+    async with running(ring, inventory) as supervisor:
+        first = await soon(lambda: word(ring, at.L_BEGUN) > last and word(ring, at.L_BEGUN))
+        assert word(ring, at.L_MISSED) - missed < 400
+        await sampled_anew(ring, 0)
+        assert RingReader(ring).read([supervisor.slots["mlx5_0:1"]], first - 5000, last).present.any()
+
+
+async def test_a_port_that_leaves_and_comes_back_keeps_its_slot(
+    ring: RingFile, inventory: ListedInventory, tree: Tree
+) -> None:
+    whole = inventory.fabric
+    async with running(ring, inventory) as supervisor:
+        slots = dict(supervisor.slots)
+        inventory.fabric = Fabric(whole.ports[1:])
+        await soon(lambda: list(supervisor.slots) == ["mlx5_1:1"])
+        generation = word(ring, at.L_PLAN_WANTED)
+        await soon(lambda: word(ring, at.L_PLAN_APPLIED) == generation)
+        await sampled_anew(ring, slots["mlx5_1:1"])
+        newest = ring.latest_begun_tick()
+        assert not RingReader(ring).read([slots["mlx5_0:1"]], newest - 1, newest).present.any()
+        inventory.fabric = whole
+        await soon(lambda: len(supervisor.slots) == 2)
+        assert supervisor.slots == slots
+        await sampled_anew(ring, slots["mlx5_0:1"])
+
+
+async def test_a_port_that_changes_its_unit_is_sampled_in_another_slot(
+    ring: RingFile, inventory: ListedInventory, tree: Tree
+) -> None:
+    async with running(ring, inventory) as supervisor:
+        old = supervisor.slots["mlx5_0:1"]
+        source = tree.source("mlx5_0")
+        inventory.fabric = Fabric((port("mlx5_0", ByteSource("bytes", source.transmit, source.receive, 1)),))
+        await soon(lambda: supervisor.slots["mlx5_0:1"] != old)
+        await sampled_anew(ring, supervisor.slots["mlx5_0:1"])
+
+
+async def test_a_cached_port_is_sampled_at_its_stride(ring: RingFile, inventory: ListedInventory, tree: Tree) -> None:
+    inventory.fabric = Fabric((port("mlx5_0", tree.source("mlx5_0", 0.01)),))
+    async with running(ring, inventory) as supervisor:
+        slot = supervisor.slots["mlx5_0:1"]
+        assert ring.slot_word(slot, at.S_STRIDE) == 4
+        await sampled_anew(ring, slot)
+        newest = ring.latest_tick()
+        ticks = np.arange(newest - 40, newest + 1)
+        held = ticks[RingReader(ring).read([slot], newest - 40, newest).present[0]]
+        assert np.all(held % 4 == 0)
+
+
+async def test_a_file_that_goes_missing_is_said_once_and_again_when_it_answers(
+    ring: RingFile, inventory: ListedInventory, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hidden = tree.path("mlx5_0").with_name("hidden")
+    tree.path("mlx5_0").rename(hidden)
+    async with running(ring, inventory) as supervisor:
+        await soon(lambda: "went away" in caplog.text)
+        await scanned_anew(inventory)
+        hidden.rename(tree.path("mlx5_0"))
+        await soon(lambda: "answer again" in caplog.text)
+        await sampled_anew(ring, supervisor.slots["mlx5_0:1"])
+    said = [record.message for record in caplog.records if "mlx5_0:1" in record.message]
+    assert said == [
+        "port mlx5_0:1: its device went away (ENOENT: No such file or directory); looking for it",
+        "port mlx5_0:1: its counter files answer again",
+    ]
+
+
+async def test_a_file_that_keeps_failing_is_said_once_also_by_a_new_sampler(
+    ring: RingFile, inventory: ListedInventory, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree.write("mlx5_0", "N/A (no PMA)", 5)
+    async with running(ring, inventory) as supervisor:
+        await soon(lambda: "keeps failing" in caplog.text)
+        os.kill(word(ring, at.L_PID), signal.SIGKILL)
+        await soon(lambda: supervisor.health().restarts == 1)
+        await sampled_anew(ring, supervisor.slots["mlx5_1:1"], 30)
+    said = [record.message for record in caplog.records if "mlx5_0:1" in record.message]
+    assert said == [
+        "port mlx5_0:1: a counter file keeps failing (what it holds is not a number); it is left alone and tried "
+        "again within a minute. If it never answers, put the port into ports.exclude"
+    ]
+
+
+async def test_notices_of_the_scan_are_logged_once_per_change(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = inventory.fabric.ports
+    async with running(ring, inventory, SupervisorOptions(scan_seconds=0.02)):
+        for notices in (("mlx5_0: odd.",), ("mlx5_0: odd.", "mlx5_1: odd too."), (), ("mlx5_0: odd.",)):
+            inventory.fabric = Fabric(ports, notices)
+            await scanned_anew(inventory)
+    said = [record.message for record in caplog.records if "odd" in record.message]
+    assert said == ["mlx5_0: odd.", "mlx5_1: odd too.", "mlx5_0: odd."]
+
+
+async def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = RingFile.create(tmp_path / "ring", INTERVAL_NS, 200)
+    source = ByteSource("counters", (f"{LO}/tx_bytes",), (f"{LO}/rx_bytes",), 1)
+    fabric = Fabric(tuple(port(f"efa_{number}", source) for number in range(at.SLOT_COUNT + 2)))
+    async with running(ring, ListedInventory(fabric)) as supervisor:
+        assert len(supervisor.slots) == at.SLOT_COUNT
+        await sampled_anew(ring, supervisor.slots["efa_255:1"])
+    assert [record.message for record in caplog.records if "room" in record.message] == [
+        "the node has 258 ports and the ring has room for 256: efa_256:1 and those after it are not sampled; "
+        "leave out others by ports.exclude"
+    ]
+
+
+async def test_a_ring_without_room_is_an_error_at_the_start(
+    tiny_tmpfs: Path,
+    inventory: ListedInventory,
+) -> None:
+    ring = RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000)
+    with pytest.raises(RingError, match="has no room for port mlx5_1:1"):
+        await Supervisor(ring, inventory, SupervisorOptions()).start()
+    ring.close()
+
+
+async def test_a_port_that_comes_later_and_finds_no_room_leaves_the_others_alone(
+    tiny_tmpfs: Path,
+    inventory: ListedInventory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ring = RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000)
+    whole, inventory.fabric = inventory.fabric, Fabric(inventory.fabric.ports[:1])
+    async with running(ring, inventory) as supervisor:
+        await sampled_anew(ring, 0)
+        inventory.fabric = whole
+        await scanned_anew(inventory)
+        assert list(supervisor.slots) == ["mlx5_0:1"]
+        await sampled_anew(ring, 0)
+    said = [record.message for record in caplog.records if "no room" in record.message]
+    assert len(said) == 1
+    assert said[0].endswith("give ring.dir more space or shorten sampler.history; the port is not sampled")
+    ring.close()
+
+
+@pytest.mark.parametrize(
+    ("refresh_seconds", "interval_ms", "stride"),
+    [
+        (0.0, 10, 1),
+        (0.001, 10, 1),
+        (0.010, 10, 4),  # 3 × 10 ms is 3 ticks, the next divisor of 100 is 4
+        (0.014, 10, 5),
+        (0.010, 1, 40),
+        (0.010, 100, 1),
+        (1.0, 10, 100),  # a second is the most
+        (60.0, 1, 1000),
+        (0.010, 1000, 1),
+    ],
+)
+def test_the_stride_is_three_refreshes_rounded_up_to_a_divisor(
+    refresh_seconds: float, interval_ms: int, stride: int
+) -> None:
+    assert stride_for(refresh_seconds, interval_ms * 1_000_000) == stride
