@@ -244,6 +244,13 @@ SAMPLER_MISSED_TICKS = _row(
 SAMPLER_READ_ERRORS = _row(
     "ibpulse_sampler_read_errors_total", "counter", "Reads of the port's byte counters that failed.", _PORT
 )
+SAMPLER_UNCERTAIN_READS = _row(
+    "ibpulse_sampler_uncertain_reads_total",
+    "counter",
+    "Ticks at which reading the port took over a tenth of the time between two samples, so that nobody knows when the "
+    "counter was taken. They are holes.",
+    _PORT,
+)
 SAMPLER_RESTARTS = _row(
     "ibpulse_sampler_restarts_total", "counter", "Times a sampler process was started again after it ended."
 )

@@ -65,6 +65,7 @@ def port_snapshots(
             observed_seconds=float(table.observed[row]),
             resets=int(table.resets[row]),
             read_errors=ring.slot_word(port.slot, at.S_ERRORS),
+            uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
             left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
             sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
             effective_resolution_seconds=resolutions.seconds_of(port),

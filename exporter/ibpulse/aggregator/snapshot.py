@@ -59,6 +59,7 @@ class PortSnapshot:
     observed_seconds: float = 0.0
     resets: int = 0
     read_errors: int = 0
+    uncertain_reads: int = 0
     left_alone: bool = False
     sampling_interval_seconds: float = 0.0
     effective_resolution_seconds: float | None = None

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         default="10ms",
         metavar="DURATION",
-        help="Time between two values of a counter; must be the sampler's interval (default: 10ms)",
+        help="Time between two values of a counter; must be the sampler's interval (default: 10ms).",
     )
     parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     add_fabric_arguments(parser)
@@ -40,11 +40,14 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what is simulated; `ibpulse demo` takes the same."""
     faults = "; ".join(f"{name}: {fault.text}" for name, fault in FAULTS.items())
     parser.add_argument(
-        "--workload", choices=WORKLOADS, default="dense", help=f"One of {', '.join(WORKLOADS)} (default: dense)",
+        "--workload",
+        choices=WORKLOADS,
+        default="dense",
         metavar="NAME",
-    )  # fmt: skip
-    parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8)")
-    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0)")
+        help=f"One of {', '.join(WORKLOADS)} (default: dense).",
+    )
+    parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8).")
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument("--rate", metavar="RATE", help="Of constant and square, per port and direction, like 20GB/s.")
     parser.add_argument("--period", metavar="DURATION", help="Of square.")
     parser.add_argument("--duty", type=float, metavar="RATIO", help="Of square, 0 to 1.")

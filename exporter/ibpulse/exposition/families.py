@@ -40,6 +40,7 @@ _PORT_VALUES: tuple[tuple[Metric, Callable[[PortSnapshot], Value]], ...] = (
     (metrics.PORT_RESOLUTION, lambda port: port.effective_resolution_seconds),
     (metrics.PORT_LEFT_ALONE, lambda port: int(port.left_alone)),
     (metrics.SAMPLER_READ_ERRORS, lambda port: port.read_errors),
+    (metrics.SAMPLER_UNCERTAIN_READS, lambda port: port.uncertain_reads),
 )
 
 

@@ -1,0 +1,63 @@
+# Everything is set up on first use; `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+IBPULSE := $(BIN)/ibpulse
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench docs accuracy format lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+run: $(VENV)/run.stamp ## Serve this node's fabric, or a simulated one where there is none (ARGS="--web.listen-address=:9000")
+	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exec $(IBPULSE) serve $(ARGS); else exec $(IBPULSE) demo $(ARGS); fi
+
+test: check ## Run every check and every test, with the coverage gate
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+
+check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
+	$(BIN)/ruff format --check exporter tests bench
+	$(BIN)/ruff check exporter tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp ## Measure every budget and write docs/benchmarks.md
+	$(BIN)/python -m bench $(ARGS)
+
+accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and write docs/accuracy.md
+	$(BIN)/python -m bench.accuracy $(ARGS)
+
+docs: $(VENV)/dev.stamp ## Write the generated pages of docs/
+	$(BIN)/python -m ibpulse.commands.reference docs
+
+format: $(VENV)/dev.stamp ## Format the code
+	$(BIN)/ruff format exporter tests bench
+	$(BIN)/ruff check --fix exporter tests bench
+
+lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
+	$(BIN)/uv pip compile pyproject.toml $(LOCK) -o requirements/run.txt
+	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
+	$(BIN)/uv pip compile pyproject.toml --group dev $(LOCK) -o requirements/dev.txt
+
+LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("ibpulse needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(VENV)/bin/python requirements/run.txt requirements/build.txt pyproject.toml
+	$(PIP) --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
+	$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,188 @@
+"""The parts of a running daemon and how they are wired. It computes nothing by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvloop
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+from ibpulse import __version__, exposition
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.config import Settings
+from ibpulse.errors import RingError
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.sysfs.inventory import Inventory
+from ibpulse.web.app import create_app
+from ibpulse.web.parts import WebLimits, WebParts
+from ibpulse.web.server import serve
+
+log = logging.getLogger(__name__)
+
+NS_PER_SECOND = 1_000_000_000
+# The ends of the ring cannot be read while the sampler writes there.
+SPARE_SECONDS = 2
+# The newest second is whole this long after its end: see the aggregator's pace.
+AGGREGATION_SECONDS_AFTER = 0.25
+
+
+def run_daemon(settings: Settings) -> int:
+    """Sample and serve until SIGTERM or SIGINT; the exit code."""
+    directory = Path(settings.ring.dir)
+    with hold(directory), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(Daemon(settings, directory).run())
+
+
+@contextmanager
+def hold(directory: Path) -> Iterator[None]:
+    """Keep a second daemon out of a ring's directory.
+
+    Raises:
+        RingError: another daemon uses it, or it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise RingError(f"ring.dir: {directory} cannot be used: {error.strerror}; name a writable directory") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise RingError(
+            f"ring.dir: {directory} is in use by another ibpulse; stop it, or give this one another --ring.dir"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class Daemon:
+    """One daemon: supervisor, aggregator and web server over one ring."""
+
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        interval_ns = settings.sampler.interval
+        capacity = (settings.sampler.history + SPARE_SECONDS * NS_PER_SECOND) // interval_ns
+        self._settings = settings
+        self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
+        self._reader = RingReader(self._ring)
+        self._supervisor = Supervisor(self._ring, _inventory(settings), _supervisor_options(settings))
+        self._aggregator = Aggregator(self._reader, _aggregator_options(settings))
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self._snapshot: Snapshot
+
+    async def run(self) -> int:
+        """Run all parts until a signal asks for the end, or one of them fails."""
+        asked = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, asked.set)
+        await self._supervisor.start()
+        self._aggregate()
+        tasks = [
+            asyncio.create_task(self._supervisor.run(), name="supervisor"),
+            asyncio.create_task(self._aggregate_every_second(), name="aggregator"),
+            asyncio.create_task(self._serve(), name="web"),
+        ]
+        # what was built so far is never garbage: keep the collector from walking it
+        gc.collect()
+        gc.freeze()
+        waiting = asyncio.create_task(asked.wait())
+        done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+        for task in (waiting, *reversed(tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, return_exceptions=True)
+        for task in done - {waiting}:
+            task.result()
+        log.info("stopped")
+        return 0
+
+    async def _serve(self) -> None:
+        address = self._settings.web.listen_address
+        server = await serve(create_app(self._web_parts()), address.host, address.port)
+        self._announce(server.host, server.port)
+        try:
+            await server.wait()
+        finally:
+            await server.stop()
+
+    def _announce(self, host: str, port: int) -> None:
+        shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host
+        ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
+        interval_ms = self._ring.interval_ns / 1e6
+        log.info(
+            "ibpulse %s samples %d ports every %g ms and serves http://%s:%d/",
+            __version__,
+            ports,
+            interval_ms,
+            shown,
+            port,
+        )
+
+    def _web_parts(self) -> WebParts:
+        web = self._settings.web
+        return WebParts(
+            reader=self._reader,
+            fabric=lambda: self._supervisor.fabric,
+            slots=lambda: self._supervisor.slots,
+            metrics=self._metrics,
+            heartbeat_age_seconds=self._supervisor.heartbeat_age_seconds,
+            ready=self._ready,
+            version=__version__,
+            limits=WebLimits(max_wide_requests=web.max_wide_requests, max_values=web.max_points),
+            registry=self._registry,
+        )
+
+    def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
+        return exposition.render(self._snapshot, self._registry, accept, names)
+
+    def _ready(self) -> tuple[bool, str]:
+        ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
+        if not ports:
+            return True, "Ready: no port of this node counts bytes; looking for one every few seconds."
+        if self._supervisor.heartbeat_age_seconds() is None:
+            return False, "Not ready: no sample was taken yet."
+        return True, f"Ready: {ports} ports are sampled."
+
+    async def _aggregate_every_second(self) -> None:
+        while True:
+            await asyncio.sleep(1.0 - time.time() % 1.0 + AGGREGATION_SECONDS_AFTER)
+            self._aggregate()
+
+    def _aggregate(self) -> None:
+        supervisor = self._supervisor
+        self._snapshot = self._aggregator.update(supervisor.fabric, supervisor.health(), self._reader.newest_tick())
+
+
+def _inventory(settings: Settings) -> Inventory:
+    ports = settings.ports
+    return Inventory(Path(settings.path.sysfs), ports.include, ports.exclude, ports.rails)
+
+
+def _supervisor_options(settings: Settings) -> SupervisorOptions:
+    return SupervisorOptions(
+        scheduler=settings.sampler.scheduler,
+        cpu=settings.sampler.cpu,
+        scan_seconds=settings.slow.interval / NS_PER_SECOND,
+    )
+
+
+def _aggregator_options(settings: Settings) -> AggregatorOptions:
+    return AggregatorOptions(
+        active_bytes_per_second=settings.analysis.active_threshold,
+        windows_ns=tuple(settings.analysis.windows),
+        timescales_ns=tuple(settings.analysis.timescales),
+    )

@@ -1,0 +1,131 @@
+"""A real `ibpulse serve` for the tests: started, asked, stopped. It asserts nothing by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], seconds: float = 20.0, pause: float = 0.1) -> T:
+    """What `check` returns once it is true; fails with its last answer when it never is."""
+    deadline = time.monotonic() + seconds
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
+        time.sleep(pause)
+    return answer
+
+
+@dataclass
+class Metrics:
+    """Samples of one scrape by name and labels."""
+
+    samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Metrics:
+        found = cls()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.samples[sample.name, frozenset(sample.labels.items())] = sample.value
+        return found
+
+    def value(self, name: str, **labels: str) -> float:
+        """The one sample with this name and exactly these labels."""
+        return self.samples[name, frozenset(labels.items())]
+
+    def find(self, name: str, **labels: str) -> dict[frozenset[tuple[str, str]], float]:
+        """All samples with this name whose labels include these."""
+        wanted = set(labels.items())
+        return {key: value for (have, key), value in self.samples.items() if have == name and wanted <= key}
+
+    def port(self, name: str, device: str, port: str = "1", **labels: str) -> float:
+        """A sample of a port."""
+        return self.value(f"ibpulse_port_{name}", device=device, port=port, **labels)
+
+
+class Running:
+    """`ibpulse serve` over a tree, on a free loopback port."""
+
+    def __init__(self, tree: Path, ring_dir: Path, *flags: str, interval: str = "10ms") -> None:
+        self.log_path = ring_dir.with_name(ring_dir.name + ".log")
+        self._command = [
+            *(sys.executable, "-m", "ibpulse", "serve"),
+            *(f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", f"--sampler.interval={interval}"),
+            "--web.listen-address=127.0.0.1:0",
+            *flags,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Running:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the daemon and wait until it is ready and has counted its first second."""
+        self.launch()
+        eventually(lambda: self.ask("/-/ready").status_code == 200)
+        eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))
+
+    def launch(self) -> None:
+        """Start the daemon and wait until it says where it listens."""
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
+        self.url = eventually(self._announced)
+
+    def _announced(self) -> str:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log()
+        words = self.log().split()
+        return next((word.rstrip("/") for word in words if word.startswith("http://127.0.0.1:")), "")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def sampler_pids(self) -> list[int]:
+        """Processes whose parent is the daemon."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Stop the daemon; its exit status."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(number)
+        return process.wait(15)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def ask(self, path: str, **params: Any) -> httpx.Response:
+        return httpx.get(self.url + path, params=params, timeout=20)
+
+    def metrics(self) -> Metrics:
+        return Metrics.parse(self.ask("/metrics").text)
+
+    def window(self, last: str, ports: Sequence[str] = (), **params: Any) -> dict[str, list[float | None]]:
+        """Values of each series, named `mlx5_0:1 transmit`."""
+        answer = self.ask("/api/v1/window", last=last, port=list(ports), format="json", **params)
+        assert answer.status_code == 200, answer.text
+        return {f"{series['port']} {series['direction']}": series["values"] for series in answer.json()["series"]}
