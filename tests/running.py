@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,7 +59,9 @@ class Metrics:
 class Running:
     """`ibpulse serve` over a tree, on a free loopback port."""
 
-    def __init__(self, tree: Path, ring_dir: Path, *flags: str, interval: str = "10ms") -> None:
+    def __init__(
+        self, tree: Path, ring_dir: Path, *flags: str, interval: str = "10ms", needs_ports: bool = True
+    ) -> None:
         self.log_path = ring_dir.with_name(ring_dir.name + ".log")
         self._command = [
             *(sys.executable, "-m", "ibpulse", "serve"),
@@ -67,6 +70,7 @@ class Running:
             *flags,
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self._needs_ports = needs_ports
         self.url = ""
 
     def __enter__(self) -> Running:
@@ -80,7 +84,8 @@ class Running:
         """Start the daemon and wait until it is ready and has counted its first second."""
         self.launch()
         eventually(lambda: self.ask("/-/ready").status_code == 200)
-        eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))
+        if self._needs_ports:
+            eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))
 
     def launch(self) -> None:
         """Start the daemon and wait until it says where it listens."""
@@ -91,8 +96,8 @@ class Running:
     def _announced(self) -> str:
         assert self._process is not None
         assert self._process.poll() is None, self.log()
-        words = self.log().split()
-        return next((word.rstrip("/") for word in words if word.startswith("http://127.0.0.1:")), "")
+        found = re.search(r"http://127\.0\.0\.1:\d+", self.log())
+        return found.group() if found else ""
 
     @property
     def pid(self) -> int:

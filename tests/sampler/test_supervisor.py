@@ -208,7 +208,7 @@ async def test_a_file_that_keeps_failing_is_said_once_also_by_a_new_sampler(
     ]
 
 
-async def test_notices_of_the_scan_are_logged_once_per_change(
+async def test_notices_of_the_scan_are_logged_once_though_they_come_and_go(
     ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
 ) -> None:
     ports = inventory.fabric.ports
@@ -217,7 +217,34 @@ async def test_notices_of_the_scan_are_logged_once_per_change(
             inventory.fabric = Fabric(ports, notices)
             await scanned_anew(inventory)
     said = [record.message for record in caplog.records if "odd" in record.message]
-    assert said == ["mlx5_0: odd.", "mlx5_1: odd too.", "mlx5_0: odd."]
+    assert said == ["mlx5_0: odd.", "mlx5_1: odd too."]
+
+
+async def test_a_notice_that_was_away_for_long_is_news_again(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ibpulse.sampler.supervisor.FORGET_SECONDS", 0.0)
+    inventory.fabric = Fabric(inventory.fabric.ports, ("mlx5_0: odd.",))
+    async with running(ring, inventory, SupervisorOptions(scan_seconds=0.02)):
+        await scanned_anew(inventory)
+        await scanned_anew(inventory)
+    assert caplog.text.count("mlx5_0: odd.") >= 2
+
+
+async def test_every_port_that_goes_and_comes_is_named(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    ports = inventory.fabric.ports
+    async with running(ring, inventory, SupervisorOptions(scan_seconds=0.02)):
+        for present in ((), ports):
+            inventory.fabric = Fabric(present)
+            await scanned_anew(inventory)
+    said = [record.message for record in caplog.records if "port mlx5_0:1, mlx5_1:1" in record.message]
+    assert said == [
+        "no longer there: port mlx5_0:1, mlx5_1:1",
+        "sampled from now on: port mlx5_0:1, mlx5_1:1",
+    ]
 
 
 async def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(

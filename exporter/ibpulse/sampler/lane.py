@@ -42,7 +42,7 @@ class Lane:
         self._ring = ring
         self._words = at.lane_at(number)
         self._process: subprocess.Popen[bytes] | None = None
-        self._last_sign: tuple[int, int, int] = (0, 0, 0)
+        self._last_sign: tuple[int, ...] = ()
         self._signless_polls = 0
         self._last_sign_monotonic = 0.0
 
@@ -107,14 +107,16 @@ class Lane:
         Only looks count: when this process itself was stopped or starved, the first look after it starts anew.
         """
         now = time.monotonic()
-        sign = (self.word(at.L_HEARTBEAT_NS), self.word(at.L_TICKS), self.word(at.L_DEVICE))
+        device = self.word(at.L_DEVICE)
+        # that it took up a plan is a sign too: a process may be long in starting, and its first tick is to come
+        sign = (self.word(at.L_HEARTBEAT_NS), self.word(at.L_TICKS), self.word(at.L_PLAN_APPLIED), device)
         if sign != self._last_sign:
             self._last_sign, self._signless_polls, self._last_sign_monotonic = sign, 0, now
         else:
             self._signless_polls += 1
         # two looks without a sign prove nothing, whatever the clock says between them
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
-        return Stall(seconds, self._device(sign[2]))
+        return Stall(seconds, self._device(device))
 
     def _device(self, number: int) -> str:
         """The device of a heartbeat, by the plan that the process follows: it may not have taken up the newest."""

@@ -32,6 +32,8 @@ NS_PER_SECOND = 1_000_000_000
 POLL_SECONDS = 0.1
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
+# A notice that was away for this long is news again.
+FORGET_SECONDS = 3600.0
 # Sampling three times slower than the refresh keeps a cached counter from aliasing.
 STRIDE_PER_REFRESH = 3
 
@@ -86,7 +88,8 @@ class Supervisor:
         self._rescan_seen = ring.words[at.H_RESCAN]
         self._rescan_wanted = asyncio.Event()
         self._planned: tuple[PlannedPort, ...] = ()
-        self._reported: tuple[str, ...] = ()
+        self._noticed: dict[str, float] = {}
+        self._scanned = False
 
     async def start(self) -> None:
         """Scan once and start sampling.
@@ -158,12 +161,26 @@ class Supervisor:
 
     async def _scan(self) -> None:
         self.fabric = await asyncio.to_thread(self._inventory.scan)
+        before = set(self.slots)
         faults = self._replan()
-        notices = (*self.fabric.notices, *faults)
+        if self._scanned:
+            self._tell_changes(before, set(self.slots))
+        self._scanned = True
+        self._tell_notices((*self.fabric.notices, *faults))
+
+    def _tell_changes(self, before: set[str], after: set[str]) -> None:
+        if gone := sorted(before - after):
+            log.warning("no longer there: port %s", ", ".join(gone))
+        if new := sorted(after - before):
+            log.info("sampled from now on: port %s", ", ".join(new))
+
+    def _tell_notices(self, notices: Iterable[str]) -> None:
+        """Log each notice once, and again only when it was away for long: some come and go on a busy machine."""
+        now = time.monotonic()
         for notice in notices:
-            if notice not in self._reported:
+            if now - self._noticed.get(notice, now - FORGET_SECONDS) >= FORGET_SECONDS:
                 log.warning("%s", notice)
-        self._reported = notices
+            self._noticed[notice] = now
 
     def _gone_ports(self) -> list[str]:
         return [name for name, slot in self.slots.items() if self._ring.slot_word(slot, at.S_STATUS) == at.GONE]
