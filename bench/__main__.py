@@ -1,0 +1,78 @@
+"""Runs the benchmarks and writes `docs/benchmarks.md`: `python -m bench [--quick] [--only NAME] [--output FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+
+from bench import machine
+from bench.bench import Bench
+from bench.cases import answers, daemon_cost, growth, lateness, peers, rendering, tick_cost
+from bench.report import Section, render
+
+CASES: dict[str, ModuleType] = {
+    "tick": tick_cost,
+    "lateness": lateness,
+    "daemon": daemon_cost,
+    "rendering": rendering,
+    "answers": answers,
+    "growth": growth,
+    "peers": peers,
+}
+DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
+PREFACE = """\
+Written by `make bench`; do not edit. Budgets are those of [the design](design.md). Where a budget is a ratio, both
+sides were measured in this run, on this machine. The counter files are symbolic links to counters of the kernel's
+loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but no device is asked, so on a node
+a read takes longer, for the C program as for ibpulse."""
+QUICK = "This was a quick run: short, and so less exact."
+
+
+def main() -> int:
+    """Run the cases asked for, write the report, and return 0 whether or not the budgets are met."""
+    options = _parse()
+    chosen = options.only or list(CASES)
+    shared_memory = Path("/dev/shm")
+    lines = machine.describe()
+    sections: list[Section] = []
+    begun, stolen = time.monotonic(), machine.stolen_seconds()
+    for name in chosen:
+        with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+            sections.append(CASES[name].run(Bench(Path(folder), options.quick)))
+        _tell(name, sections[-1])
+    stolen = machine.stolen_seconds() - stolen
+    lines.append(f"- the run took {time.monotonic() - begun:.0f} s, of which the host took {stolen:.1f} s of CPU time")
+    preface = [PREFACE, *([QUICK] if options.quick else []), "\n".join(lines)]
+    report = render("Benchmarks", preface, sections)
+    if options.output:
+        options.output.parent.mkdir(exist_ok=True)
+        options.output.write_text(report)
+        print(f"written: {options.output}")
+    else:
+        print(report)
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure every budget of the design.")
+    parser.add_argument("--quick", action="store_true", help="a short and less exact run")
+    parser.add_argument("--only", action="append", choices=CASES, metavar="NAME", help=f"one of {', '.join(CASES)}")
+    parser.add_argument("--output", type=Path, help="where to write; default docs/benchmarks.md, or standard output")
+    options = parser.parse_args()
+    if options.output is None and not options.only:
+        options.output = DEFAULT_OUTPUT
+    return options
+
+
+def _tell(name: str, section: Section) -> None:
+    print(f"{name}: measured", file=sys.stderr)
+    for budget in section.budgets:
+        print(f"  {budget.what}: {budget.result} ({budget.budget}): {budget.verdict()}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

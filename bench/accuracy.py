@@ -1,0 +1,186 @@
+"""Measures known schedules with the real daemon and writes what it says beside the truth: docs/accuracy.md.
+
+The counters are computed at the moment of each read (a FUSE tree), so the only errors are the exporter's own and those
+of the machine's clock. The truth is the exact integral of the schedule, by code that the exporter does not share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fusefabric.client import FuseFabric, why_not
+from tests.running import Metrics, Running, eventually
+
+from bench.machine import describe
+from ibpulse.units import format_duration
+
+PAGE = Path(__file__).parents[1] / "docs/accuracy.md"
+SETTLE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule to measure."""
+
+    title: str
+    workload: str
+    options: Mapping[str, float]
+    interval_ms: int = 10
+    ports: int = 8
+
+
+CASES = (
+    Case("constant, 20 GB/s per port and direction", "constant", {"rate_bytes_per_second": 20e9}),
+    Case(
+        "square, 200 ms, 40 % on at 20 GB/s",
+        "square",
+        {"rate_bytes_per_second": 20e9, "period_ns": 200e6, "duty": 0.4},
+    ),
+    Case("dense: Qwen2.5-7B, FSDP", "dense", {}),
+    Case("MoE: Mixtral-8x7B, FSDP", "moe", {}),
+    Case("expert-parallel", "expert-parallel", {}),
+    Case("constant at 1 ms, 2 ports", "constant", {"rate_bytes_per_second": 20e9}, 1, 2),
+    Case(
+        "square at 1 ms, 20 ms, 50 % on, 2 ports",
+        "square",
+        {"rate_bytes_per_second": 20e9, "period_ns": 20e6, "duty": 0.5},
+        1,
+        2,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number beside its truth."""
+
+    what: str
+    truth: float
+    measured: float
+    unit: str
+
+    def row(self) -> str:
+        relative = self.measured / self.truth - 1 if self.truth else 0.0
+        error = f"{self.measured - self.truth:+.3f}" if self.unit == "" else f"{100 * relative:+.2f} %"
+        return f"| {self.what} | {self.truth:,.3f}{self.unit} | {self.measured:,.3f}{self.unit} | {error} |"
+
+
+def main() -> None:
+    """Measure every case and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m bench.accuracy", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60, help="Length of each measurement (default: 60)")
+    seconds = parser.parse_args().seconds
+    if reason := why_not():
+        parser.error(f"the exact fabric cannot be mounted: {reason}")
+    sections = [section(case, seconds) for case in CASES]
+    PAGE.write_text("\n".join([*preface(seconds), *sections]))
+    print(PAGE.read_text())
+
+
+def preface(seconds: int) -> Iterator[str]:
+    """The top of the page."""
+    yield "# Accuracy\n"
+    yield "Written by `make accuracy`; do not edit.\n"
+    yield (
+        f"Each schedule ran for {seconds} s on an exact fabric: a FUSE tree whose counters are computed at the moment "
+        "of the read. *Truth* is the exact integral of the schedule over the same whole seconds; *measured* is what "
+        "`/metrics` said of them. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; "
+        "CV is sigma/mu of the active samples at the interval. Where a schedule steps within a sample, the sample's "
+        "true start and end shift by the sampler's lateness, so peaks of single samples and CV carry the most error.\n"
+    )
+    yield from describe()
+    yield ""
+
+
+def section(case: Case, seconds: int) -> str:
+    """The table of one case."""
+    lines = measure(case, seconds)
+    head = [f"## {case.title}\n", "| | truth | measured | error |", "|---|---:|---:|---:|"]
+    return "\n".join([*head, *(line.row() for line in lines), ""])
+
+
+def measure(case: Case, seconds: int) -> list[Line]:
+    """Run a schedule under the daemon and compare."""
+    window = f"{seconds}s"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        place = Path(scratch)
+        options = {name: int(value) if name == "period_ns" else value for name, value in case.options.items()}
+        flags = (
+            f"--analysis.windows={window}",
+            f"--analysis.timescales={case.interval_ms}ms",
+            f"--sampler.history={seconds + 10}s",
+        )
+        with (
+            FuseFabric(place / "sys", case.workload, options, ports=case.ports) as fabric,
+            Running(fabric.root, place / "ring", *flags, interval=f"{case.interval_ms}ms") as daemon,
+        ):
+            first = daemon.metrics()
+            begin_at = until(first) + SETTLE_SECONDS
+            end_at = begin_at + seconds
+            before = eventually(lambda: at_second(daemon, begin_at), 60.0, 0.05)
+            after = eventually(lambda: at_second(daemon, end_at), seconds + 60.0, 0.05)
+            offset_ns = fabric.wall_offset_ns
+            return list(
+                compare(case, fabric, before, after, (begin_at, end_at), offset_ns, format_duration(int(seconds * 1e9)))
+            )
+
+
+def until(metrics: Metrics) -> int:
+    """The wall second up to which the daemon has aggregated."""
+    return int(metrics.value("ibpulse_aggregated_until_timestamp_seconds"))
+
+
+def at_second(daemon: Running, wall_second: int) -> Metrics | None:
+    """The scrape that tells of exactly the time until a wall second; None before."""
+    metrics = daemon.metrics()
+    found = until(metrics)
+    if found > wall_second:
+        raise RuntimeError(f"the scrape for second {wall_second} was missed; the machine is too busy")
+    return metrics if found == wall_second else None
+
+
+def compare(
+    case: Case,
+    fabric: FuseFabric,
+    before: Metrics,
+    after: Metrics,
+    span: tuple[int, int],
+    offset_ns: int,
+    window: str,
+) -> Iterator[Line]:
+    """What the metrics said of a span of wall seconds, beside the schedule's truth of it."""
+    begin_ns, end_ns = (int(second * 1e9) - offset_ns for second in span)
+    bin_ns = case.interval_ms * 1_000_000
+    truth = fabric.truth(begin_ns, end_ns, bin_ns)
+    node = {
+        name: after.value(f"ibpulse_node_{name}", window=window)
+        for name in ("bandwidth_active_mean_bytes_per_second", "bandwidth_peak_bytes_per_second", "duty_cycle_ratio")
+    }
+    mean = sum(after.value(f"ibpulse_node_{way}_bytes_per_second", window=window) for way in ("transmit", "receive"))
+    moved = sum(
+        sum(after.find(f"ibpulse_port_{way}_bytes_total").values())
+        - sum(before.find(f"ibpulse_port_{way}_bytes_total").values())
+        for way in ("transmit", "receive")
+    )
+    yield Line("bandwidth, mean", truth.mean / 1e9, mean / 1e9, " GB/s")
+    active = node["bandwidth_active_mean_bytes_per_second"]
+    yield Line("bandwidth, mean when active", truth.active_mean / 1e9, active / 1e9, " GB/s")
+    yield Line("bandwidth, peak", truth.peak / 1e9, node["bandwidth_peak_bytes_per_second"] / 1e9, " GB/s")
+    yield Line("duty cycle", truth.duty, node["duty_cycle_ratio"], "")
+    scale = f"{case.interval_ms}ms"
+    cv = after.value("ibpulse_node_burstiness_cv", window=window, timescale=scale)
+    yield Line(f"burstiness, CV at {scale}", truth.cv, cv, "")
+    yield Line("bytes", truth.total_bytes / 1e9, moved / 1e9, " GB")
+    port = fabric.truth(begin_ns, end_ns, bin_ns, rails=[0], directions=[0])
+    peak = after.port("transmit_peak_bytes_per_second", "mlx5_0", window=window)
+    yield Line("mlx5_0 transmit, peak", port.peak / 1e9, peak / 1e9, " GB/s")
+    seen = after.port("observed_seconds_total", "mlx5_0") - before.port("observed_seconds_total", "mlx5_0")
+    yield Line("time observed", float(span[1] - span[0]), seen, " s")
+
+
+if __name__ == "__main__":
+    main()

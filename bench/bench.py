@@ -1,0 +1,34 @@
+"""What every case is given: where to work, how long to measure, and what the budgets are measured on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MILLISECOND_NS = 1_000_000
+NS_PER_SECOND = 1_000_000_000
+# The node of the budgets: eight ports.
+PORTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of the benchmarks. `folder` is empty and on tmpfs; `quick` trades precision for time."""
+
+    folder: Path
+    quick: bool
+
+    def seconds(self, full: float) -> float:
+        """How long to measure what a full run measures for so long."""
+        return max(1.0, full / 5) if self.quick else full
+
+    def rounds(self, full: int) -> int:
+        """How often to repeat what a full run repeats so often."""
+        return max(2, full // 3) if self.quick else full
+
+    def new_folder(self, name: str) -> Path:
+        """A fresh folder for one daemon, sampler or tree."""
+        taken = len(list(self.folder.iterdir()))
+        folder = self.folder / f"{taken:02d}-{name}"
+        folder.mkdir()
+        return folder

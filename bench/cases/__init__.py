@@ -1,0 +1,1 @@
+"""One module per question. Each has a `run(bench)` that measures and returns a `Section` of the report."""

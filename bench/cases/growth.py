@@ -1,0 +1,76 @@
+"""How the costs grow with the number of ports, from 1 to 64, and whether they grow along a line."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from bench.bench import Bench
+from bench.report import Budget, Section, Table, microseconds, milliseconds
+from bench.sampler import running_sampler, watch
+from bench.snapshots import INTERVAL_NS, build_snapshot, open_aggregator
+from ibpulse import exposition
+
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+HISTORY_SECONDS = 60
+SECOND_TICKS = 100
+# A cost that grows as n² would pass the line through the smaller half of the sizes by 80 %.
+LIMIT = 1.25
+METHOD = f"""\
+The sampler ticks every 10 ms over 1 to 64 ports: CPU time per tick, the median of rounds in which each size has its
+turn. In this process the aggregator takes up one second after another of a ring with {HISTORY_SECONDS} s of history,
+and each snapshot is rendered: medians. A line is fitted to the costs up to 32 ports; the last column of the second
+table says what 64 ports cost, divided by what that line says."""
+
+
+def run(bench: Bench) -> Section:
+    """Measure each size."""
+    rounds = [[_tick_seconds(bench, ports) for ports in SIZES] for _ in range(bench.rounds(4))]
+    ticks = [median(times) for times in zip(*rounds, strict=True)]
+    costs = [(tick, *_measure(bench, ports)) for tick, ports in zip(ticks, SIZES, strict=True)]
+    names = ("CPU of one tick", "aggregator update", "`/metrics`")
+    rows = [
+        [str(ports), microseconds(tick * 1e9), milliseconds(update), milliseconds(rendering)]
+        for ports, (tick, update, rendering) in zip(SIZES, costs, strict=True)
+    ]
+    fits, worst = [], 0.0
+    for name, column in zip(names, np.array(costs).T, strict=True):
+        slope, base = np.polyfit(SIZES[:-1], column[:-1], 1)
+        beyond = float(column[-1] / (base + slope * SIZES[-1]))
+        correlation = float(np.corrcoef(SIZES, column)[0, 1] ** 2)
+        worst = max(worst, beyond)
+        fits.append([name, microseconds(base * 1e9), microseconds(slope * 1e9), f"{correlation:.3f}", f"{beyond:.2f}"])
+    tables = [
+        Table(["ports", *names], rows),
+        Table(["line", "at no port", "per port", "R² over all", "64 ports / line"], fits),
+    ]
+    result = f"64 ports cost at most {worst:.2f} × the line"
+    budget = Budget("growth, 1 to 64 ports", f"linear: 64 ports ≤ {LIMIT} × the line", result, worst <= LIMIT)
+    return Section("Growth", METHOD, tables, (), [budget])
+
+
+def _tick_seconds(bench: Bench, ports: int) -> float:
+    """CPU time of one tick in seconds."""
+    with running_sampler(bench.new_folder("sampler"), INTERVAL_NS, ports) as reader:
+        return watch(reader, bench.seconds(1.5)).cpu_ns_per_tick / 1e9
+
+
+def _measure(bench: Bench, ports: int) -> tuple[float, float]:
+    """Seconds per aggregator update and per rendering."""
+    reader, aggregator = open_aggregator(bench.new_folder("ring"), ports, HISTORY_SECONDS)
+    updates, renderings = [], []
+    registry = CollectorRegistry()
+    seconds = 10 if bench.quick else 40
+    end = reader.ring.latest_tick()
+    build_snapshot(reader, aggregator, ports, end - (seconds + 1) * SECOND_TICKS)
+    for left in range(seconds, -1, -1):
+        begun = time.perf_counter()
+        snapshot = build_snapshot(reader, aggregator, ports, end - left * SECOND_TICKS)
+        middle = time.perf_counter()
+        exposition.render(snapshot, registry)
+        renderings.append(time.perf_counter() - middle)
+        updates.append(middle - begun)
+    return median(updates), median(renderings)

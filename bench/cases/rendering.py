@@ -1,0 +1,84 @@
+"""`/metrics` as ibpulse renders it, beside the client library's generic renderer over the same samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.bench import PORTS, Bench
+from bench.report import Budget, Section, Table, milliseconds
+from bench.snapshots import build_snapshot, open_aggregator
+from ibpulse import exposition
+
+LIMIT_SECONDS, FASTER = 1e-3, 10
+METHOD = f"""\
+A snapshot of {PORTS} ports that carry traffic, out of a ring with five minutes of history. Both renderers write the
+snapshot's samples in this process, in turn; the client library gets them as ready families, parsed from the text of the
+other, so it pays for formatting alone. The times are medians. `/metrics` as a whole also has the process's own metrics,
+which the client library collects and renders for both."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A collector whose families are there already."""
+
+    families: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
+def run(bench: Bench) -> Section:
+    """Render again and again."""
+    folder = bench.new_folder("ring")
+    reader, aggregator = open_aggregator(folder, PORTS, history_seconds=300)
+    snapshot = build_snapshot(reader, aggregator, PORTS, reader.ring.latest_tick())
+    empty, own = CollectorRegistry(), CollectorRegistry()
+    ProcessCollector(registry=own)
+    PlatformCollector(registry=own)
+    text, _ = exposition.render(snapshot, empty)
+    families = list(text_string_to_metric_families(text.decode()))
+    generic = CollectorRegistry(auto_describe=False)
+    generic.register(Ready(families))
+    rounds = 40 if bench.quick else 200
+    ours, theirs, whole, squeezed = _times(
+        rounds,
+        lambda: exposition.render(snapshot, empty),
+        lambda: generate_latest(generic),
+        lambda: exposition.render(snapshot, own),
+        lambda: exposition.compress(text),
+    )
+    samples = sum(len(family.samples) for family in families)
+    rows = [
+        ["ibpulse's renderer", milliseconds(ours), f"{len(text) / 1e3:.0f} kB"],
+        ["client library's renderer", milliseconds(theirs), f"{len(generate_latest(generic)) / 1e3:.0f} kB"],
+        ["ibpulse's `/metrics` with the process's own metrics", milliseconds(whole), ""],
+        ["gzip of it", milliseconds(squeezed), f"{len(exposition.compress(text)) / 1e3:.0f} kB"],
+    ]
+    budgets = [
+        Budget(f"`/metrics` at {PORTS} ports", "≤ 1 ms to render", milliseconds(whole), whole <= LIMIT_SECONDS),
+        Budget(
+            "`/metrics` against the client library's renderer",
+            f"≥ {FASTER} × faster",
+            f"{theirs / ours:.1f} ×",
+            theirs / ours >= FASTER,
+        ),
+    ]
+    return Section("Rendering", METHOD, [Table([f"{samples} samples", "time", "size"], rows)], (), budgets)
+
+
+def _times(rounds: int, *tasks: Callable[[], object]) -> list[float]:
+    """Median time of each task in seconds; they take turns, so that all see the same machine."""
+    times: list[list[float]] = [[] for _ in tasks]
+    for _ in range(rounds):
+        for task, taken in zip(tasks, times, strict=True):
+            begun = time.perf_counter()
+            task()
+            taken.append(time.perf_counter() - begun)
+    return [median(taken) for taken in times]

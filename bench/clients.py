@@ -1,0 +1,62 @@
+"""Load on the daemon: clients that pull 60 s windows and scrape, as fast as they are answered.
+
+`clients.py PORT CLIENTS` runs until it is terminated, and then prints how many requests were answered how.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+
+# At 10 ms these are all samples of 60 s; at 1 ms each point is the highest of ten.
+WINDOW = "/api/v1/window?last=60s&max_points=6000&format="
+PATHS = (WINDOW + "json", "/metrics", WINDOW + "npy", "/metrics")
+REFUSED_PAUSE_SECONDS = 0.1
+
+
+def pull(port: int, first: int, stop: threading.Event, answers: Counter[str]) -> None:
+    """One client: each path in turn over one kept connection; a refused request is tried again after a pause."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    turn = first
+    while not stop.is_set():
+        path = PATHS[turn % len(PATHS)]
+        turn += 1
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            response.read()
+            status = response.status
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            status = 0
+        answers[f"{path.partition('?')[0]} {status or 'no answer'}"] += 1
+        if status != 200:
+            time.sleep(REFUSED_PAUSE_SECONDS)
+    connection.close()
+
+
+def main(port: int, clients: int) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    counts = [Counter[str]() for _ in range(clients)]
+    threads = [
+        threading.Thread(target=pull, args=(port, number, stop, counts[number]), daemon=True)
+        for number in range(clients)
+    ]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    while not stop.is_set():
+        stop.wait(0.5)
+    seconds = time.monotonic() - begun
+    total = sum(counts, Counter[str]())
+    print(json.dumps({"seconds": seconds, "answers": dict(sorted(total.items()))}), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

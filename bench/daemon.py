@@ -1,0 +1,88 @@
+"""The whole daemon as an operator starts it, with the process ids of both its processes."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bench import processes
+from bench.bench import MILLISECOND_NS, Bench
+from bench.history import filled_ring
+from bench.trees import write_tree
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A daemon that serves: its TCP port, its processes, its ring."""
+
+    port: int
+    main_pid: int
+    reader: RingReader
+
+    @property
+    def sampler_pid(self) -> int:
+        """The process that reads the counters."""
+        return self.reader.ring.words[at.lane_at(0) + at.L_PID]
+
+    def get(self, path: str) -> bytes:
+        """The body of one answer, over a connection of its own as Prometheus' first scrape.
+
+        Raises:
+            OSError: nobody answers, or not with 200.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        except http.client.HTTPException as error:
+            raise OSError(f"GET {path}: {error!r}") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise OSError(f"GET {path}: status {response.status}: {body[:200]!r}")
+        return body
+
+    def answers(self) -> bool:
+        """Whether the daemon says that it is ready."""
+        try:
+            return bool(self.get("/-/ready"))
+        except OSError:
+            return False
+
+
+@contextmanager
+def running_daemon(
+    bench: Bench, name: str, *, ports: int, interval_ms: int = 10, history_seconds: int = 0
+) -> Iterator[Daemon]:
+    """`ibpulse serve` over a tree of so many ports; its ring already holds so many seconds of history."""
+    folder = bench.new_folder(name)
+    tree, ring = write_tree(folder / "sys", ports), folder / "ring"
+    if history_seconds:
+        filled_ring(ring / "ring", interval_ms * MILLISECOND_NS, ports, history_seconds)
+    port = processes.free_port()
+    command = [
+        *(sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={tree}", f"--ring.dir={ring}"),
+        *(f"--sampler.interval={interval_ms}ms", f"--web.listen-address=127.0.0.1:{port}"),
+    ]
+    log = folder / "daemon.log"
+    with processes.running(command, log) as process:
+        daemon: Daemon | None = None
+
+        def ready() -> bool:
+            nonlocal daemon
+            if process.poll() is not None:
+                raise ChildProcessError(f"ibpulse serve ended with {process.returncode}: {log.read_text()[-2000:]}")
+            if daemon is None and (ring / "ring").exists():
+                daemon = Daemon(port, process.pid, RingReader(RingFile(ring / "ring")))
+            return daemon is not None and daemon.answers()
+
+        processes.wait_for(ready, "ibpulse serve becoming ready")
+        # the daemon makes a new ring when it does not like the one that was there
+        yield Daemon(port, process.pid, RingReader(RingFile(ring / "ring")))

@@ -1,0 +1,36 @@
+"""The naive loop: open, read and close every file, then sleep for the interval. `naive.py INTERVAL_S SECONDS FILE...`
+
+This is how counters are polled by hand. It is kept simple on purpose, and prints one JSON object when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import pairwise
+
+
+def main(interval: float, seconds: float, paths: list[str]) -> dict[str, float]:
+    rows = []
+    begun, cpu = time.time(), time.process_time()
+    while time.time() - begun < seconds:
+        row = [time.time()]
+        for path in paths:
+            with open(path) as file:
+                row.append(int(file.read()))
+        rows.append(row)
+        time.sleep(interval)
+    elapsed, cpu = time.time() - begun, time.process_time() - cpu
+    gaps = sorted(later[0] - earlier[0] for earlier, later in pairwise(rows))
+    return {
+        "ticks": len(rows),
+        "wanted": elapsed / interval,
+        "cpu_ns_per_tick": cpu / len(rows) * 1e9,
+        "mean_gap_seconds": sum(gaps) / len(gaps),
+        "p99_gap_seconds": gaps[int(0.99 * len(gaps))],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])))

@@ -1,0 +1,58 @@
+"""Costs of other processes as the kernel counts them, and starting and stopping them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process, ended ones included, in ns (clock_getcpuclockid(3))."""
+    scheduled = 2
+    return time.clock_gettime_ns((~pid << 3) | scheduled)
+
+
+def pss_bytes(pid: int) -> int:
+    """Proportional set size: memory of a process with shared pages divided by their users (proc(5), smaps_rollup)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"/proc/{pid}/smaps_rollup has no line Pss")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs inside the block; its output goes to `log`."""
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Return once the condition holds.
+
+    Raises:
+        TimeoutError: it did not hold in time.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: still waiting after {seconds:.0f} s")
+        time.sleep(0.02)

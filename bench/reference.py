@@ -1,0 +1,57 @@
+"""Builds and runs the C program, and the naive loop beside it, over the same counter files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import naive
+from bench.bench import NS_PER_SECOND
+from bench.trees import RECEIVE, TRANSMIT
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRun:
+    """What the C program says of one run."""
+
+    ticks: int
+    missed: int
+    cpu_ns_per_tick: float
+    user_seconds: float
+    system_seconds: float
+    lateness_ns: dict[str, int]
+
+    @property
+    def kept(self) -> float:
+        """Part of the ticks that were kept."""
+        return self.ticks / (self.ticks + self.missed)
+
+
+def build(folder: Path) -> Path:
+    """The C program, compiled with the system's compiler."""
+    program = folder / "reference"
+    source = Path(__file__).with_name("reference.c")
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu11", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def run(program: Path, interval_ns: int, seconds: float, ports: int, phase_ns: int = 0) -> ReferenceRun:
+    """One run of the C program over so many ports."""
+    ring = program.with_name("reference.ring")
+    numbers = [str(interval_ns), str(phase_ns), str(seconds)]
+    return ReferenceRun(**_json_of([str(program), *numbers, str(ring), *[TRANSMIT, RECEIVE] * ports]))
+
+
+def run_naive(interval_ns: int, seconds: float, ports: int) -> dict[str, float]:
+    """One run of the naive loop over so many ports."""
+    numbers = [str(interval_ns / NS_PER_SECOND), str(seconds)]
+    return _json_of([sys.executable, str(naive.__file__), *numbers, *[TRANSMIT, RECEIVE] * ports])
+
+
+def _json_of(command: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return answer

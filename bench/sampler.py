@@ -1,0 +1,105 @@
+"""The product's sampler process by itself, and what a ring says of the sampler that fills it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bench import processes
+from bench.bench import NS_PER_SECOND
+from bench.trees import RECEIVE, TRANSMIT
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+
+HISTORY_SECONDS = 302
+CLOCK_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerRun:
+    """What a sampler did over a span: its ticks, its CPU time, and how late each tick's first read began."""
+
+    ticks: int
+    missed: int
+    cpu_ns_per_tick: float
+    lateness_ns: npt.NDArray[np.float64]
+
+    @property
+    def kept(self) -> float:
+        """Part of the ticks that were kept."""
+        return self.ticks / (self.ticks + self.missed)
+
+    def late_ns(self, part: float) -> float:
+        """A percentile of the lateness; `part` is 0..1."""
+        return float(np.quantile(self.lateness_ns, part))
+
+
+@contextmanager
+def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[RingReader]:
+    """The ring that a sampler process, started for the block, fills over so many ports."""
+    ring = RingFile.create(folder / "ring", interval_ns, HISTORY_SECONDS * NS_PER_SECOND // interval_ns)
+    planned = []
+    for number in range(ports):
+        slot = ring.assign(f"mlx5_{number}:1", 4, 1)
+        planned.append(PlannedPort(slot, f"mlx5_{number}", (TRANSMIT,), (RECEIVE,)))
+    write_plan(plan_path(ring.path, 0), Plan(1, os.getpid(), ports=tuple(planned)))
+    ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
+    command = [sys.executable, "-m", "ibpulse.sampler.process", str(ring.path), "0"]
+    with processes.running(command, folder / "sampler.log"):
+        processes.wait_for(lambda: ring.words[at.lane_at(0) + at.L_TICKS] > 10, "the sampler's first ticks")
+        yield RingReader(ring)
+        # signals are for its parent: the sampler ends when the ring says so
+        ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = STOP
+
+
+class SamplerWatch:
+    """Measures the sampler of a ring from here to `stop`."""
+
+    def __init__(self, reader: RingReader) -> None:
+        self._reader = reader
+        self._pid = reader.ring.words[at.lane_at(0) + at.L_PID]
+        self._offset_ns = wall_offset_ns()
+        self._first = reader.newest_tick() + 1
+        self._ticks, self._cpu_ns = self._word(at.L_TICKS), processes.cpu_ns(self._pid)
+
+    def _word(self, which: int) -> int:
+        return self._reader.ring.words[at.lane_at(0) + which]
+
+    def stop(self) -> SamplerRun:
+        """What the sampler did since."""
+        cpu_ns, counted = processes.cpu_ns(self._pid) - self._cpu_ns, self._word(at.L_TICKS) - self._ticks
+        last = self._reader.newest_tick()
+        block = self._reader.read([0], self._first, last)
+        ticks = np.arange(self._first, last + 1)[block.present[0]]
+        before = block.records[0, block.present[0], at.R_BEFORE].astype(np.int64)
+        # the sampler follows the wall clock as it is slewed, so its deadlines lie between the two offsets
+        offsets = np.linspace(self._offset_ns, wall_offset_ns(), last + 1 - self._first)[block.present[0]]
+        deadlines = self._reader.wall_ns(ticks) - offsets.astype(np.int64)
+        late = (before - deadlines).astype(np.float64)
+        return SamplerRun(len(ticks), int((~block.present[0]).sum()), cpu_ns / max(1, counted), late)
+
+
+def watch(reader: RingReader, seconds: float) -> SamplerRun:
+    """What the sampler of a ring does in the next seconds."""
+    watching = SamplerWatch(reader)
+    time.sleep(seconds)
+    return watching.stop()
+
+
+def wall_offset_ns() -> int:
+    """Wall clock minus monotonic clock in ns, from the tightest of some tries."""
+    tries = []
+    for _ in range(CLOCK_TRIES):
+        before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        tries.append((after - before, wall - (before + after) // 2))
+    return min(tries)[1]

@@ -1,0 +1,41 @@
+"""The product's aggregator in this process, over a ring with invented history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.bench import MILLISECOND_NS
+from bench.history import filled_ring
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, SamplerHealth
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import RingReader
+
+LINE_BYTES_PER_SECOND = 50e9
+INTERVAL_NS = 10 * MILLISECOND_NS
+
+
+def open_aggregator(folder: Path, ports: int, history_seconds: int) -> tuple[RingReader, Aggregator]:
+    """A ring with so many ports and so much history, and an aggregator that has seen nothing of it yet."""
+    reader = filled_ring(folder / "ring", INTERVAL_NS, ports, history_seconds)
+    return reader, Aggregator(reader, AggregatorOptions())
+
+
+def build_fabric(ports: int) -> Fabric:
+    """So many rails of 400 Gb/s."""
+    identity = PortIdentity(
+        "InfiniBand", "400 Gb/sec (4X NDR)", "b8ce:f603:00aa:0000", "MT_0000000838", "MT4129", "28.41.1000", "mlx5_core"
+    )
+    source = ByteSource("port_data", ("/transmit",), ("/receive",), 4)
+    return Fabric(
+        tuple(
+            Port(PortId(f"mlx5_{number}", 1), identity, True, "ACTIVE", LINE_BYTES_PER_SECOND, source, rail=True)
+            for number in range(ports)
+        )
+    )
+
+
+def build_snapshot(reader: RingReader, aggregator: Aggregator, ports: int, tick: int) -> Snapshot:
+    """The snapshot at a tick, as if the ring's sampler had just come there."""
+    reader.ring.words[at.lane_at(0) + at.L_TICK] = tick
+    return aggregator.update(build_fabric(ports), SamplerHealth(), tick)

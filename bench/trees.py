@@ -1,0 +1,77 @@
+"""A sysfs-shaped tree whose counter files are symbolic links to counters of the kernel's loopback interface.
+
+So every read of a counter is a read of a real kernel file (kernfs), as it is on a node, though no driver is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+STATISTICS = Path("/sys/class/net/lo/statistics")
+TRANSMIT, RECEIVE = str(STATISTICS / "tx_bytes"), str(STATISTICS / "rx_bytes")
+# The files that mlx5 shows in ports/<n>/counters, and the loopback counter that stands for each.
+COUNTERS = {
+    "port_xmit_data": "tx_bytes",
+    "port_rcv_data": "rx_bytes",
+    "port_xmit_packets": "tx_packets",
+    "port_rcv_packets": "rx_packets",
+    "unicast_xmit_packets": "tx_packets",
+    "unicast_rcv_packets": "rx_packets",
+    "multicast_xmit_packets": "multicast",
+    "multicast_rcv_packets": "multicast",
+    "port_xmit_wait": "tx_fifo_errors",
+    "port_xmit_discards": "tx_dropped",
+    "port_xmit_constraint_errors": "tx_errors",
+    "port_rcv_errors": "rx_errors",
+    "port_rcv_constraint_errors": "rx_errors",
+    "port_rcv_remote_physical_errors": "rx_frame_errors",
+    "port_rcv_switch_relay_errors": "rx_errors",
+    "symbol_error": "rx_crc_errors",
+    "link_downed": "tx_carrier_errors",
+    "link_error_recovery": "collisions",
+    "local_link_integrity_errors": "rx_errors",
+    "excessive_buffer_overrun_errors": "rx_over_errors",
+    "VL15_dropped": "rx_dropped",
+}
+
+
+def write_tree(root: Path, devices: int, *, linked: bool = True) -> Path:
+    """`root`, now with `class/infiniband/mlx5_<n>` of so many devices with one 400 Gb/s port each.
+
+    Without `linked` the counters are plain files: node_exporter passes over symbolic links.
+    """
+    for number in range(devices):
+        device = root / "class/infiniband" / f"mlx5_{number}"
+        _write(
+            device,
+            node_type="1: CA",
+            node_guid=f"b8ce:f603:00aa:{number:04x}",
+            sys_image_guid=f"b8ce:f603:00aa:{number:04x}",
+            fw_ver="28.41.1000",
+            hca_type="MT4129",
+            board_id="MT_0000000838",
+        )
+        port = device / "ports/1"
+        _write(
+            port,
+            state="4: ACTIVE",
+            phys_state="5: LinkUp",
+            rate="400 Gb/sec (4X NDR)",
+            link_layer="InfiniBand",
+            lid="0x1a",
+            cap_mask="0xa751e848",
+        )
+        (port / "counters").mkdir()
+        for name, source in COUNTERS.items():
+            counter = port / "counters" / name
+            if linked:
+                counter.symlink_to(STATISTICS / source)
+            else:
+                counter.write_text("205143497464492\n")
+    return root
+
+
+def _write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text + "\n")
