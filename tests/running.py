@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], seconds: float = 20.0, pause: float = 0.1) -> T:
+def eventually(check: Callable[[], T | None], seconds: float = 20.0, pause: float = 0.1) -> T:
     """What `check` returns once it is true; fails with its last answer when it never is."""
     deadline = time.monotonic() + seconds
     while not (answer := check()):
