@@ -5,7 +5,6 @@ The lines of samples are the same in both formats; the headers differ.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
@@ -17,6 +16,8 @@ Labels = tuple[str, ...]
 Sample = tuple[Labels, int | float | Histogram]
 Family = tuple[Metric, Sequence[Sample]]
 
+# Numbers that Python writes in another way than the formats.
+_ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 # 256 ports, each with all its series
 CACHED_PREFIXES = 2**15
 
@@ -25,12 +26,13 @@ def family_lines(family: Family) -> list[str]:
     """The lines of a family's samples, without its header."""
     metric, samples = family
     lines: list[str] = []
-    for labels, value in samples:
-        if isinstance(value, Histogram):
+    if metric.type == "histogram":
+        for labels, value in samples:
+            assert isinstance(value, Histogram)
             _add_histogram(lines, metric, labels, value)
-        else:
-            lines.append(_prefix(metric, labels) + format_number(value))
-    return lines
+        return lines
+    # one expression for each sample: this is most of a scrape
+    return [_prefix(metric, labels) + _ODD.get(text := repr(value), text) for labels, value in samples]
 
 
 def _add_histogram(lines: list[str], metric: Metric, labels: Labels, value: Histogram) -> None:
@@ -77,6 +79,5 @@ def escape_label(value: str) -> str:
 
 def format_number(value: float) -> str:
     """A number as both formats write it; whole Python integers keep all their digits."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-    return repr(value)
+    text = repr(value)
+    return _ODD.get(text, text)
