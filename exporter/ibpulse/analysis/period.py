@@ -1,0 +1,171 @@
+"""The step period of a series of bytes: periodogram candidates, judged on the autocorrelation.
+
+Pure numpy; it must not know ports, counters or clocks. The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005):
+the periodogram proposes, the autocorrelation decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+BIN_SECONDS = 0.05
+"""Bins in which layers and collectives vanish and steps of a quarter of a second and more remain."""
+
+MULTIPLES = 4
+REFINING_MULTIPLES = 8
+OFFSETS = np.linspace(-1, 1, 9)
+# a wave shorter than this many bins is not seen at all
+SHORTEST_LAG = 2
+# lags up to this part longer than a candidate belong to it
+NEIGHBOURS = 1.25
+# points per bin at which the autocorrelation is computed, so that a peak between two bins keeps its height
+FINENESS = 4
+# beyond this part of the window too few pairs of bins are left to correlate
+FARTHEST_LAG = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodOptions:
+    """What counts as a period.
+
+    `least_score`: below it there is none. Periods last `least_bins` bins or more, and fit `least_periods` times into
+    the series. `least_variation`: below this sigma/mu of the bins nothing is searched for, because what a bin's width
+    lets through of faster waves is smaller than that and would pass as a slow one. `least_known`: the part of the bins
+    that must be known. `candidates`: how many peaks of the periodogram are tried, all above the `percentile`.
+    `margin`: how many times better a longer candidate must score than a shorter one.
+    """
+
+    least_score: float = 0.4
+    least_bins: int = 4
+    least_periods: int = 4
+    least_variation: float = 0.1
+    least_known: float = 0.5
+    candidates: int = 24
+    percentile: float = 90.0
+    margin: float = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class StepPeriod:
+    """`seconds` is NaN where no period was found; `score`, 0 to 1, is then that of the best candidate refused."""
+
+    seconds: float
+    score: float
+
+
+NONE = StepPeriod(float("nan"), 0.0)
+
+
+def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: PeriodOptions | None = None) -> StepPeriod:
+    """Period of `values`, the rates of equal bins of `bin_seconds`, NaN where a bin is not known.
+
+    The score of a period T is the mean autocorrelation at T..4T minus that at T/2..3.5T, at most 1: above 1 for a wave
+    that repeats exactly, about 0 for noise. When the best period is shorter than `least_bins` there is none: it is
+    too fast to be told from its beat with the bins.
+
+    Law: multiplying the values changes nothing; the period is proportional to `bin_seconds`.
+    """
+    chosen = options or PeriodOptions()
+    known = ~np.isnan(values)
+    if len(values) < chosen.least_bins * chosen.least_periods or known.mean() < chosen.least_known:
+        return NONE
+    centre = float(values[known].mean())
+    signal = np.where(known, values - centre, 0.0)
+    if not np.sqrt(np.square(signal).sum() / known.sum()) > chosen.least_variation * abs(centre):
+        return NONE
+    likeness = _autocorrelation(signal, known)
+    lag, score = _best_lag(likeness, _candidate_frequencies(signal, chosen), len(values), chosen)
+    if lag < chosen.least_bins:
+        return NONE
+    if score < chosen.least_score:
+        return StepPeriod(float("nan"), score)
+    return StepPeriod(_refine(likeness, lag * FINENESS, len(values) * FINENESS) / FINENESS * bin_seconds, score)
+
+
+def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
+    """Frequencies, per bin, of the highest peaks of the periodogram, sharpened between its points."""
+    size = 4 * _fast_length(len(signal))
+    power = np.square(np.abs(np.fft.rfft(signal * np.hanning(len(signal)), size)))
+    inner = power[1:-1]
+    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > np.percentile(power, options.percentile))
+    places = np.flatnonzero(high) + 1
+    places = places[np.argsort(power[places])[::-1][: options.candidates]]
+    return np.asarray((places + _vertex(power, places)) / size)
+
+
+def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
+    """Unbiased autocorrelation, products of known pairs ÷ their number, 1 at lag 0, at every quarter of a bin."""
+    size = _fast_length(2 * len(signal))
+    farthest = int(len(signal) * FARTHEST_LAG) + 2
+    spectrum = np.square(np.abs(np.fft.rfft(signal, size)))
+    spectrum[-1] /= 2
+    products = np.fft.irfft(spectrum, FINENESS * size)[: farthest * FINENESS] * FINENESS
+    lags = np.arange(farthest * FINENESS) / FINENESS
+    if known.all():
+        pairs = len(signal) - lags
+    else:
+        count = np.fft.irfft(np.square(np.abs(np.fft.rfft(known.astype(np.float64), size))), size)[:farthest]
+        pairs = np.interp(lags, np.arange(farthest), count)
+    mean = products / np.maximum(pairs, 1.0)
+    return np.asarray(mean / mean[0])
+
+
+def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodOptions) -> tuple[float, float]:
+    """Lag in bins and score of the best candidate; of nearly equal ones the shortest."""
+    periods = np.outer(np.arange(1, MULTIPLES + 1), 1 / frequencies).ravel()
+    # half the distance between two points of the periodogram before padding, as a change of the period
+    reach = np.minimum(periods / (2 * bins), 0.1)
+    lags = periods[:, None] * (1 + reach[:, None] * OFFSETS)
+    scores = _comb_scores(likeness, lags, bins)
+    scores[(lags < SHORTEST_LAG) | (lags > bins / options.least_periods)] = -1.0
+    if not scores.size or scores.max() <= 0:
+        return 0.0, 0.0
+    shortest = lags[scores * options.margin >= scores.max()].min()
+    # its neighbours are the same period, only sharper
+    scores[(lags < shortest) | (lags > shortest * NEIGHBOURS)] = -1.0
+    best = scores.argmax()
+    return float(lags.flat[best]), min(float(scores.flat[best]), 1.0)
+
+
+def _comb_scores(likeness: Floats, lags: Floats, bins: int) -> Floats:
+    """Difference of the mean autocorrelation at the multiples of each lag and half-way before them."""
+    multiples = np.arange(1, MULTIPLES + 1)
+    at = np.arange(len(likeness)) / FINENESS
+    teeth = lags[..., None] * multiples
+    seen = teeth <= FARTHEST_LAG * bins
+    contrast = np.interp(teeth, at, likeness) - np.interp(teeth - lags[..., None] / 2, at, likeness)
+    return np.asarray((contrast * seen).sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1))
+
+
+def _refine(likeness: Floats, lag: float, bins: int) -> float:
+    """The lag that fits the peaks of the autocorrelation near its multiples best; all in points of it."""
+    products, squares = 0.0, 0.0
+    for multiple in range(1, min(REFINING_MULTIPLES, int(FARTHEST_LAG * bins / lag)) + 1):
+        centre, reach = lag * multiple, max(1.0, lag / 8)
+        first, last = max(1, round(centre - reach)), min(round(centre + reach), len(likeness) - 2)
+        place = first + int(likeness[first : last + 1].argmax()) if last >= first else 0
+        if likeness[place] > 0 and place:
+            peak = place + float(_vertex(likeness, np.array([place]))[0])
+            products += float(likeness[place]) * multiple * peak
+            squares += float(likeness[place]) * multiple**2
+            lag = products / squares
+    return lag
+
+
+def _vertex(values: Floats, places: npt.NDArray[np.intp]) -> Floats:
+    """Where the parabola through each place and its neighbours is highest, as an offset within ± half a bin."""
+    before, here, after = values[places - 1], values[places], values[places + 1]
+    bend = before - 2 * here + after
+    offset = np.zeros(len(places))
+    np.divide(before - after, 2 * bend, out=offset, where=bend < 0)
+    return np.clip(offset, -0.5, 0.5)
+
+
+def _fast_length(size: int) -> int:
+    """The smallest power of two that holds `size`."""
+    return 1 << (size - 1).bit_length()

@@ -1,0 +1,108 @@
+"""A label for traffic: `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence. Pure arithmetic.
+
+It is a resemblance, never a fact: how near a few statistics of a window lie to those of two published runs, both fully
+sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore says "large layers are gathered, without
+a pause", not "experts". A dense model whose layers are as large, at the same speed, has the very same statistics, so
+the confidence of either label never passes `ceiling`: no window can prove one. Only `idle` can be certain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+from typing import Literal
+
+Label = Literal["idle", "dense_like", "moe_like", "unknown"]
+
+LABELS: tuple[Label, ...] = ("idle", "dense_like", "moe_like", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Statistics of a node's bandwidth over a window; NaN for one that is not known.
+
+    Utilisations are of the line rate of the rails that carry traffic, both directions together, so that an idle rail
+    does not change them; the peak is that of the finest samples, the mean that of the active ones.
+    """
+
+    duty_cycle: float
+    cv_10ms: float
+    cv_50ms: float
+    cv_100ms: float
+    peak_utilization: float
+    active_utilization: float
+
+
+DENSE_RUN = Features(0.747, 0.20, 0.31, 0.385, 0.66, 0.386)
+"""Qwen2.5-7B on 2 nodes: the published table; the CV at 50 and 100 ms, which it lacks, are those of `dense`."""
+
+MOE_RUN = Features(0.916, 0.42, 0.25, 0.197, 0.94, 0.519)
+"""Mixtral-8x7B on 2 nodes: the published table; the CV at 50 and 100 ms, which it lacks, are those of `moe`."""
+
+EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
+"""Tokens routed between nodes, as in a published training profile, seen at 10 ms. Not dense, and it looks dense."""
+
+STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
+"""A copy at a steady rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureOptions:
+    """Where the labels lie and how wide they are.
+
+    `tolerance` is the distance, per feature, at which the resemblance has fallen to exp(-1/2). A label needs
+    `least_features` known features and a confidence of `least_confidence`, else it is `unknown`. Up to `idle_duty` of
+    the time may be active in an `idle` window.
+    """
+
+    dense: Features = DENSE_RUN
+    moe: Features = MOE_RUN
+    others: tuple[Features, ...] = (EXPERT_PARALLEL, STEADY)
+    tolerance: Features = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
+    ceiling: float = 0.6
+    least_confidence: float = 0.3
+    least_features: int = 4
+    idle_duty: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The label and its confidence, 0..1; for `unknown` the confidence that the best label would have had."""
+
+    label: Label
+    confidence: float
+
+
+def find_signature(features: Features, options: SignatureOptions | None = None) -> Signature:
+    """The label that the features resemble most, `unknown` when none is near enough.
+
+    The confidence of `dense_like` and `moe_like` is `ceiling` x resemblance x (1 - that of the nearest other known
+    point) x the part of the features that is known. That of `idle` falls from 1 with no active sample to 0 at
+    `idle_duty`; the two meet in between.
+
+    Law: it depends on the features alone, so two workloads that share them share the answer.
+    """
+    chosen = options or SignatureOptions()
+    if features.duty_cycle < chosen.idle_duty:
+        sure = 1.0 - features.duty_cycle / chosen.idle_duty
+        return Signature("idle" if sure >= chosen.least_confidence else "unknown", sure)
+    known = sum(not math.isnan(value) for value in astuple(features))
+    if math.isnan(features.duty_cycle) or known < chosen.least_features:
+        return Signature("unknown", 0.0)
+    points: dict[Label, Features] = {"dense_like": chosen.dense, "moe_like": chosen.moe}
+    alike = {label: resemblance(features, point, chosen.tolerance) for label, point in points.items()}
+    label = max(alike, key=lambda one: alike[one])
+    rivals = [height for one, height in alike.items() if one != label]
+    rivals += [resemblance(features, point, chosen.tolerance) for point in chosen.others]
+    whole = known / len(astuple(features))
+    confidence = chosen.ceiling * alike[label] * (1.0 - max(rivals)) * whole
+    return Signature(label if confidence >= chosen.least_confidence else "unknown", confidence)
+
+
+def resemblance(features: Features, point: Features, tolerance: Features) -> float:
+    """exp(-d²/2) of the distance d in tolerances over the features that are known: 1 at the point itself."""
+    distances = (
+        (one - other) / width
+        for one, other, width in zip(astuple(features), astuple(point), astuple(tolerance), strict=True)
+    )
+    return math.exp(-sum(distance**2 for distance in distances if not math.isnan(distance)) / 2)
