@@ -248,6 +248,10 @@ def test_any_traffic_with_holes_agrees_with_a_plain_loop(tmp_path: Path, data: s
     active = values[values > 0.1e9]
     window = found.directions[0].windows[1]
     assert found.observed_seconds == pytest.approx(0.01 * len(good))
+    # single ticks on and off are what a counter that is refreshed late looks like
+    if found.effective_resolution_seconds is not None and found.effective_resolution_seconds > 0.015:
+        assert (window.peak_bytes_per_second, window.duty_cycle_ratio, window.burstiness_cv) == (None,) * 3
+        return
     assert window.peak_bytes_per_second == pytest.approx(values.max(), rel=1e-6)
     assert window.duty_cycle_ratio == pytest.approx(len(active) / len(values))
     if len(active) >= 2:

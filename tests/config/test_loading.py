@@ -98,6 +98,26 @@ def test_a_history_as_long_as_the_longest_window_is_enough() -> None:
     assert load({"sampler.history": ["10s"], "analysis.windows": ["10s"]}, {}).sampler.history == 10**10
 
 
+def test_the_default_traffic_window_is_cut_to_the_history() -> None:
+    settings = load({"sampler.history": ["20s"], "analysis.windows": ["10s"]}, {})
+    assert settings.analysis.traffic_window == 20 * 10**9
+
+
+def test_a_traffic_window_that_is_given_and_longer_than_the_history_is_refused() -> None:
+    flags = {"sampler.history": ["20s"], "analysis.windows": ["10s"], "analysis.traffic-window": ["30s"]}
+    assert faults(flags, {}) == (
+        "flag --sampler.history: 20s is shorter than analysis.traffic-window; "
+        "raise sampler.history to 30s or shorten that window",
+    )
+
+
+def test_a_burst_cannot_end_above_the_rate_at_which_it_begins() -> None:
+    assert faults({"analysis.burst-low": ["0.2GB/s"]}, {}) == (
+        "flag --analysis.burst-low: 0.2GB/s is above analysis.active-threshold, 0.1GB/s, at which bursts begin; "
+        "lower it or leave it out",
+    )
+
+
 @pytest.mark.parametrize(
     ("interval", "timescales"),
     [("1ms", (10, 50, 100, 1000)), ("20ms", (100, 1000)), ("40ms", (1000,)), ("50ms", (50, 100, 1000))],

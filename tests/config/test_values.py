@@ -49,6 +49,10 @@ REFUSALS = [
     ("analysis.windows", "10s,1m,60s", "1m is given twice; give it once"),
     ("analysis.windows", "", "the list is empty; give at least one duration"),
     ("analysis.timescales", "30ms", "30ms does not divide one second; the nearest that do are 25ms and 40ms"),
+    ("analysis.burst-low", "1", "1 has no unit; write it like 0.1GB/s or 50MB/s"),
+    ("analysis.traffic-window", "1500ms", "1s500ms is not a whole number of seconds; write it like 10s or 5m"),
+    ("analysis.saturation-level", "1.1", "'1.1' is not a ratio; write it like 0.85, from 0 to 1"),
+    ("analysis.saturation-window", "1s", "1s is out of bounds; choose 5s to 10m"),
     ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),
     (
         "web.listen-address",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -25,10 +26,15 @@ parametrize_format = pytest.mark.parametrize(
 )
 
 
+def known(value: float) -> float | str:
+    """The value, comparable: NaN equals nothing, itself included."""
+    return "NaN" if math.isnan(value) else value
+
+
 def samples_of(families: Iterable[Metric]) -> dict[tuple[str, str], list[tuple[object, ...]]]:
     return {
         (family.name, family.type): sorted(
-            (sample.name, tuple(sorted(sample.labels.items())), sample.value) for sample in family.samples
+            (sample.name, tuple(sorted(sample.labels.items())), known(sample.value)) for sample in family.samples
         )
         for family in families
         if family.samples

@@ -8,21 +8,20 @@ import numpy as np
 
 from ibpulse.aggregator.assembly import port_snapshots
 from ibpulse.aggregator.header import read_sampler
-from ibpulse.aggregator.node import Node
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.pace import Due, Pace
-from ibpulse.aggregator.ports import PortTable, Rows
+from ibpulse.aggregator.ports import Rows
 from ibpulse.aggregator.resolution import Resolutions
-from ibpulse.aggregator.samples import RingPort, Seconds, place_ports, read_groups, whole_seconds
+from ibpulse.aggregator.samples import RingPort, place_ports
 from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.aggregator.step import StepWatch
+from ibpulse.aggregator.tally import Tally
+from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import format_duration
 
 log = logging.getLogger(__name__)
-
-# Ticks that are read in one go while catching up: enough to be quick, little enough to stay small.
-TICKS_AT_ONCE = 2000
 
 
 class Aggregator:
@@ -34,12 +33,11 @@ class Aggregator:
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader = reader
         self._options = options
-        longest = max(options.window_seconds())
-        self._pace = Pace(reader.interval_ns, reader.capacity, longest)
+        self._pace = Pace(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._pace.ticks_per_second
         self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
-        self._table = PortTable(options.active_bytes_per_second, longest)
-        self._node = Node(options, reader.interval_ns)
+        self._tally = Tally(reader, options)
+        self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._windows = tuple(map(format_duration, options.windows_ns))
         self._timescales = tuple(map(format_duration, options.timescales_ns))
@@ -49,7 +47,7 @@ class Aggregator:
         """The numbers up to the newest second that is complete at `now_tick`. To be called once a second."""
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
-        rows = self._table.rows_of(placed, slots)
+        rows = self._tally.rows_of(placed, slots)
         widest = max((port.stride for port in placed), default=1)
         due = self._pace.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
@@ -66,36 +64,26 @@ class Aggregator:
                 due.skipped,
                 format_duration(self._reader.capacity * self._reader.interval_ns),
             )
-            self._table.push_holes(due.skipped)
-            self._node.push_holes(due.skipped)
+            self._tally.push_holes(due.skipped)
 
     def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
-        at_once = max(1, TICKS_AT_ONCE // self._ticks_per_second)
+        resolutions = [self._resolutions.ticks_of(port) for port in placed]
+        at_once = self._tally.seconds_at_once
         first = due.first
         while first < due.end:
             counting = first >= self._first_counted_second
             end = min(first + at_once, due.end if counting else min(due.end, self._first_counted_second))
-            self._aggregate(first, end, placed, rows, counting)
+            self._tally.add(first, end, placed, rows, resolutions, counting)
             first = end
-
-    def _aggregate(self, first: int, end: int, placed: list[RingPort], rows: Rows, counting: bool) -> None:
-        """Take the seconds from `first` up to `end`."""
-        ticks = self._ticks_per_second
-        groups = list(read_groups(self._reader, placed, first * ticks + 1, end * ticks))
-        seconds = whole_seconds(groups, len(placed), end - first, ticks)
-        if counting:
-            for group in groups:
-                self._table.add_totals(rows, group)
-        self._table.add_seconds(rows, placed, seconds, counting)
-        rails = np.array(_rails(placed), dtype=np.intp)
-        self._node.add_seconds(
-            Seconds(seconds.bytes_per_second[rails], seconds.seconds[rails], seconds.good[rails]),
-            _coarsest_stride(placed),
-        )
+        counted = due.end - max(due.first, self._first_counted_second)
+        self._tally.judge(placed, rows, resolutions, max(0, counted))
+        rails = [index for index, port in enumerate(placed) if port.port.rail and port.port.active]
+        self._step.look([placed[index] for index in rails], [resolutions[index] for index in rails], due.end)
 
     def _snapshot(self, fabric: Fabric, health: SamplerHealth, placed: list[RingPort], rows: Rows) -> Snapshot:
         end_tick = (self._pace.next_second or 0) * self._ticks_per_second
         windows = self._options.window_seconds()
+        resolutions = [self._resolutions.ticks_of(port) for port in placed]
         return Snapshot(
             end_tick=end_tick,
             end_wall_ns=int(self._reader.wall_ns(np.array([end_tick]))[0]) if end_tick else None,
@@ -105,18 +93,10 @@ class Aggregator:
             health=health,
             sampler=read_sampler(self._reader.ring),
             ports=port_snapshots(
-                fabric.ports, placed, rows, self._table, windows, self._resolutions, self._reader.ring
+                fabric.ports, placed, rows, self._tally, windows, self._resolutions, self._reader.ring
             ),
             node_rails=sum(port.rail for port in fabric.ports),
-            node=self._node.windows(),
+            node=self._tally.node.windows(coarsest_rail(placed, resolutions)),
+            traffic=self._tally.traffic.of_node(self._step.found),
             skipped_seconds=self._skipped_seconds,
         )
-
-
-def _rails(placed: list[RingPort]) -> list[int]:
-    """The ports that the node's sum takes."""
-    return [index for index, port in enumerate(placed) if port.port.rail and port.port.active]
-
-
-def _coarsest_stride(placed: list[RingPort]) -> int:
-    return max((placed[index].stride for index in _rails(placed)), default=1)

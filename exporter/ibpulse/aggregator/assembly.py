@@ -25,6 +25,7 @@ from ibpulse.aggregator.snapshot import (
     PortSnapshot,
     UtilizationMoments,
 )
+from ibpulse.aggregator.tally import Tally
 from ibpulse.analysis import moments
 from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import Port
@@ -38,14 +39,16 @@ def port_snapshots(
     ports: Sequence[Port],
     placed: Sequence[RingPort],
     rows: Rows,
-    table: PortTable,
+    tally: Tally,
     windows: Sequence[int],
     resolutions: Resolutions,
     ring: RingFile,
 ) -> tuple[PortSnapshot, ...]:
     """A snapshot of every port of the fabric, in its order; those that the ring does not know have no numbers."""
+    table = tally.table
     strides = np.array([port.stride for port in placed], dtype=np.int64)
-    values = _window_values(table, rows, strides, windows)
+    told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
+    values = _window_values(table, rows, strides, told, windows)
     cumulative = np.cumsum(table.histogram[rows], axis=2).tolist()
     sums = table.moments[rows].tolist()
     found = {}
@@ -69,6 +72,7 @@ def port_snapshots(
             left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
             sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
             effective_resolution_seconds=resolutions.seconds_of(port),
+            traffic=tally.traffic.of_port(port, row),
         )
     return tuple(found.get(port.id) or PortSnapshot(port) for port in ports)
 
@@ -87,14 +91,18 @@ def _moments(port: Port, sums: list[float], cumulative: list[int]) -> Utilizatio
 
 
 def _window_values(
-    table: PortTable, rows: Rows, strides: npt.NDArray[np.int64], windows: Sequence[int]
+    table: PortTable,
+    rows: Rows,
+    strides: npt.NDArray[np.int64],
+    told: npt.NDArray[np.bool_],
+    windows: Sequence[int],
 ) -> list[list[list[list[float | None]]]]:
-    """Peak, duty cycle and variation by window, port and direction."""
+    """Peak, duty cycle and variation by window, port and direction; none of ports whose counters do not tell them."""
     sums = np.stack([table.sums.sum(seconds)[rows] for seconds in windows])
     peaks = np.stack([table.peaks.max(seconds)[rows] for seconds in windows])
-    observed = sums[..., OBSERVED]
+    observed = np.where(told[:, None], sums[..., OBSERVED], 0.0)
     # one sample has no variation; at a stride it stands for several ticks
-    enough = sums[..., moments.COUNT] >= 2 * strides[:, None]
+    enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (observed > 0)
     numbers = np.stack(
         [
             np.where(observed > 0, peaks, np.nan),

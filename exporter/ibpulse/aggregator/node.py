@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
 from ibpulse.aggregator.rolling import RollingSeconds
-from ibpulse.aggregator.samples import Seconds
 from ibpulse.aggregator.snapshot import NodeWindow
+from ibpulse.aggregator.ticks import NodeTicks
 from ibpulse.analysis import moments
 
 Floats = npt.NDArray[np.float64]
@@ -18,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 # fields of the rolling sums: those of the active ticks, then these
 OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
 ROLLING_FIELDS = moments.FIELDS + 3
+# kept at any settings, because the signature needs them
+SIGNATURE_TIMESCALES_NS = (10_000_000, 50_000_000, 100_000_000)
 
 
 class Node:
@@ -26,21 +29,22 @@ class Node:
     def __init__(self, options: AggregatorOptions, interval_ns: int) -> None:
         self._options = options
         self._interval_ns = interval_ns
-        self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in options.timescales_ns]
-        longest = max(options.window_seconds())
+        more = [scale for scale in SIGNATURE_TIMESCALES_NS if scale not in options.timescales_ns]
+        self._timescales_ns = (*options.timescales_ns, *more)
+        self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
+        longest = options.longest_seconds()
         self._sums = RollingSeconds(longest, (ROLLING_FIELDS,))
         self._peaks = RollingSeconds(longest, ())
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS))
 
-    def add_seconds(self, rails: Seconds, coarsest_stride: int) -> None:
-        """Take the rates of the rails, all of which are ACTIVE."""
-        directions, measured, good = sum_rails(rails)
-        bandwidth = directions[0] + directions[1]
+    def add_seconds(self, node: NodeTicks, coarsest_stride: int) -> None:
+        """Take the sum over the rails, all of which are ACTIVE."""
+        bandwidth, measured, good = node.bandwidth, node.measured, node.good
         threshold = self._options.active_bytes_per_second
         sums = np.empty((len(bandwidth), ROLLING_FIELDS))
         sums[:, : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, good & (bandwidth > threshold))
         sums[:, OBSERVED] = measured.sum(axis=-1)
-        sums[:, TRANSMIT : RECEIVE + 1] = (directions * measured).sum(axis=-1).T
+        sums[:, TRANSMIT : RECEIVE + 1] = (node.directions * measured).sum(axis=-1).T
         self._sums.push(sums)
         self._peaks.push(bandwidth.max(axis=-1))
         self._scales.push(self._sums_per_timescale(np.where(good, bandwidth, np.nan), measured, coarsest_stride))
@@ -60,29 +64,44 @@ class Node:
         for rolling in (self._sums, self._peaks, self._scales):
             rolling.push_holes(seconds)
 
-    def windows(self) -> tuple[NodeWindow, ...]:
-        """The rolling values of every window."""
-        spans = self._options.window_seconds()
+    def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
+        """The rolling values of every window, as far as counters that change every `resolution_ticks` can tell them."""
+        published = len(self._options.timescales_ns)
+        return tuple(
+            replace(window, burstiness_cv=window.burstiness_cv[:published])
+            for window in self._windows(self._options.window_seconds(), resolution_ticks)
+        )
+
+    def window(self, seconds: int, resolution_ticks: int = 1) -> tuple[NodeWindow, dict[int, float | None]]:
+        """The rolling values of a window, and the variation by time scale in ns."""
+        window = self._windows((seconds,), resolution_ticks)[0]
+        return window, dict(zip(self._timescales_ns, window.burstiness_cv, strict=True))
+
+    def _windows(self, spans: tuple[int, ...], resolution_ticks: int) -> list[NodeWindow]:
         sums = np.stack([self._sums.sum(seconds) for seconds in spans])
         scales = np.stack([self._scales.sum(seconds) for seconds in spans])
         observed = sums[:, OBSERVED]
+        # what rests on single ticks is not known where a counter stands still over several of them
+        told = observed if resolution_ticks == 1 else np.zeros_like(observed)
         numbers = np.stack(
             [
                 moments.quotient(sums[:, TRANSMIT], observed),
                 moments.quotient(sums[:, RECEIVE], observed),
-                np.where(observed > 0, [self._peaks.max(seconds) for seconds in spans], np.nan),
-                moments.mean(sums),
-                moments.duty_cycle(sums[:, moments.SECONDS], observed),
+                np.where(told > 0, [self._peaks.max(seconds) for seconds in spans], np.nan),
+                np.where(told > 0, moments.mean(sums), np.nan),
+                moments.duty_cycle(sums[:, moments.SECONDS], told),
             ],
             axis=1,
         )
-        variations = np.where(scales[..., moments.COUNT] >= 2, moments.variation(scales), np.nan)
-        return tuple(
+        fine = np.array(self._ticks_per_bin) < resolution_ticks
+        enough = (scales[..., moments.COUNT] >= 2) & ~fine
+        variations = np.where(enough, moments.variation(scales), np.nan)
+        return [
             NodeWindow(transmit, receive, peak, active_mean, duty, tuple(_known(of_scales)))
             for (transmit, receive, peak, active_mean, duty), of_scales in zip(
                 map(_known, numbers.tolist()), variations.tolist(), strict=True
             )
-        )
+        ]
 
 
 def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
@@ -95,19 +114,3 @@ def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
 def _known(values: list[float]) -> list[float | None]:
     """The values, None for NaN."""
     return [None if math.isnan(value) else value for value in values]
-
-
-def sum_rails(rails: Seconds) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Sum over the rails that were sampled in a second: rates (2, seconds, ticks), measured seconds and good ticks.
-
-    A tick at which one of those rails is a hole is a hole of the node. A rail without any sample in a second does
-    not hide the others.
-    """
-    sampled = np.asarray(rails.good.any(axis=-1))
-    whole = np.all(rails.good | ~sampled[..., None], axis=0)
-    good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
-    rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
-    # the reads of one tick are microseconds apart: the node's tick lasts as long as theirs on average
-    reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
-    measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
-    return rate, measured, good

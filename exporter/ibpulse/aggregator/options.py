@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from ibpulse.analysis.bursts import Thresholds
+from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.analysis.signature import SignatureOptions
 
 SECOND_NS = 1_000_000_000
 
@@ -11,18 +15,35 @@ SECOND_NS = 1_000_000_000
 class AggregatorOptions:
     """Threshold of active, rolling windows (whole seconds), and time scales of the node's burstiness.
 
-    A time scale that is not a whole number of ticks, or does not divide one second, gives no value.
+    A time scale that is not a whole number of ticks, or does not divide one second, gives no value. A burst begins
+    above the threshold of active and ends at or below `burst_low_bytes_per_second`, the same threshold unless given.
+    `traffic_window_ns` is what the step period and the signature are found in.
     """
 
     active_bytes_per_second: float = 0.1e9
     windows_ns: tuple[int, ...] = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)
     timescales_ns: tuple[int, ...] = (10_000_000, 50_000_000, 100_000_000, SECOND_NS)
+    burst_low_bytes_per_second: float | None = None
+    traffic_window_ns: int = 60 * SECOND_NS
+    signature: SignatureOptions = field(default_factory=SignatureOptions)
+    saturation: SaturationOptions = field(default_factory=SaturationOptions)
+    moe_saturation: MoeSaturationOptions = field(default_factory=MoeSaturationOptions)
 
     def __post_init__(self) -> None:
-        for period_ns in self.windows_ns:
+        for period_ns in (*self.windows_ns, self.traffic_window_ns):
             if period_ns < SECOND_NS or period_ns % SECOND_NS:
                 raise ValueError(f"window of {period_ns} ns is not a whole number of seconds")
 
     def window_seconds(self) -> tuple[int, ...]:
         """The windows in seconds."""
         return tuple(period_ns // SECOND_NS for period_ns in self.windows_ns)
+
+    def longest_seconds(self) -> int:
+        """The longest span that any rolling value covers."""
+        return max(*self.window_seconds(), self.traffic_window_ns // SECOND_NS)
+
+    def thresholds(self) -> Thresholds:
+        """Where bursts begin and end."""
+        low = self.burst_low_bytes_per_second
+        high = self.active_bytes_per_second
+        return Thresholds(high, high if low is None else min(low, high))

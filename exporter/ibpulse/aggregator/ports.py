@@ -17,9 +17,9 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
-# fields of the rolling sums: those of the active samples, then the observed time
-OBSERVED = moments.FIELDS
-ROLLING_FIELDS = moments.FIELDS + 1
+# fields of the rolling sums: those of the active samples, then the observed time and the bytes of all samples
+OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
+ROLLING_FIELDS = moments.FIELDS + 2
 # fields of the utilisation moments
 UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
 
@@ -31,6 +31,7 @@ class PortTable:
         self._threshold = threshold
         self._rows: dict[str, int] = {}
         self._sources: dict[str, str] = {}
+        self.fresh_rows: list[int] = []
         self.bytes_total = np.zeros((0, 2), dtype=np.int64)
         self.resets = np.zeros(0, dtype=np.int64)
         self.counted = np.zeros((0, 2), dtype=np.bool_)
@@ -44,10 +45,15 @@ class PortTable:
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
-        """The row of each port, new ones included; `remembered` are the names that the ring knows."""
+        """The row of each port, new ones included; `remembered` are the names that the ring knows.
+
+        Those that were of another port before, or of none, are then `fresh_rows`.
+        """
         here = {str(port.port.id): port.port.source.name for port in ports if port.port.source}
-        for name in here.keys() - self._rows.keys():
+        added = here.keys() - self._rows.keys()
+        for name in added:
             self._rows[name] = self._new_row(remembered)
+        self.fresh_rows = [self._rows[name] for name in added]
         # what another source, or a device that was away, counted from is not known
         strange = [row for name, row in self._rows.items() if self._sources.get(name) != here.get(name)]
         self._last_known[strange] = False
@@ -101,18 +107,20 @@ class PortTable:
         chosen = np.broadcast_to(good[:, None], rate.shape)
         active = moments.weighted_sums(rate, measured, chosen & (rate > self._threshold))
         observed = np.where(good, (measured[:, 0] + measured[:, 1]) / 2, 0.0).sum(axis=-1)
-        self._roll(rows, active, observed, np.where(chosen, rate, 0.0).max(axis=-1))
+        known = np.where(chosen, rate, 0.0)
+        moved = np.einsum("...i,...i->...", known, measured)
+        self._roll(rows, active, observed, moved, known.max(axis=-1))
         if counting:
             self.observed[rows] += observed.sum(axis=-1)
             self.active_seconds[rows] += active[..., moments.SECONDS].sum(axis=-1)
             self._add_utilization(rows, ports, seconds, chosen, active)
 
-    def _roll(self, rows: Rows, active: Floats, observed: Floats, peaks: Floats) -> None:
+    def _roll(self, rows: Rows, active: Floats, observed: Floats, moved: Floats, peaks: Floats) -> None:
         """Push values of ports (ports, 2, seconds, ...) as seconds of all rows."""
         span = observed.shape[1]
         sums = np.zeros((span, len(self.observed), 2, ROLLING_FIELDS))
         both = np.broadcast_to(observed[:, None], active.shape[:3])
-        sums[:, rows] = np.concatenate([active, both[..., None]], axis=-1).transpose(2, 0, 1, 3)
+        sums[:, rows] = np.concatenate([active, both[..., None], moved[..., None]], axis=-1).transpose(2, 0, 1, 3)
         highest = np.zeros((span, len(self.observed), 2))
         highest[:, rows] = peaks.transpose(2, 0, 1)
         self.sums.push(sums)

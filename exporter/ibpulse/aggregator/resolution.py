@@ -11,6 +11,8 @@ from ibpulse.analysis.plateaus import effective_resolution
 from ibpulse.ring.reader import RingReader
 
 SPAN_SECONDS = 60
+# a gap of up to this many samples is that of a counter that moves at every sample
+SAME = 1.5
 
 
 class Resolutions:
@@ -50,3 +52,9 @@ class Resolutions:
         """The effective resolution last measured, None while it is not known."""
         value = self._found.get(str(port.port.id), float("nan"))
         return None if math.isnan(value) else value
+
+    def ticks_of(self, port: RingPort) -> int:
+        """Ticks of the finest statistic that the port's counters can tell: 1, unless they were seen to stand still."""
+        measured = self.seconds_of(port)
+        ticks = 0.0 if measured is None else measured * 1e9 / self._reader.interval_ns
+        return math.ceil(ticks) if ticks > SAME * port.stride else 1

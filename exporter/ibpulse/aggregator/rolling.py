@@ -18,6 +18,11 @@ class RollingSeconds:
         self._values = np.zeros((length, *shape))
         self._next = 0
 
+    @property
+    def length(self) -> int:
+        """Seconds that are kept."""
+        return len(self._values)
+
     def push(self, seconds: Floats) -> None:
         """Take the values of further seconds, (seconds, *shape)."""
         for values in seconds:

@@ -51,6 +51,26 @@ class DirectionSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class RailStanding:
+    """A rail among its siblings; `share` is None without traffic."""
+
+    share: float | None
+    idle: bool
+    slow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PortTraffic:
+    """What a port's traffic does; `saturated` is one per direction, None while the data rate is not known."""
+
+    bursts: int
+    burst_seconds: float
+    rail: RailStanding | None
+    saturated: tuple[bool | None, ...]
+    saturated_seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PortSnapshot:
     """One port; `directions` (transmit, receive) is empty when it has no source of bytes or no place in the ring."""
 
@@ -63,6 +83,7 @@ class PortSnapshot:
     left_alone: bool = False
     sampling_interval_seconds: float = 0.0
     effective_resolution_seconds: float | None = None
+    traffic: PortTraffic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +96,39 @@ class NodeWindow:
     bandwidth_active_mean_bytes_per_second: float | None
     duty_cycle_ratio: float | None
     burstiness_cv: tuple[float | None, ...]
+
+    @property
+    def peak_to_mean_ratio(self) -> float | None:
+        """Peak ÷ mean of the bandwidth; None where either is not known or the mean is 0."""
+        ways = (self.transmit_bytes_per_second, self.receive_bytes_per_second)
+        mean = sum(way for way in ways if way is not None)
+        peak = self.bandwidth_peak_bytes_per_second
+        return None if peak is None or mean <= 0 else peak / mean
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraffic:
+    """What the traffic of all rails together does.
+
+    `utilization` is None until the line rate of a rail that carries traffic was known. `step_score` is None until a
+    period was looked for, `step_seconds` while none was found.
+    """
+
+    utilization: Histogram | None
+    burst_durations: Histogram
+    gap_durations: Histogram
+    bursts: int
+    burst_bytes: float
+    active_rails: int
+    fairness: float | None
+    step_seconds: float | None
+    step_score: float | None
+    signature: str
+    confidence: float
+    saturated: bool
+    saturated_seconds: float
+    moe_saturated: bool
+    moe_saturated_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +158,5 @@ class Snapshot:
     ports: tuple[PortSnapshot, ...]
     node_rails: int
     node: tuple[NodeWindow, ...]
+    traffic: NodeTraffic
     skipped_seconds: int

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 FEWEST_CHANGES = 20
+QUARTER = 0.25
 
 
 def effective_resolution(
@@ -15,11 +16,12 @@ def effective_resolution(
     scale: int,
     threshold_bytes_per_second: float,
 ) -> float:
-    """Median seconds between two changes of a busy port's counters; NaN when fewer than 20 such gaps were seen.
+    """Lower quartile of the seconds between two changes of a busy counter; NaN when fewer than 20 such gaps were seen.
 
     `time_ns` and `counters` are (2, samples) for transmit and receive at consecutive planned samples; where `sampled`
     (2, samples) is false the read failed or was missed. A gap counts when no sample in it is missing, the counter did
-    not fall, and its mean rate is above the threshold: an idle counter stands still for honest reasons.
+    not fall, and its mean rate is above the threshold: an idle counter stands still for honest reasons. The quartile
+    and not the median, because pauses between bursts make gaps longer, and nothing makes them shorter.
 
     Law: for a counter that always moves it is the sampling interval; for one that the device refreshes every R
     seconds, R a multiple of the interval, it is R. A port that is active at regular single ticks with idle
@@ -31,7 +33,7 @@ def effective_resolution(
             for direction in range(len(counters))
         ]
     )
-    return float(np.median(gaps)) if len(gaps) >= FEWEST_CHANGES else float("nan")
+    return float(np.quantile(gaps, QUARTER, method="lower")) if len(gaps) >= FEWEST_CHANGES else float("nan")
 
 
 def _busy_gaps(

@@ -18,6 +18,8 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from ibpulse import __version__, exposition
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.config import Settings
 from ibpulse.errors import RingError
 from ibpulse.ring.file import RingFile
@@ -181,8 +183,18 @@ def _supervisor_options(settings: Settings) -> SupervisorOptions:
 
 
 def _aggregator_options(settings: Settings) -> AggregatorOptions:
+    analysis = settings.analysis
     return AggregatorOptions(
-        active_bytes_per_second=settings.analysis.active_threshold,
-        windows_ns=tuple(settings.analysis.windows),
-        timescales_ns=tuple(settings.analysis.timescales),
+        active_bytes_per_second=analysis.active_threshold,
+        windows_ns=tuple(analysis.windows),
+        timescales_ns=tuple(analysis.timescales),
+        burst_low_bytes_per_second=analysis.burst_low,
+        traffic_window_ns=analysis.traffic_window,
+        signature=SignatureOptions(least_confidence=analysis.signature_confidence),
+        saturation=SaturationOptions(
+            level=analysis.saturation_level, window_seconds=analysis.saturation_window // NS_PER_SECOND
+        ),
+        moe_saturation=MoeSaturationOptions(
+            least_confidence=analysis.signature_confidence, hold_seconds=analysis.moe_saturation_hold / NS_PER_SECOND
+        ),
     )

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
-from ibpulse.config.rules import RULES, fit_timescales
+from ibpulse.config.rules import RULES, fit_timescales, fit_traffic_window
 from ibpulse.config.settings import Settings
 from ibpulse.config.sources import Source, read_environment, read_file, read_flags
 from ibpulse.config.table import CONFIG_FILE, ROWS
@@ -114,15 +114,17 @@ def _check(given: Sequence[Source], found: Source, origins: Mapping[str, str]) -
         wrong = frozenset(name for name, _ in named)
         settings = _merge([*(source.nested(wrong) for source in given), found.nested()])
     if origins["analysis.timescales"] == DEFAULT:
-        settings = _replace_timescales(settings)
+        settings = _replace_analysis(settings, timescales=fit_timescales(settings))
+    if origins["analysis.traffic-window"] == DEFAULT:
+        settings = _replace_analysis(settings, traffic_window=fit_traffic_window(settings))
     for rule in RULES:
         if wrong.isdisjoint(rule.names):
             faults += (f"{_place(rule.names[0], origins)}: {sentence}" for sentence in rule.find(settings))
     return settings, faults
 
 
-def _replace_timescales(settings: Settings) -> Settings:
-    analysis = settings.analysis.model_copy(update={"timescales": fit_timescales(settings)})
+def _replace_analysis(settings: Settings, **fields: object) -> Settings:
+    analysis = settings.analysis.model_copy(update=fields)
     return settings.model_copy(update={"analysis": analysis})
 
 

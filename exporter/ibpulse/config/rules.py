@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ibpulse.config.settings import Settings
-from ibpulse.units import format_duration
+from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,35 @@ def fit_timescales(settings: Settings) -> tuple[int, ...]:
     return tuple(scale for scale in settings.analysis.timescales if scale % settings.sampler.interval == 0)
 
 
+def fit_traffic_window(settings: Settings) -> int:
+    """The traffic window, or all whole seconds of the history if that is shorter."""
+    return min(settings.analysis.traffic_window, settings.sampler.history // SECOND_NS * SECOND_NS)
+
+
 def _history_covers_windows(settings: Settings) -> Iterator[str]:
     history, longest = settings.sampler.history, max(settings.analysis.windows)
     if history < longest:
         yield (
             f"{format_duration(history)} is shorter than the longest of analysis.windows; "
             f"raise sampler.history to {format_duration(longest)} or leave that window out"
+        )
+
+
+def _history_covers_traffic(settings: Settings) -> Iterator[str]:
+    history, window = settings.sampler.history, settings.analysis.traffic_window
+    if history < window:
+        yield (
+            f"{format_duration(history)} is shorter than analysis.traffic-window; "
+            f"raise sampler.history to {format_duration(window)} or shorten that window"
+        )
+
+
+def _bursts_end_below_their_beginning(settings: Settings) -> Iterator[str]:
+    low, high = settings.analysis.burst_low, settings.analysis.active_threshold
+    if low is not None and low > high:
+        yield (
+            f"{format_rate(low)} is above analysis.active-threshold, {format_rate(high)}, at which bursts begin; "
+            "lower it or leave it out"
         )
 
 
@@ -43,5 +66,7 @@ def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
 
 RULES = (
     Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
+    Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
+    Rule(("analysis.burst-low", "analysis.active-threshold"), _bursts_end_below_their_beginning),
     Rule(("analysis.timescales", "sampler.interval"), _timescales_fit_interval),
 )

@@ -19,8 +19,11 @@ from ibpulse.config.values import (
     DurationNs,
     GridNs,
     GridsNs,
+    OptionalRate,
     PortPatterns,
     RateBytesPerSecond,
+    Ratio,
+    SecondsNs,
     SomePath,
     WindowsNs,
     between,
@@ -86,6 +89,12 @@ class AnalysisSettings(Group):
     active_threshold: RateBytesPerSecond = setting("analysis.active-threshold")
     windows: WindowsNs = setting("analysis.windows")
     timescales: GridsNs = setting("analysis.timescales")
+    burst_low: OptionalRate = setting("analysis.burst-low")
+    traffic_window: Annotated[SecondsNs, lasting("10s", "10m")] = setting("analysis.traffic-window")
+    signature_confidence: Ratio = setting("analysis.signature-confidence")
+    saturation_level: Ratio = setting("analysis.saturation-level")
+    saturation_window: Annotated[SecondsNs, lasting("5s", "10m")] = setting("analysis.saturation-window")
+    moe_saturation_hold: Annotated[DurationNs, lasting("1s", "1h")] = setting("analysis.moe-saturation-hold")
 
 
 class SlowSettings(Group):

@@ -110,6 +110,36 @@ ROWS = (
         "Time scales of burstiness; multiples of sampler.interval that divide one second. "
         "Of the default, those that are no multiple are left out.",
     ),
+    Row(
+        "analysis.burst-low",
+        "RATE",
+        "",
+        "Rate at or below which a burst ends, if another than the one above which it begins; "
+        "at most analysis.active-threshold.",
+        "analysis.active-threshold",
+    ),
+    Row(
+        "analysis.traffic-window",
+        "DURATION",
+        "1m",
+        "What the step period and the signature are found in, 10s to 10m in whole seconds. "
+        "Steps up to a quarter of it are found. The default is cut to sampler.history.",
+    ),
+    Row("analysis.signature-confidence", "RATIO", "0.3", "Confidence below which the signature is unknown, 0 to 1."),
+    Row("analysis.saturation-level", "RATIO", "0.85", "Median utilisation from which a link or the node is saturated."),
+    Row(
+        "analysis.saturation-window",
+        "DURATION",
+        "30s",
+        "What that median is taken over, 5s to 10m in whole seconds.",
+    ),
+    Row(
+        "analysis.moe-saturation-hold",
+        "DURATION",
+        "30s",
+        "How long traffic must be moe_like, with a duty cycle and peaks of 0.9 and more, before that is a state; "
+        "1s to 1h.",
+    ),
     Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
     Row(
         "web.listen-address",

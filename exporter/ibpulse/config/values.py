@@ -107,6 +107,20 @@ def _cpu(text: str) -> int | None:
     return number
 
 
+def _ratio(text: str) -> float:
+    if not re.fullmatch(r"[01]|0?\.[0-9]{1,9}|1\.0{1,9}", text):
+        raise ValueError(f"{text!r} is not a ratio; write it like 0.85, from 0 to 1")
+    return float(text)
+
+
+def _optional_rate(text: str) -> int | None:
+    return None if text in ABSENT else parse_rate(text)
+
+
+def _write_optional_rate(bytes_per_second: int | None) -> str | None:
+    return None if bytes_per_second is None else format_rate(bytes_per_second)
+
+
 def _path(text: str) -> Path:
     if text in ABSENT:
         raise ValueError("the path is empty; give one or leave the setting out")
@@ -146,8 +160,11 @@ def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
 
 DurationNs = Annotated[int, single(parse_duration), PlainSerializer(format_duration)]
 GridNs = Annotated[DurationNs, AfterValidator(_divides_second)]
+SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
 WindowNs = Annotated[DurationNs, lasting("1s", "1h"), AfterValidator(_whole_seconds)]
 RateBytesPerSecond = Annotated[int, single(parse_rate), PlainSerializer(format_rate)]
+OptionalRate = Annotated[int | None, single(_optional_rate), PlainSerializer(_write_optional_rate)]
+Ratio = Annotated[float, single(_ratio), PlainSerializer(str)]
 Count = Annotated[int, single(_integer)]
 Cpu = Annotated[int | None, single(_cpu)]
 SomePath = Annotated[Path, single(_path), PlainSerializer(str)]

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ibpulse import __version__, metrics
 from ibpulse.aggregator.snapshot import DirectionSnapshot, DirectionWindow, NodeWindow, PortSnapshot, Snapshot
-from ibpulse.exposition.lines import Family, Sample
+from ibpulse.exposition.lines import Family, Value, known
+from ibpulse.exposition.traffic import traffic_families
 from ibpulse.metrics import Metric
-
-Value = int | float | None
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
@@ -18,6 +17,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     yield from _port_families(snapshot)
     yield from _direction_families(snapshot)
     yield from _node_families(snapshot)
+    yield from traffic_families(snapshot)
     yield from _sampler_families(snapshot)
     yield from _exporter_families(snapshot)
 
@@ -27,10 +27,10 @@ def _port_families(snapshot: Snapshot) -> Iterator[Family]:
     yield metrics.PORT_INFO, [((*labels, *_identity(port)), 1) for labels, port in everything]
     yield metrics.PORT_UP, [(labels, int(port.port.active)) for labels, port in everything]
     rates = [(labels, port.port.rate_bytes_per_second) for labels, port in everything]
-    yield metrics.PORT_RATE, _known(rates)
+    yield metrics.PORT_RATE, known(rates)
     placed = [(labels, port) for labels, port in everything if port.directions]
     for metric, value in _PORT_VALUES:
-        yield metric, _known([(labels, value(port)) for labels, port in placed])
+        yield metric, known([(labels, value(port)) for labels, port in placed])
 
 
 _PORT_VALUES: tuple[tuple[Metric, Callable[[PortSnapshot], Value]], ...] = (
@@ -59,13 +59,13 @@ def _direction_families(snapshot: Snapshot) -> Iterator[Family]:
             for port in snapshot.ports
             if port.directions
         ]
-        yield metrics.PORT_BYTES[way], _known([(labels, side.bytes_total) for labels, side in placed])
+        yield metrics.PORT_BYTES[way], known([(labels, side.bytes_total) for labels, side in placed])
         yield metrics.PORT_ACTIVE_SECONDS[way], [(labels, side.active_seconds) for labels, side in placed]
         yield from _moment_families(way, placed)
         for pair, value in _WINDOW_VALUES:
             yield (
                 pair[way],
-                _known(
+                known(
                     [
                         ((*labels, name), value(window))
                         for labels, side in placed
@@ -105,6 +105,7 @@ _NODE_VALUES: tuple[tuple[Metric, Callable[[NodeWindow], Value]], ...] = (
     (metrics.NODE_PEAK, lambda window: window.bandwidth_peak_bytes_per_second),
     (metrics.NODE_ACTIVE_MEAN, lambda window: window.bandwidth_active_mean_bytes_per_second),
     (metrics.NODE_DUTY_CYCLE, lambda window: window.duty_cycle_ratio),
+    (metrics.NODE_PEAK_TO_MEAN, lambda window: window.peak_to_mean_ratio),
 )
 
 
@@ -112,10 +113,10 @@ def _node_families(snapshot: Snapshot) -> Iterator[Family]:
     named = list(zip(snapshot.windows, snapshot.node, strict=True))
     yield metrics.NODE_RAILS, [((), snapshot.node_rails)]
     for metric, value in _NODE_VALUES:
-        yield metric, _known([((name,), value(window)) for name, window in named])
+        yield metric, known([((name,), value(window)) for name, window in named])
     yield (
         metrics.NODE_BURSTINESS,
-        _known(
+        known(
             [
                 ((timescale, name), value)
                 for name, window in named
@@ -136,7 +137,7 @@ def _sampler_families(snapshot: Snapshot) -> Iterator[Family]:
     yield metrics.SAMPLER_CPU, [((), sampler.cpu_seconds)]
     yield metrics.SAMPLER_LATENESS, [((), sampler.lateness)]
     yield metrics.SAMPLER_TICK_DURATION, [((), sampler.tick_duration)]
-    yield metrics.SAMPLER_HEARTBEAT_AGE, _known([((), health.heartbeat_age_seconds)])
+    yield metrics.SAMPLER_HEARTBEAT_AGE, known([((), health.heartbeat_age_seconds)])
     scheduler = (health.scheduler_requested, health.scheduler_actual, health.cpu_requested, health.cpu_actual)
     yield metrics.SAMPLER_SCHEDULER_INFO, [(scheduler, 1)]
     sick = {*health.quarantined_devices, *snapshot.fabric.stuck_devices}
@@ -145,17 +146,12 @@ def _sampler_families(snapshot: Snapshot) -> Iterator[Family]:
         metrics.DEVICE_QUARANTINED,
         [((device,), int(device in health.quarantined_devices)) for device in devices],
     )
-    yield metrics.CGROUP_THROTTLED, _known([((), health.throttled_periods)])
+    yield metrics.CGROUP_THROTTLED, known([((), health.throttled_periods)])
 
 
 def _exporter_families(snapshot: Snapshot) -> Iterator[Family]:
     until = None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9
     yield metrics.FABRIC_NOTICES, [((), len(snapshot.fabric.notices))]
-    yield metrics.AGGREGATED_UNTIL, _known([((), until)])
+    yield metrics.AGGREGATED_UNTIL, known([((), until)])
     yield metrics.AGGREGATOR_SKIPPED, [((), snapshot.skipped_seconds)]
     yield metrics.BUILD_INFO, [((__version__, platform.python_version()), 1)]
-
-
-def _known(samples: Sequence[tuple[tuple[str, ...], Value]]) -> list[Sample]:
-    """The samples that have a value."""
-    return [(labels, value) for labels, value in samples if value is not None]

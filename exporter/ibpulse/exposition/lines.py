@@ -14,12 +14,18 @@ from ibpulse.metrics import Metric
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, int | float | Histogram]
+Value = int | float | None
 Family = tuple[Metric, Sequence[Sample]]
 
 # Numbers that Python writes in another way than the formats.
 _ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 # 256 ports, each with all its series
 CACHED_PREFIXES = 2**15
+
+
+def known(samples: Sequence[tuple[Labels, int | float | Histogram | None]]) -> list[Sample]:
+    """The samples that have a value."""
+    return [(labels, value) for labels, value in samples if value is not None]
 
 
 def family_lines(family: Family) -> list[str]:

@@ -1,0 +1,103 @@
+"""Bursts and gaps of the node and of every port, counted since the process began. It must not read the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.samples import Seconds
+from ibpulse.aggregator.snapshot import Histogram
+from ibpulse.aggregator.ticks import NodeTicks
+from ibpulse.analysis.bursts import HOLE, RunState, Thresholds, split_runs, start_runs
+from ibpulse.metrics import DURATION_BUCKETS
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+BOUNDS = np.array(DURATION_BUCKETS)
+
+
+class Durations:
+    """A histogram of lengths that grows."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(len(BOUNDS) + 1, dtype=np.int64)
+        self._total = 0.0
+
+    def add(self, seconds: Floats) -> None:
+        """Take further lengths."""
+        self._counts += np.bincount(np.searchsorted(BOUNDS, seconds, side="left"), minlength=len(self._counts))
+        self._total += float(seconds.sum())
+
+    def histogram(self) -> Histogram:
+        """The lengths so far."""
+        return Histogram(DURATION_BUCKETS, tuple(np.cumsum(self._counts).tolist()), self._total)
+
+
+class Bursts:
+    """Runs of the node's bandwidth, with their lengths, and of each port's, as counts."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
+        self._node = start_runs(1)
+        self._ports = start_runs(0)
+        self.durations, self.gaps = Durations(), Durations()
+        self.began = 0
+        self.moved_bytes = 0.0
+        self.port_began = np.zeros(0, dtype=np.int64)
+        self.port_seconds = np.zeros(0)
+
+    def fit_rows(self, rows: int, fresh: Sequence[int]) -> None:
+        """Make room for so many rows of ports; the fresh ones begin anew."""
+        more = rows - len(self.port_seconds)
+        if more > 0:
+            self._ports = _join(self._ports, start_runs(more))
+            self.port_began = np.concatenate([self.port_began, np.zeros(more, dtype=np.int64)])
+            self.port_seconds = np.concatenate([self.port_seconds, np.zeros(more)])
+        for row in fresh:
+            self._ports.label[row], self._ports.begun[row] = HOLE, False
+            self.port_began[row], self.port_seconds[row] = 0, 0.0
+
+    def add_node(self, node: NodeTicks, counting: bool) -> None:
+        """Take the ticks of the sum over the rails."""
+        rates = np.where(node.good, node.bandwidth, np.nan).reshape(1, -1)
+        self._node, runs = split_runs(self._node, rates, node.measured.reshape(1, -1), self._thresholds)
+        if counting:
+            bursts = runs.bursts()
+            self.durations.add(runs.seconds[bursts])
+            self.gaps.add(runs.seconds[runs.gaps()])
+            self.moved_bytes += float(runs.moved_bytes[bursts].sum())
+            self.began += int(runs.began[0])
+
+    def add_ports(self, rows: Rows, seconds: Seconds, told: npt.NDArray[np.bool_], counting: bool) -> None:
+        """Take the ticks of all ports; those that are not `told` (ports,) are not known."""
+        ticks = seconds.good.shape[1] * seconds.good.shape[2]
+        good = (seconds.good & told[:, None, None]).reshape(len(rows), ticks)
+        rates = np.full((len(self.port_seconds), ticks), np.nan)
+        measured = np.zeros(rates.shape)
+        both = seconds.bytes_per_second.sum(axis=1).reshape(good.shape)
+        rates[rows] = np.where(good, both, np.nan)
+        measured[rows] = seconds.seconds.mean(axis=1).reshape(good.shape)
+        self._ports, runs = split_runs(self._ports, rates, measured, self._thresholds)
+        if counting:
+            self.port_began += runs.began
+            self.port_seconds += runs.busy_seconds
+
+    def break_node(self) -> None:
+        """No run of the node goes on over what is not known."""
+        self._node = start_runs(1)
+
+    def break_ports(self) -> None:
+        """No run of a port goes on over what is not known."""
+        self._ports = start_runs(len(self.port_seconds))
+
+
+def _join(one: RunState, other: RunState) -> RunState:
+    return RunState(
+        np.concatenate([one.label, other.label]),
+        np.concatenate([one.seconds, other.seconds]),
+        np.concatenate([one.moved_bytes, other.moved_bytes]),
+        np.concatenate([one.begun, other.begun]),
+    )

@@ -1,0 +1,164 @@
+"""What the traffic does, second after second: bursts, balance, saturation, signature. It must not read the ring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.bursts import Bursts
+from ibpulse.aggregator.node import Node
+from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
+from ibpulse.aggregator.ports import PortTable
+from ibpulse.aggregator.rails import RailBalance, line_of_carriers, weigh_rails
+from ibpulse.aggregator.samples import RingPort, Seconds
+from ibpulse.aggregator.saturation import Saturation
+from ibpulse.aggregator.snapshot import Histogram, NodeTraffic, NodeWindow, PortTraffic
+from ibpulse.aggregator.ticks import NodeTicks
+from ibpulse.analysis import moments
+from ibpulse.analysis.period import StepPeriod
+from ibpulse.analysis.saturation import (
+    MoeSaturationState,
+    advance_moe_saturation,
+    resembles_moe_saturation,
+)
+from ibpulse.analysis.signature import Features, Signature, find_signature
+from ibpulse.metrics import UTILIZATION_BUCKETS
+
+Rows = npt.NDArray[np.intp]
+
+BOUNDS = np.array(UTILIZATION_BUCKETS)
+UNKNOWN = Signature("unknown", 0.0)
+MS = 1_000_000
+
+
+class Traffic:
+    """Everything that is said of the traffic beyond its moments and peaks."""
+
+    def __init__(self, options: AggregatorOptions) -> None:
+        self._options = options
+        self._window_seconds = options.traffic_window_ns // SECOND_NS
+        self.bursts = Bursts(options.thresholds())
+        self._saturation = Saturation(options.saturation)
+        self._moe = MoeSaturationState()
+        self.signature = UNKNOWN
+        self.balance = RailBalance(None, 0, {})
+        self.line = math.nan
+        self._counts = np.zeros(len(BOUNDS) + 1, dtype=np.int64)
+        self._utilization_sum = 0.0
+
+    def fit_rows(self, ports: int, fresh: Sequence[int]) -> None:
+        """Make room for so many rows of ports; the fresh ones begin anew."""
+        self.bursts.fit_rows(ports, fresh)
+        self._saturation.fit_rows(ports, fresh)
+
+    def add_seconds(
+        self,
+        node: NodeTicks,
+        ports: Sequence[RingPort],
+        table: PortTable,
+        rows: Rows,
+        seconds: Seconds,
+        resolutions: Sequence[int],
+        counting: bool,
+    ) -> None:
+        """Take whole seconds that the table of ports has taken already; `resolutions` is in ticks, one per port."""
+        self.line = line_of_carriers(ports, rows, table, self._window_seconds)
+        told = np.array([ticks == 1 and port.port.active for port, ticks in zip(ports, resolutions, strict=True)])
+        self.bursts.add_ports(rows, seconds, told.astype(np.bool_), counting)
+        self._saturation.add(node, self.line, ports, rows, seconds, counting)
+        if coarsest_rail(ports, resolutions) == 1:
+            self.bursts.add_node(node, counting)
+            if counting and self.line > 0:
+                self._add_utilization(node)
+        else:
+            self.bursts.break_node()
+
+    def _add_utilization(self, node: NodeTicks) -> None:
+        utilization = (node.bandwidth / self.line).reshape(1, -1)
+        good = node.good.reshape(1, -1)
+        self._counts += moments.count_into_buckets(utilization, good, BOUNDS)[0]
+        self._utilization_sum += float(utilization[good].sum())
+
+    def judge(
+        self,
+        ports: Sequence[RingPort],
+        table: PortTable,
+        rows: Rows,
+        node: Node,
+        resolution_ticks: int,
+        counted_seconds: int,
+    ) -> None:
+        """Weigh the rails and name the traffic, after `counted_seconds` more seconds of it."""
+        self.balance = weigh_rails(ports, rows, table, self._options.active_bytes_per_second)
+        window, variations = node.window(self._window_seconds, resolution_ticks)
+        features = signature_features(window, variations, self.line)
+        self.signature = find_signature(features, self._options.signature)
+        alike = resembles_moe_saturation(
+            self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
+        )
+        self._moe = advance_moe_saturation(self._moe, alike, self._options.moe_saturation, counted_seconds)
+
+    def push_holes(self, seconds: int) -> None:
+        """Some seconds were not read."""
+        self.bursts.break_node()
+        self.bursts.break_ports()
+        self._saturation.push_holes(seconds)
+
+    def of_port(self, port: RingPort, row: int) -> PortTraffic:
+        """What a port's traffic does."""
+        saturated, saturated_seconds = self._saturation.of_port(row)
+        rated = port.port.rate_bytes_per_second is not None
+        return PortTraffic(
+            bursts=int(self.bursts.port_began[row]),
+            burst_seconds=float(self.bursts.port_seconds[row]),
+            rail=self.balance.rails.get(str(port.port.id)),
+            saturated=saturated if rated else (None, None),
+            saturated_seconds=saturated_seconds,
+        )
+
+    def of_node(self, step: StepPeriod | None) -> NodeTraffic:
+        """What the traffic of all rails together does."""
+        saturated, saturated_seconds = self._saturation.of_node()
+        cumulative = tuple(np.cumsum(self._counts).tolist())
+        return NodeTraffic(
+            utilization=Histogram(UTILIZATION_BUCKETS, cumulative, self._utilization_sum) if cumulative[-1] else None,
+            burst_durations=self.bursts.durations.histogram(),
+            gap_durations=self.bursts.gaps.histogram(),
+            bursts=self.bursts.began,
+            burst_bytes=self.bursts.moved_bytes,
+            active_rails=self.balance.active,
+            fairness=self.balance.fairness,
+            step_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
+            step_score=None if step is None else step.score,
+            signature=self.signature.label,
+            confidence=self.signature.confidence,
+            saturated=saturated,
+            saturated_seconds=saturated_seconds,
+            moe_saturated=self._moe.saturated,
+            moe_saturated_seconds=self._moe.saturated_seconds,
+        )
+
+
+def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
+    """Ticks between two changes of the slowest counter that the node's sum takes; 1 when all move at every sample."""
+    rails = (ticks for port, ticks in zip(ports, resolutions, strict=True) if port.port.rail and port.port.active)
+    return max(rails, default=1)
+
+
+def signature_features(window: NodeWindow, variations: dict[int, float | None], line: float) -> Features:
+    """The features of a window of the node whose carrying rails have this line rate, NaN for what is not known."""
+    return Features(
+        duty_cycle=_number(window.duty_cycle_ratio),
+        cv_10ms=_number(variations.get(10 * MS)),
+        cv_50ms=_number(variations.get(50 * MS)),
+        cv_100ms=_number(variations.get(100 * MS)),
+        peak_utilization=_number(window.bandwidth_peak_bytes_per_second) / line if line > 0 else math.nan,
+        active_utilization=_number(window.bandwidth_active_mean_bytes_per_second) / line if line > 0 else math.nan,
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

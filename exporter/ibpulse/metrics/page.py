@@ -1,0 +1,65 @@
+"""`docs/metrics.md`, written from the table of metrics. It must not state a fact of its own about a single metric."""
+
+from __future__ import annotations
+
+from ibpulse.metrics.buckets import DURATION_BUCKETS, UTILIZATION_BUCKETS
+from ibpulse.metrics.row import TABLE, Metric
+
+_PREFACE = """\
+# Metrics
+
+This page is written by a program from the table of metrics.
+
+Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1.
+A *good sample* of a port has both counters read at both of its ends and no reset between them. All else is a hole:
+it is left out, and never counted as zero.
+
+**Windows** (`window` label) end at the newest aggregated tick, `ibpulse_aggregated_until_timestamp_seconds`, and cover
+exactly that many whole seconds of ticks. Numbers are aggregated once a second, about 0.25 s after the second is over
+(later by one sampling interval of the slowest sampled port), so a scrape sees a window that ended 0.25 s to 1.3 s ago.
+Scrapes never change a value. With a window at least as long as the scrape interval, `max_over_time` over a peak misses
+nothing.
+
+**What is not known is absent**, never NaN and never 0 (but for the step period, where NaN says that none was found):
+a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of variation,
+a port of unknown data rate has no utilisation, a port whose counters were never read has no totals. A port whose
+counters were seen to stand still over several samples has no peak, no duty cycle and no coefficient of variation, nor
+has the node if it is a rail. A port that left the fabric has no series; its totals go on when it comes back.
+
+**Counters start at 0 with the process.** Windows are filled from the history that the ring file kept.
+
+Mean utilisation, duty cycle and coefficient of variation of any span and any set of ports (sum each rate first):
+
+```
+mean = rate(ibpulse_port_transmit_utilization_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
+duty = rate(ibpulse_port_transmit_active_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
+a    = rate(ibpulse_port_transmit_active_seconds_total[5m])
+m    = rate(ibpulse_port_transmit_active_utilization_seconds_total[5m]) / a
+cv   = sqrt(clamp_min(rate(ibpulse_port_transmit_active_utilization_squared_seconds_total[5m]) / a - m^2, 0)) / m
+```
+"""
+
+_SECTIONS = (
+    ("Ports", ("ibpulse_port_",)),
+    ("Node: the sum over its rails", ("ibpulse_node_",)),
+    ("Sampler", ("ibpulse_sampler_", "ibpulse_device_", "ibpulse_cgroup_")),
+    ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_build_")),
+)
+
+
+def metrics_markdown() -> str:
+    """The text of `docs/metrics.md`."""
+    parts = [_PREFACE]
+    for title, prefixes in _SECTIONS:
+        parts.append(f"\n## {title}\n\n| name | type | labels | unit | what |\n|---|---|---|---|---|\n")
+        parts += [_markdown_row(metric) for metric in TABLE if metric.name.startswith(prefixes)]
+    parts.append(f"\nBuckets of `_utilization_ratio`: {', '.join(map(repr, UTILIZATION_BUCKETS))}, +Inf.\n")
+    parts.append(f"\nBuckets of `_duration_seconds` of the node: {', '.join(map(repr, DURATION_BUCKETS))}, +Inf.\n")
+    return "".join(parts)
+
+
+def _markdown_row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    unit = metric.unit.replace("_", " ")
+    kind = "gauge" if metric.type == "info" else metric.type
+    return f"| `{metric.name}` | {kind} | {labels} | {unit} | {metric.help} |\n"

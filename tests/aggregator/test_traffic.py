@@ -1,0 +1,333 @@
+"""What the traffic does, against closed forms, through the whole aggregator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.options import SECOND_NS
+from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.analysis.signature import Features, SignatureOptions
+from ibpulse.ring import layout as at
+from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
+
+IDLE = constant(0.0)
+EIGHT = [f"mlx5_{number}:1" for number in range(8)]
+
+
+def played(
+    ring: Ring, seconds: int, options: AggregatorOptions | None = None, **traffic: tuple[Traffic, Traffic]
+) -> Snapshot:
+    """A snapshot after so many seconds that were followed one by one; the keywords name devices."""
+    aggregator = Aggregator(ring.reader, options or AggregatorOptions())
+    for device, both in traffic.items():
+        ring.write(f"{device}:1", both, 1, (seconds + 1) * ring.ticks_per_second)
+    return follow(ring, aggregator, 1, seconds)
+
+
+def standings(snapshot: Snapshot) -> dict[str, tuple[float | None, bool, bool]]:
+    rails = {str(one.port.id): one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+    return {name: (rail.share, rail.idle, rail.slow) for name, rail in rails.items()}
+
+
+# bursts
+
+
+def test_a_square_wave_has_bursts_and_gaps_of_its_lengths(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    traffic = played(ring, 10, mlx5_0=(square(40e9, 20, 30), IDLE)).traffic
+    # of 20 periods the first burst has no beginning, and the last gap no end; 500 ticks end in the last gap
+    assert traffic.burst_durations.cumulative[-1] == 19
+    assert traffic.burst_durations.total == pytest.approx(19 * 0.2)
+    assert traffic.gap_durations.cumulative[-1] == 19
+    assert traffic.gap_durations.total == pytest.approx(19 * 0.3)
+    assert traffic.bursts == 19
+    assert traffic.burst_bytes == pytest.approx(19 * 0.2 * 40e9)
+    assert traffic.burst_durations.cumulative[7] - traffic.burst_durations.cumulative[6] == 19
+
+
+def test_bursts_and_their_seconds_are_counted_for_each_port(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
+    found = played(ring, 10, mlx5_0=(square(40e9, 20, 30), IDLE), mlx5_1=(IDLE, square(1e9, 5, 95)))
+    first, second = (one.traffic for one in found.ports)
+    assert first
+    assert second
+    # of the first tick only the counter is known
+    assert (first.bursts, first.burst_seconds) == (19, pytest.approx(20 * 0.2 - 0.01))
+    assert (second.bursts, second.burst_seconds) == (9, pytest.approx(10 * 0.05 - 0.01))
+
+
+def test_with_hysteresis_a_dip_does_not_end_a_burst(tmp_path: Path) -> None:
+    def dips(tick: int) -> float:
+        return (2e9 if tick % 4 else 0.5e9) if (tick - 1) % 50 < 20 else 0.0
+
+    found = []
+    for number, low in enumerate((None, 0.1e9)):
+        (tmp_path / str(number)).mkdir()
+        ring = Ring.create(tmp_path / str(number), port("mlx5_0:1"))
+        options = AggregatorOptions(active_bytes_per_second=1e9, burst_low_bytes_per_second=low)
+        found.append(played(ring, 5, options, mlx5_0=(dips, IDLE)).traffic.bursts)
+    assert found[0] > 40
+    assert found[1] == 9
+
+
+def test_a_run_does_not_go_on_over_seconds_that_were_skipped(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=20)
+    aggregator = Aggregator(ring.reader, AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS))
+    at_end = ring.write("mlx5_0:1", (constant(10e9), IDLE), 1, 350)
+    update(ring, aggregator, 3)
+    ring.write("mlx5_0:1", (square(10e9, 5000, 50), IDLE), 351, 5400, start=at_end)
+    found = update(ring, aggregator, 53)
+    assert found.skipped_seconds > 20
+    assert found.traffic.burst_durations.cumulative[-1] == 0
+
+
+# rails
+
+
+def eight(ring: Ring, options: AggregatorOptions | None = None, seconds: int = 12, **odd: Traffic) -> Snapshot:
+    """Eight rails at 20 GB/s out of both, but for the odd ones."""
+    return played(
+        ring,
+        seconds,
+        options,
+        **{name.partition(":")[0]: (odd.get(name.partition(":")[0], constant(20e9)), constant(20e9)) for name in EIGHT},
+    )
+
+
+def test_equal_rails_are_fair(tmp_path: Path) -> None:
+    found = eight(Ring.create(tmp_path, *map(port, EIGHT)))
+    assert (found.traffic.active_rails, found.traffic.fairness) == (8, pytest.approx(1.0))
+    assert list(standings(found).values()) == [(pytest.approx(1 / 8), False, False)] * 8
+
+
+def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    for name in EIGHT:
+        flow = (lambda tick: 20e9 if tick <= 800 else 0.0) if name == "mlx5_3:1" else constant(20e9)
+        ring.write(name, (flow, flow), 1, 1300)
+    follow(ring, aggregator, 1, 10)
+    found = update(ring, aggregator, 11)
+    assert found.traffic.fairness == pytest.approx(7 / 8)
+    assert found.traffic.active_rails == 7
+    assert {name for name, (_, idle, _) in standings(found).items() if idle} == {"mlx5_3:1"}
+    assert not [name for name, (_, _, slow) in standings(found).items() if slow]
+
+
+def test_a_rail_whose_link_is_down_counts_as_one_that_carries_nothing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *[port(name, active=name != "mlx5_3:1") for name in EIGHT])
+    found = eight(ring)
+    assert found.traffic.fairness == pytest.approx(7 / 8)
+    assert standings(found)["mlx5_3:1"] == (0.0, True, False)
+
+
+def test_a_rail_that_moves_half_of_what_the_others_do_is_slow(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT))
+    found = played(
+        ring, 12, **{name.partition(":")[0]: (constant(10e9 if name == "mlx5_2:1" else 20e9),) * 2 for name in EIGHT}
+    )
+    assert {name for name, (_, _, slow) in standings(found).items() if slow} == {"mlx5_2:1"}
+    assert not [name for name, (_, idle, _) in standings(found).items() if idle]
+
+
+def test_a_rail_that_takes_longer_for_the_same_bytes_is_slow(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT))
+    found = played(
+        ring,
+        12,
+        **{
+            name.partition(":")[0]: ((square(10e9, 40, 60) if name == "mlx5_2:1" else square(20e9, 20, 80)), IDLE)
+            for name in EIGHT
+        },
+    )
+    assert found.traffic.fairness == pytest.approx(1.0, abs=1e-3)
+    assert {name for name, (_, _, slow) in standings(found).items() if slow} == {"mlx5_2:1"}
+
+
+def test_rails_that_are_silent_for_seconds_are_weighed_over_a_longer_span(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT))
+    step = square(20e9, 100, 700)
+    found = played(
+        ring, 15, **{name.partition(":")[0]: ((IDLE if name == "mlx5_5:1" else step), IDLE) for name in EIGHT}
+    )
+    assert found.traffic.fairness == pytest.approx(7 / 8)
+    assert standings(found)["mlx5_5:1"][1]
+
+
+def test_silent_rails_have_no_fairness_and_none_is_idle(tmp_path: Path) -> None:
+    found = played(
+        Ring.create(tmp_path, *map(port, EIGHT)), 5, **{name.partition(":")[0]: (IDLE, IDLE) for name in EIGHT}
+    )
+    assert (found.traffic.fairness, found.traffic.active_rails) == (None, 0)
+    assert set(standings(found).values()) == {(None, False, False)}
+    assert (found.traffic.signature, found.traffic.confidence) == ("idle", 1.0)
+
+
+def test_a_port_that_is_no_rail_has_no_standing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
+    assert set(standings(played(ring, 3, mlx5_0=(IDLE, IDLE), mlx5_1=(IDLE, IDLE)))) == {"mlx5_0:1"}
+
+
+# step
+
+
+def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT[:2]))
+    both = (square(20e9, 60, 90), square(5e9, 30, 120))
+    found = played(ring, 30, mlx5_0=both, mlx5_1=both)
+    assert found.traffic.step_seconds == pytest.approx(1.5, rel=1e-3)
+    assert found.traffic.step_score is not None
+    assert found.traffic.step_score > 0.9
+
+
+def test_steady_traffic_has_no_step(tmp_path: Path) -> None:
+    found = played(Ring.create(tmp_path, port("mlx5_0:1")), 20, mlx5_0=(constant(10e9), IDLE))
+    assert (found.traffic.step_seconds, found.traffic.step_score) == (None, 0.0)
+
+
+def test_a_node_without_samples_has_no_step(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    assert update(ring, aggregator, 1).traffic.step_score is None
+    ring.write("mlx5_0:1", (IDLE, IDLE), 1, 300, holes=range(1, 299))
+    follow(ring, aggregator, 1, 2)
+    ring.change()
+    assert update(ring, aggregator, 3).traffic.step_score == 0.0
+
+
+# saturation and signature
+
+
+def test_a_direction_is_saturated_when_half_of_its_time_is_near_the_line(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    options = AggregatorOptions(saturation=SaturationOptions(window_seconds=6))
+    found = played(ring, 10, options, mlx5_0=(square(46e9, 60, 40), square(46e9, 40, 60)))
+    port_traffic = found.ports[0].traffic
+    assert port_traffic
+    assert port_traffic.saturated == (True, False)
+    # half of six seconds had to be seen; of the first tick only the counter is known
+    assert port_traffic.saturated_seconds == (pytest.approx(7.0), 0.0)
+    assert not found.traffic.saturated
+
+
+def test_a_node_is_saturated_by_the_line_of_the_rails_that_carry_traffic(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
+    options = AggregatorOptions(saturation=SaturationOptions(window_seconds=6))
+    found = played(ring, 10, options, mlx5_0=(constant(45e9),) * 2, mlx5_1=(IDLE, IDLE))
+    assert found.traffic.saturated
+    assert found.traffic.saturated_seconds == pytest.approx(7.0)
+    assert found.traffic.utilization
+    assert found.traffic.utilization.total == pytest.approx(0.9 * 999)
+
+
+def test_a_port_of_unknown_rate_is_not_judged(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1", rate=None))
+    found = played(ring, 8, mlx5_0=(constant(45e9),) * 2)
+    assert found.ports[0].traffic
+    assert found.ports[0].traffic.saturated == (None, None)
+    assert not found.traffic.saturated
+    assert found.traffic.utilization is None
+    assert found.traffic.signature == "unknown"
+
+
+def test_saturation_ends_with_the_samples(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=20)
+    options = AggregatorOptions(
+        windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS, saturation=SaturationOptions(window_seconds=5)
+    )
+    aggregator = Aggregator(ring.reader, options)
+    at_end = ring.write("mlx5_0:1", (constant(48e9),) * 2, 1, 850)
+    assert follow(ring, aggregator, 1, 8).traffic.saturated
+    ring.write("mlx5_0:1", (IDLE, IDLE), 851, 5400, start=at_end)
+    assert not update(ring, aggregator, 53).traffic.saturated
+
+
+def test_the_signature_is_that_of_the_features_of_the_window(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    # 30 ticks of 20, 30 and 40 GB/s by turns, 10 of silence
+    levels = np.array([20e9, 30e9, 40e9])
+    flow = (lambda tick: float(levels[tick % 3]) if (tick - 1) % 40 < 30 else 0.0, IDLE)
+    here = Features(0.75, float(levels.std() / levels.mean()), np.nan, np.nan, 0.4, 0.3)
+    options = AggregatorOptions(
+        traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=here, others=(), least_features=4)
+    )
+    found = played(ring, 20, options, mlx5_0=flow)
+    assert found.traffic.signature == "dense_like"
+    assert found.traffic.confidence == pytest.approx(0.6, abs=0.02)
+
+
+def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    levels = np.array([48e9, 15e9])
+    flow = (lambda tick: float(levels[tick // 2 % 2]),) * 2
+    here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
+    options = AggregatorOptions(
+        traffic_window_ns=10 * SECOND_NS,
+        signature=SignatureOptions(moe=here, others=()),
+        moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
+    )
+    aggregator = Aggregator(ring.reader, options)
+    at_end = ring.write("mlx5_0:1", flow, 1, 450)
+    assert not follow(ring, aggregator, 1, 4).traffic.moe_saturated
+    ring.write("mlx5_0:1", flow, 451, 1300, start=at_end)
+    found = follow(ring, aggregator, 5, 12).traffic
+    assert (found.signature, found.moe_saturated) == ("moe_like", True)
+    assert found.moe_saturated_seconds == pytest.approx(8.0)
+
+
+# what came before the process, and what a counter cannot tell
+
+
+def test_history_fills_the_windows_and_counts_nothing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    ring.write("mlx5_0:1", (square(48e9, 60, 40),) * 2, 1, 2500)
+    aggregator = Aggregator(ring.reader, AggregatorOptions(saturation=SaturationOptions(window_seconds=5)))
+    found = update(ring, aggregator, 25)
+    assert found.traffic.saturated
+    assert found.traffic.fairness == pytest.approx(1.0)
+    assert found.traffic.step_seconds == pytest.approx(1.0, rel=1e-3)
+    assert (found.traffic.bursts, found.traffic.saturated_seconds, found.traffic.utilization) == (0, 0.0, None)
+    assert found.ports[0].traffic
+    assert (found.ports[0].traffic.bursts, found.ports[0].traffic.burst_seconds) == (0, 0.0)
+
+
+def test_a_counter_that_stands_still_between_refreshes_tells_no_fine_statistic(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
+    refreshed = (lambda tick: 0.0 if tick % 4 else 80e9, IDLE)
+    options = AggregatorOptions(traffic_window_ns=30 * SECOND_NS)
+    found = played(ring, 20, options, mlx5_0=refreshed, mlx5_1=(constant(20e9), IDLE))
+    cached, direct = found.ports
+    assert cached.effective_resolution_seconds == pytest.approx(0.04)
+    window = cached.directions[0].windows[0]
+    assert (window.peak_bytes_per_second, window.duty_cycle_ratio, window.burstiness_cv) == (None, None, None)
+    assert direct.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
+    node = found.node[0]
+    assert (node.bandwidth_peak_bytes_per_second, node.duty_cycle_ratio, node.peak_to_mean_ratio) == (None,) * 3
+    assert node.transmit_bytes_per_second == pytest.approx(40e9)
+    assert [value is None for value in node.burstiness_cv] == [True, False, False, False]
+    assert found.traffic.signature == "unknown"
+
+
+def test_a_row_that_goes_to_another_port_begins_anew(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=12)
+    options = AggregatorOptions(
+        windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS, saturation=SaturationOptions(window_seconds=5)
+    )
+    aggregator = Aggregator(ring.reader, options)
+    ring.write("mlx5_0:1", (square(48e9, 60, 40),) * 2, 1, 1000)
+    before = follow(ring, aggregator, 1, 9).ports[0].traffic
+    assert before
+    assert before.bursts > 0
+    assert before.saturated_seconds[0] > 0
+    for number in range(at.SLOT_COUNT):
+        ring.file.assign(f"new{number}:1", 4, 1)
+    ring.change(port("new7:1"))
+    ring.write("new7:1", (IDLE, IDLE), 1000, 1200)
+    after = update(ring, aggregator, 11).ports[0].traffic
+    assert after
+    assert (after.bursts, after.burst_seconds) == (0, 0.0)
+    assert (after.saturated, after.saturated_seconds) == ((False, False), (0.0, 0.0))
