@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ibpulse.aggregator import AggregatorOptions
+from ibpulse.aggregator.summary import summarize
 from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -99,6 +101,15 @@ class Node:
             "metrics": lambda accept, names: (f"# {accept} {list(names)}\n".encode(), "text/plain; version=0.0.4"),
             "heartbeat_age_seconds": lambda: 0.02,
             "ready": lambda: (True, "Ready: every port was sampled."),
+            "summarize": lambda seconds, end_ns: summarize(
+                RingReader(self.ring),
+                fabric(self.slots),
+                AggregatorOptions(),
+                lambda port: 1,
+                seconds,
+                end_ns,
+                (self.now_tick + 2) * INTERVAL_NS + 1,
+            ),
             "version": "1.2.3",
             "limits": WebLimits(),
             "wall_clock_ns": lambda: (self.now_tick + 2) * INTERVAL_NS + 1,

@@ -60,12 +60,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.ring.close()
 
 
-PATHS = ["/metrics", "/api/v1/ports", "/api/v1/window", "/-/healthy", "/-/ready"]
+PATHS = ["/metrics", "/api/v1/ports", "/api/v1/window", "/api/v1/summary", "/-/healthy", "/-/ready"]
 
 
 @pytest.mark.parametrize(
     ("path", "mode"),
-    [*((path, POSITIVE) for path in PATHS), ("/metrics", NEGATIVE), ("/api/v1/window", NEGATIVE)],
+    [*((path, POSITIVE) for path in PATHS), ("/metrics", NEGATIVE), ("/api/v1/window", NEGATIVE), ("/api/v1/summary", NEGATIVE)],
 )
 def test_the_server_keeps_its_document(address: str, path: str, mode: schemathesis.GenerationMode) -> None:
     operation = schemathesis.openapi.from_url(f"{address}/api/openapi.json")[path]["GET"]

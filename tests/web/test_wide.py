@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from starlette.responses import Response
 
+from ibpulse.web.gate import WideGate
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.window_query import WindowPlan, plan_window, read_query
-from ibpulse.web.window_route import WideGate, is_wide
+from ibpulse.web.window_route import answer_window, is_wide
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, Node
 
@@ -69,14 +70,14 @@ async def test_wide_requests_beyond_the_bound_are_refused(node: Node, held: Held
 
 async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node: Node, held: Held) -> None:
     parts = node.parts(limits=LIMITS, wall_clock_ns=held)
-    gate, plan = WideGate(1), plan_of(node, {"last": "1s"})
-    gone = asyncio.create_task(gate.run(parts, plan, "json"))
+    gate, plan = WideGate(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
+    gone = asyncio.create_task(gate.run(answer_window, parts, plan, "json"))
     await held.until_waiting(1)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
     with pytest.raises(ProblemError):
-        await gate.run(parts, plan, "json")
+        await gate.run(answer_window, parts, plan, "json")
     held.go.set()
     assert isinstance(await first_answer(gate, node, plan), Response)
 
@@ -84,7 +85,7 @@ async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node
 async def first_answer(gate: WideGate, node: Node, plan: WindowPlan) -> Response:
     while True:
         try:
-            return await gate.run(node.parts(), plan, "json")
+            return await gate.run(answer_window, node.parts(), plan, "json")
         except ProblemError:
             await asyncio.sleep(0)
 
@@ -93,10 +94,10 @@ async def test_a_failure_in_the_thread_gives_the_place_back(node: Node) -> None:
     def fail() -> int:
         raise RuntimeError("no clock")
 
-    gate, plan = WideGate(1), plan_of(node, {"last": "1s"})
+    gate, plan = WideGate(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
     for _ in range(3):
         with pytest.raises(RuntimeError, match="no clock"):
-            await gate.run(node.parts(wall_clock_ns=fail), plan, "json")
+            await gate.run(answer_window, node.parts(wall_clock_ns=fail), plan, "json")
         await first_answer(gate, node, plan)
 
 

@@ -3,5 +3,6 @@
 from ibpulse.aggregator.aggregator import Aggregator
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.aggregator.summary import Summary
 
-__all__ = ["Aggregator", "AggregatorOptions", "Snapshot"]
+__all__ = ["Aggregator", "AggregatorOptions", "Snapshot", "Summary"]

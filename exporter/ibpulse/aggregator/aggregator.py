@@ -15,6 +15,7 @@ from ibpulse.aggregator.resolution import Resolutions
 from ibpulse.aggregator.samples import RingPort, place_ports
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.step import StepWatch
+from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.tally import Tally
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.model import Fabric, SamplerHealth
@@ -55,6 +56,10 @@ class Aggregator:
             self._catch_up(due, placed, rows)
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
         return self._snapshot(fabric, health, placed, rows)
+
+    def summarize(self, fabric: Fabric, seconds: int, end_ns: int | None = None) -> Summary:
+        """What is known of the newest whole seconds, or of those before a wall time; may run in another thread."""
+        return summarize(self._reader, fabric, self._options, self._resolutions.ticks_of, seconds, end_ns)
 
     def _skip(self, due: Due) -> None:
         if due.skipped:

@@ -77,6 +77,10 @@ class Node:
         window = self._windows((seconds,), resolution_ticks)[0]
         return window, dict(zip(self._timescales_ns, window.burstiness_cv, strict=True))
 
+    def observed_seconds(self, seconds: int) -> float:
+        """Time of the window that no hole covers."""
+        return float(self._sums.sum(seconds)[OBSERVED])
+
     def _windows(self, spans: tuple[int, ...], resolution_ticks: int) -> list[NodeWindow]:
         sums = np.stack([self._sums.sum(seconds) for seconds in spans])
         scales = np.stack([self._scales.sum(seconds) for seconds in spans])

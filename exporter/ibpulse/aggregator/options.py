@@ -17,7 +17,9 @@ class AggregatorOptions:
 
     A time scale that is not a whole number of ticks, or does not divide one second, gives no value. A burst begins
     above the threshold of active and ends at or below `burst_low_bytes_per_second`, the same threshold unless given.
-    `traffic_window_ns` is what the step period and the signature are found in.
+    `traffic_window_ns` is what the step period and the signature are found in. The rails are weighed over the first of
+    `balance_spans_seconds` in which they are active: a dead rail is named within seconds, and where a step is longer
+    than that its silence is judged by a longer look back.
     """
 
     active_bytes_per_second: float = 0.1e9
@@ -25,6 +27,7 @@ class AggregatorOptions:
     timescales_ns: tuple[int, ...] = (10_000_000, 50_000_000, 100_000_000, SECOND_NS)
     burst_low_bytes_per_second: float | None = None
     traffic_window_ns: int = 60 * SECOND_NS
+    balance_spans_seconds: tuple[int, ...] = (3, 10, 60)
     signature: SignatureOptions = field(default_factory=SignatureOptions)
     saturation: SaturationOptions = field(default_factory=SaturationOptions)
     moe_saturation: MoeSaturationOptions = field(default_factory=MoeSaturationOptions)

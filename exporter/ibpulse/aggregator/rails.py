@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.ports import MOVED, OBSERVED, PortTable
 from ibpulse.aggregator.samples import RingPort
 from ibpulse.aggregator.snapshot import RailStanding
@@ -17,8 +18,6 @@ from ibpulse.analysis.balance import BalanceOptions, balance_rails
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-# a dead rail is named within seconds; where a step is longer than that, its silence is judged by a longer look back
-SPANS_SECONDS = (3, 10, 60)
 SLOW_SPAN_SECONDS = 10
 # of the fullest rail
 CARRYING = 0.05
@@ -33,20 +32,21 @@ class RailBalance:
     rails: Mapping[str, RailStanding]
 
 
-def weigh_rails(ports: Sequence[RingPort], rows: Rows, table: PortTable, threshold: float) -> RailBalance:
-    """The balance over the shortest of some spans in which rails were active."""
+def weigh_rails(ports: Sequence[RingPort], rows: Rows, table: PortTable, options: AggregatorOptions) -> RailBalance:
+    """The balance over the first of the spans in which rails were active."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
     mine = rows[chosen]
-    options = BalanceOptions(active_bytes_per_second=threshold)
+    threshold = options.active_bytes_per_second
+    judge = BalanceOptions(active_bytes_per_second=threshold)
     longest = table.sums.length
-    for span in SPANS_SECONDS:
+    for span in options.balance_spans_seconds:
         rates = _mean_rates(table, mine, up, min(span, longest))
         if np.nansum(rates) > threshold:
             break
-    balance = balance_rails(rates, None, options)
+    balance = balance_rails(rates, None, judge)
     longer = min(max(span, SLOW_SPAN_SECONDS), longest)
-    slow = balance_rails(_mean_rates(table, mine, up, longer), _active_rates(table, mine, longer), options).slow
+    slow = balance_rails(_mean_rates(table, mine, up, longer), _active_rates(table, mine, longer), judge).slow
     standings = {
         str(ports[index].port.id): RailStanding(_known(share), bool(idle), bool(late and not idle))
         for index, share, idle, late in zip(chosen, balance.share.tolist(), balance.idle, slow, strict=True)

@@ -92,7 +92,7 @@ class Traffic:
         counted_seconds: int,
     ) -> None:
         """Weigh the rails and name the traffic, after `counted_seconds` more seconds of it."""
-        self.balance = weigh_rails(ports, rows, table, self._options.active_bytes_per_second)
+        self.balance = weigh_rails(ports, rows, table, self._options)
         window, variations = node.window(self._window_seconds, resolution_ticks)
         features = signature_features(window, variations, self.line)
         self.signature = find_signature(features, self._options.signature)

@@ -143,6 +143,7 @@ class Daemon:
             metrics=self._metrics,
             heartbeat_age_seconds=self._supervisor.heartbeat_age_seconds,
             ready=self._ready,
+            summarize=lambda seconds, end_ns: self._aggregator.summarize(self._supervisor.fabric, seconds, end_ns),
             version=__version__,
             limits=WebLimits(max_wide_requests=web.max_wide_requests, max_values=web.max_points),
             registry=self._registry,

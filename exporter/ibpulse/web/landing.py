@@ -13,6 +13,7 @@ _EXAMPLE = "/api/v1/window?last=5s&max_points=500"
 _LINKS = (
     ("/metrics", "for Prometheus"),
     (_EXAMPLE, "the newest raw samples"),
+    ("/api/v1/summary?window=10s", "what the traffic did in the last ten seconds"),
     ("/api/v1/ports", "the ports as JSON"),
     ("/api/docs", "how to ask the API"),
     ("/-/healthy", "is it sampling?"),

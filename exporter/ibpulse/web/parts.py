@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from ibpulse.aggregator.summary import Summary
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 
@@ -31,7 +32,8 @@ class WebParts:
     """Everything that the routes read.
 
     `slots` gives the ring slot of each port name (`mlx5_0:1`). `metrics` gives body and content type for an Accept
-    header and a choice of names. `ready` gives the state and a sentence. The server's own metrics go into `registry`.
+    header and a choice of names. `ready` gives the state and a sentence. `summarize` gives the summary of whole seconds
+    that end at a wall time (ns), or now. The server's own metrics go into `registry`.
     """
 
     reader: RingReader
@@ -40,6 +42,7 @@ class WebParts:
     metrics: Callable[[str | None, Sequence[str]], tuple[bytes, str]]
     heartbeat_age_seconds: Callable[[], float | None]
     ready: Callable[[], tuple[bool, str]]
+    summarize: Callable[[int, int | None], Summary]
     version: str
     limits: WebLimits = field(default_factory=WebLimits)
     registry: CollectorRegistry | None = None

@@ -1,0 +1,211 @@
+"""Everything that is known of one window, computed from the ring when it is asked for. It must not keep anything.
+
+The numbers come from the same code as the running ones, over the seconds of the window alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
+from ibpulse.aggregator.pace import SETTLE_NS
+from ibpulse.aggregator.ports import MOVED, OBSERVED
+from ibpulse.aggregator.samples import RingPort, place_ports
+from ibpulse.aggregator.step import measure_step
+from ibpulse.aggregator.tally import Tally
+from ibpulse.analysis import moments
+from ibpulse.model import Fabric
+from ibpulse.ring.reader import RingReader
+from ibpulse.units import format_duration
+
+Number = float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Bursts, or gaps: how many ended within the window, and the mean of those of known length."""
+
+    count: int
+    mean_seconds: Number
+    mean_bytes: Number
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """The sum over the rails."""
+
+    rails: int
+    active_rails: int
+    observed_seconds: float
+    transmit_bytes_per_second: Number
+    receive_bytes_per_second: Number
+    bandwidth_peak_bytes_per_second: Number
+    bandwidth_active_mean_bytes_per_second: Number
+    peak_to_mean_ratio: Number
+    duty_cycle_ratio: Number
+    burstiness_cv: Mapping[str, Number]
+    bursts: RunSummary
+    gaps: RunSummary
+    rail_fairness_ratio: Number
+    step_period_seconds: Number
+    step_period_score: float
+    workload_signature: str
+    workload_signature_confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionSummary:
+    """One direction of a port."""
+
+    mean_bytes_per_second: Number
+    peak_bytes_per_second: Number
+    duty_cycle_ratio: Number
+    burstiness_cv: Number
+
+
+@dataclass(frozen=True, slots=True)
+class PortSummary:
+    """One port; the rail's numbers are null for a port that is none."""
+
+    port: str
+    rail: bool
+    observed_seconds: float
+    transmit: DirectionSummary
+    receive: DirectionSummary
+    bursts: int
+    burst_seconds: float
+    rail_share_ratio: Number
+    rail_idle: bool | None
+    rail_slow: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A window from `start_ms` to `end_ms`, epoch milliseconds; null stands for what is not known."""
+
+    window_seconds: int
+    start_ms: int
+    end_ms: int
+    node: NodeSummary
+    ports: tuple[PortSummary, ...]
+
+
+def summarize(
+    reader: RingReader,
+    fabric: Fabric,
+    options: AggregatorOptions,
+    resolution_ticks: Callable[[RingPort], int],
+    seconds: int,
+    end_ns: int | None,
+    now_ns: int | None = None,
+) -> Summary:
+    """The summary of the newest whole seconds, or of those before `end_ns`, a wall time."""
+    slots = reader.ring.slots()
+    ports = place_ports(reader, fabric.ports, slots)
+    ticks = SECOND_NS // reader.interval_ns
+    widest = max((port.stride for port in ports), default=1)
+    newest = reader.newest_tick(now_ns) - SETTLE_NS // reader.interval_ns - (widest - 1)
+    end = (newest if end_ns is None else min(newest, reader.tick_at(end_ns))) // ticks
+    first = max(0, end - seconds)
+    narrowed = replace(
+        options,
+        windows_ns=(seconds * SECOND_NS,),
+        traffic_window_ns=seconds * SECOND_NS,
+        balance_spans_seconds=(seconds,),
+    )
+    tally = Tally(reader, narrowed)
+    rows = tally.rows_of(ports, slots)
+    resolutions = [resolution_ticks(port) for port in ports]
+    for begin in range(first, end, tally.seconds_at_once):
+        tally.add(begin, min(end, begin + tally.seconds_at_once), ports, rows, resolutions, True)
+    tally.judge(ports, rows, resolutions, 0)
+    start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
+    return Summary(
+        window_seconds=seconds,
+        start_ms=start_ns // 1_000_000,
+        end_ms=stop_ns // 1_000_000,
+        node=_node(reader, narrowed, tally, ports, resolutions, end * ticks),
+        ports=_ports(tally, ports, rows.tolist(), resolutions, seconds),
+    )
+
+
+def _node(
+    reader: RingReader,
+    options: AggregatorOptions,
+    tally: Tally,
+    ports: list[RingPort],
+    resolutions: list[int],
+    end_tick: int,
+) -> NodeSummary:
+    rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+    mine = [resolutions[index] for index in rails]
+    window = tally.node.windows(max(mine, default=1))[0]
+    step = measure_step(reader, [ports[index] for index in rails], mine, end_tick, options.traffic_window_ns)
+    traffic = tally.traffic.of_node(step)
+    bursts, gaps = traffic.burst_durations, traffic.gap_durations
+    return NodeSummary(
+        rails=sum(port.port.rail for port in ports),
+        active_rails=traffic.active_rails,
+        observed_seconds=tally.node.observed_seconds(options.window_seconds()[0]),
+        transmit_bytes_per_second=window.transmit_bytes_per_second,
+        receive_bytes_per_second=window.receive_bytes_per_second,
+        bandwidth_peak_bytes_per_second=window.bandwidth_peak_bytes_per_second,
+        bandwidth_active_mean_bytes_per_second=window.bandwidth_active_mean_bytes_per_second,
+        peak_to_mean_ratio=window.peak_to_mean_ratio,
+        duty_cycle_ratio=window.duty_cycle_ratio,
+        burstiness_cv=dict(zip(map(format_duration, options.timescales_ns), window.burstiness_cv, strict=True)),
+        bursts=_runs(bursts.cumulative[-1], bursts.total, traffic.burst_bytes),
+        gaps=_runs(gaps.cumulative[-1], gaps.total, None),
+        rail_fairness_ratio=traffic.fairness,
+        step_period_seconds=traffic.step_seconds,
+        step_period_score=step.score,
+        workload_signature=traffic.signature,
+        workload_signature_confidence=traffic.confidence,
+    )
+
+
+def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
+    if not count:
+        return RunSummary(0, None, None)
+    return RunSummary(count, seconds / count, None if moved_bytes is None else moved_bytes / count)
+
+
+def _ports(
+    tally: Tally, ports: list[RingPort], rows: list[int], resolutions: list[int], seconds: int
+) -> tuple[PortSummary, ...]:
+    sums, peaks = tally.table.sums.sum(seconds), tally.table.peaks.max(seconds)
+    found = []
+    for port, row, ticks in zip(ports, rows, resolutions, strict=True):
+        traffic = tally.traffic.of_port(port, row)
+        ways = [_direction(sums[row, way], float(peaks[row, way]), ticks == 1, port.stride) for way in range(2)]
+        found.append(
+            PortSummary(
+                port=str(port.port.id),
+                rail=port.port.rail,
+                observed_seconds=float(sums[row, 0, OBSERVED]),
+                transmit=ways[0],
+                receive=ways[1],
+                bursts=traffic.bursts,
+                burst_seconds=traffic.burst_seconds,
+                rail_share_ratio=traffic.rail.share if traffic.rail else None,
+                rail_idle=traffic.rail.idle if traffic.rail else None,
+                rail_slow=traffic.rail.slow if traffic.rail else None,
+            )
+        )
+    return tuple(found)
+
+
+def _direction(sums: moments.Floats, peak: float, told: bool, stride: int) -> DirectionSummary:
+    observed = float(sums[OBSERVED])
+    if not observed:
+        return DirectionSummary(None, None, None, None)
+    mean = float(sums[MOVED]) / observed
+    if not told:
+        return DirectionSummary(mean, None, None, None)
+    variation = float(moments.variation(sums)) if sums[moments.COUNT] >= 2 * stride else math.nan
+    duty = float(moments.duty_cycle(sums[moments.SECONDS], sums[OBSERVED]))
+    return DirectionSummary(mean, peak, duty, None if math.isnan(variation) else variation)

@@ -1,0 +1,148 @@
+"""`/api/v1/summary`: the statistics of one window, against plain loops over the same traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.summary import summarize
+from ibpulse.ring.reader import RingReader
+from tests.aggregator.rings import Ring, constant, port, square
+from tests.web.conftest import make_client
+from tests.web.rings import EPOCH, Node, instant_ns, make_node
+
+NAMES = ("mlx5_0:1", "mlx5_1:1")
+
+
+def good_samples(node: Node, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rates (2, samples) in bytes per second and seconds of the ticks at which both directions have one."""
+    ticks = [tick for tick in range(first, last + 1) if all((name, way, tick) in node.rates for way in range(2))]
+    rates = np.array([[node.rates[name, way, tick] for tick in ticks] for way in range(2)])
+    return rates, np.array([(instant_ns(tick) - instant_ns(tick - 1)) / 1e9 for tick in ticks])
+
+
+async def ask(client: httpx.AsyncClient, **params: str) -> dict:
+    answer = await client.get("/api/v1/summary", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def refusal(client: httpx.AsyncClient, **params: str) -> str:
+    answer = await client.get("/api/v1/summary", params=params)
+    assert answer.status_code == 422
+    return answer.json()["detail"]
+
+
+async def test_the_window_is_the_newest_whole_seconds(client: httpx.AsyncClient) -> None:
+    found = await ask(client, window="5s")
+    assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 400) * 10, (EPOCH + 900) * 10)
+    assert found["window_seconds"] == 5
+
+
+async def test_a_port_has_the_means_and_peaks_of_its_good_samples(client: httpx.AsyncClient, node: Node) -> None:
+    found = await ask(client, window="5s")
+    for name, port_found in zip(NAMES, found["ports"], strict=True):
+        rates, seconds = good_samples(node, name, EPOCH + 401, EPOCH + 900)
+        assert port_found["port"] == name
+        assert port_found["observed_seconds"] == pytest.approx(seconds.sum(), rel=1e-3)
+        for way, direction in enumerate(("transmit", "receive")):
+            active = rates[way] > 0.1e9
+            mean = np.average(rates[way][active], weights=seconds[active])
+            sigma = np.sqrt(np.average((rates[way][active] - mean) ** 2, weights=seconds[active]))
+            one = port_found[direction]
+            assert one["mean_bytes_per_second"] == pytest.approx(np.average(rates[way], weights=seconds), rel=1e-3)
+            assert one["peak_bytes_per_second"] == pytest.approx(rates[way].max(), rel=1e-6)
+            assert one["duty_cycle_ratio"] == pytest.approx(seconds[active].sum() / seconds.sum(), rel=1e-3)
+            assert one["burstiness_cv"] == pytest.approx(sigma / mean, abs=1e-3)
+
+
+async def test_the_node_is_the_sum_of_its_rails(client: httpx.AsyncClient) -> None:
+    node = (await ask(client, window="5s"))["node"]
+    assert (node["rails"], node["active_rails"]) == (2, 2)
+    assert node["bandwidth_peak_bytes_per_second"] == pytest.approx(25e9 + 26e9 + 3e9, rel=1e-6)
+    assert node["receive_bytes_per_second"] == pytest.approx(3e9, rel=1e-6)
+    assert node["duty_cycle_ratio"] == 1.0
+    assert set(node["burstiness_cv"]) == {"10ms", "50ms", "100ms", "1s"}
+    assert node["step_period_seconds"] == pytest.approx(1.0, rel=0.01)
+    assert node["peak_to_mean_ratio"] == pytest.approx(54 / (3 + 51 * 0.2), rel=0.05)
+    assert node["workload_signature"] in ("idle", "dense_like", "moe_like", "unknown")
+    # two rails at 5.0 + 1 and 5.2 + 2 GB/s on average
+    assert node["rail_fairness_ratio"] == pytest.approx((6 + 7.2) ** 2 / (2 * (6**2 + 7.2**2)), rel=1e-3)
+    # it is active throughout: no gap ever ends
+    assert node["bursts"] == {"count": 0, "mean_seconds": None, "mean_bytes": None}
+
+
+async def test_a_window_may_end_in_the_past(client: httpx.AsyncClient) -> None:
+    found = await ask(client, window="2s", to=str((EPOCH + 555) * 10))
+    assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 300) * 10, (EPOCH + 500) * 10)
+
+
+async def test_bursts_and_gaps_have_their_mean_length_and_bytes(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
+    ring.write("mlx5_0:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
+    ring.write("mlx5_1:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
+    found = summarize(ring.reader, ring.fabric, AggregatorOptions(), lambda _: 1, 10, None, 10_300_000_000)
+    assert (found.node.rails, found.node.bursts.count, found.node.gaps.count) == (1, 19, 19)
+    assert found.node.bursts.mean_seconds == pytest.approx(0.2)
+    assert found.node.bursts.mean_bytes == pytest.approx(8e9)
+    assert found.node.gaps.mean_seconds == pytest.approx(0.3)
+    assert (found.node.gaps.mean_bytes, found.node.observed_seconds) == (None, pytest.approx(9.99))
+    assert (found.ports[0].bursts, found.ports[0].rail_share_ratio) == (19, 1.0)
+    assert (found.ports[1].bursts, found.ports[1].rail_share_ratio, found.ports[1].rail_idle) == (19, None, None)
+
+
+async def test_what_is_finer_than_the_resolution_of_a_port_is_null(node: Node) -> None:
+    parts = node.parts()
+    found = summarize(
+        RingReader(node.ring),
+        parts.fabric(),
+        AggregatorOptions(),
+        lambda port: 4 if port.slot == 0 else 1,
+        5,
+        None,
+        parts.wall_clock_ns(),
+    )
+    assert found.ports[0].transmit.mean_bytes_per_second is not None
+    assert found.ports[0].transmit.peak_bytes_per_second is None
+    assert found.ports[1].transmit.peak_bytes_per_second is not None
+    assert found.node.bandwidth_peak_bytes_per_second is None
+    assert found.node.burstiness_cv["10ms"] is None
+    assert found.node.burstiness_cv["50ms"] is not None
+
+
+async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
+    async with make_client(make_node(tmp_path).parts()) as client:
+        found = await ask(client, window="5s")
+    assert found["node"]["bandwidth_peak_bytes_per_second"] is None
+    assert found["ports"][0]["transmit"] == dict.fromkeys(
+        ("mean_bytes_per_second", "peak_bytes_per_second", "duty_cycle_ratio", "burstiness_cv")
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"window": "1500ms"}, "window: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
+        ({"window": "5m"}, "window: 5m is longer than the history, 40s; ask for less or keep more of it"),
+        ({"window": "0s"}, "window: 0s is no time at all; it must be longer than 0s"),
+        ({"window": "5"}, "window: 5 has no unit; write it like 10ms, 5s or 1h30m"),
+        (
+            {"window": "5s", "to": "4000000000.0"},
+            "to: 4000000000.0 is in the future; compare this node's clock with yours",
+        ),
+        ({"window": "5s", "port": "mlx5_0"}, "port: Extra inputs are not permitted"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused(
+    client: httpx.AsyncClient, params: dict[str, str], sentence: str
+) -> None:
+    assert await refusal(client, **params) == sentence
+
+
+async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/summary?window=5s&window=6s")
+    assert answer.json()["detail"] == "query: a parameter is given twice"
