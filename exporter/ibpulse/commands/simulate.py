@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import threading
@@ -94,7 +95,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     faults = parse_fault_options(arguments.fault)
     interval_ns = parse_duration(arguments.interval)
     print(f"{arguments.workload} on {arguments.ports} ports, every {arguments.interval}, in {arguments.directory}")
-    print(f"switch faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}", flush=True)
+    print(f"switch faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}")
+    print(f"another workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
     run_fabric(arguments.directory, schedule, interval_ns, stop_on_signals(), arguments.management, faults)
     return 0

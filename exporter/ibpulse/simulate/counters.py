@@ -49,6 +49,11 @@ class PortCounters:
         self.faults = faults
         self._anchor = _Anchor(flowed, words, faults.flow)
 
+    def start_over(self, flowed: tuple[int, int]) -> None:
+        """Go on from where the counters stand at `flowed` with a flow that counts from zero."""
+        words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
+        self._anchor = _Anchor((0, 0), words, self._anchor.flow)
+
     def value(self, file: str, flowed: tuple[int, int]) -> int:
         """What a file of `counters/` reads: data, the packets that this makes, 0 for errors and multicast."""
         if file == "link_downed":

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ibpulse.errors import ConfigError, FabricError
-from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
+from ibpulse.simulate.control import Control, parse_control
+from ibpulse.simulate.faults import HEALTHY, DeviceFaults
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.step import Workload
 from ibpulse.simulate.tree import list_function, make_devices
 from ibpulse.simulate.workloads import Constant
 from ibpulse.simulate.write import clear_tree, write_listing
@@ -46,13 +48,15 @@ class Stop(Protocol):
 class Fabric:
     """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
 
-    `management` adds an Ethernet NIC with a trickle of its own. Faults are read from `faults.json` in the directory.
+    `management` adds an Ethernet NIC with a trickle of its own. Faults and another workload are read from
+    `faults.json` in the directory.
     Raises FabricError when the directory holds something else than an earlier fabric.
     """
 
     def __init__(self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False) -> None:
         self.directory = directory
         self.schedule = schedule
+        self._first_workload = schedule.workload
         self.interval_ns = interval_ns
         trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
         self.devices = make_devices(schedule.rails, management)
@@ -73,7 +77,7 @@ class Fabric:
         Raises ConfigError for faults that are not, FabricError for a directory that holds something else.
         """
         text = json.dumps(faults or {})
-        parse_faults(text, self._names, "faults")
+        parse_control(text, self._names, "faults")
         clear_tree(self.directory, self.faults_file)
         self.faults_file.write_text(text + "\n")
         for nic in (*self._rails, *self._others):
@@ -132,13 +136,22 @@ class Fabric:
                 return
             self._faults_seen = seen
             text = self.faults_file.read_text()
-            wanted = parse_faults(text, self._names, str(self.faults_file))
+            wanted = parse_control(text, self._names, str(self.faults_file))
         except FileNotFoundError:
-            self._faults_seen, wanted = (0, 0), {}
+            self._faults_seen, wanted = (0, 0), Control({})
         except ConfigError as error:
             log.error("faults stay as they are: %s", error)
             return
-        self.apply(wanted, at_ns)
+        self.apply(wanted.faults, at_ns)
+        self.play(wanted.workload or self._first_workload, at_ns)
+
+    def play(self, workload: Workload, at_ns: int) -> None:
+        """From an instant on the rails carry this workload, from its first step on if it is another."""
+        if workload != self.schedule.workload:
+            log.info("workload: %s", workload)
+            self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+            for nic in self._rails:
+                nic.follow(self.schedule, at_ns)
 
     def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:
         """From an instant on each device has these faults, and no others."""

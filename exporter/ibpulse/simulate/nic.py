@@ -30,6 +30,11 @@ class Nic:
         rail = self.device.rail or 0
         return self.schedule.port_bytes(at_ns, rail, 0), self.schedule.port_bytes(at_ns, rail, 1)
 
+    def follow(self, schedule: Schedule, at_ns: int) -> None:
+        """From an instant on, its start, another schedule counts; the counters go on from where they stand."""
+        self.counters.start_over(self.flowed(at_ns))
+        self.schedule = schedule
+
     def create(self) -> None:
         """Writes the files of the device and opens its counters."""
         write_listing(self.root, list_device(self.device))

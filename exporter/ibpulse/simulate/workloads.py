@@ -122,6 +122,29 @@ class ExpertParallel:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretched:
+    """Another workload that takes `factor` times as long for the same bytes."""
+
+    workload: Workload
+    factor: float
+
+    @property
+    def name(self) -> str:
+        """The name of what is stretched."""
+        return self.workload.name
+
+    def step(self, rng: np.random.Generator) -> Step:
+        """A step of the other, longer and slower."""
+        step = self.workload.step(rng)
+        durations = np.maximum(1, np.rint(step.durations_ns * self.factor)).astype(np.int64)
+        return Step(durations, step.rates_bytes_per_second * step.durations_ns / durations)
+
+    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+        """Those of the other."""
+        return self.workload.weights(rails)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A workload as the command line offers it: how it is made, its options, one line of what it is."""
 
