@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from tests.daemon.fabrics import simulated
 from tests.running import Metrics, Running, eventually
+
+log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 20
 DENSE_STEP_SECONDS = 0.315
@@ -22,7 +25,7 @@ class Watched:
     def __init__(self, tree: Path, daemon: Running) -> None:
         self._tree = tree
         self._daemon = daemon
-        self.told = 0.0
+        self.told = time.time()
 
     def tell(self, **document: object) -> None:
         """Put a new control file into the place of the old one."""
@@ -38,7 +41,9 @@ class Watched:
             metrics = self._daemon.metrics()
             return metrics.value("ibpulse_aggregated_until_timestamp_seconds") if seen(metrics) else 0.0
 
-        return eventually(look, limit, 0.2) - self.told
+        took = eventually(look, limit, 0.2) - self.told
+        log.info("seen after %.1f s", took)
+        return took
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 # fields of the rolling sums: those of the active ticks, then these
 OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
 ROLLING_FIELDS = moments.FIELDS + 3
+USUAL = 0.75
 # kept at any settings, because the signature needs them
 SIGNATURE_TIMESCALES_NS = (10_000_000, 50_000_000, 100_000_000)
 
@@ -80,6 +81,15 @@ class Node:
     def observed_seconds(self, seconds: int) -> float:
         """Time of the window that no hole covers."""
         return float(self._sums.sum(seconds)[OBSERVED])
+
+    def usual_peak(self, seconds: int) -> float:
+        """Upper quartile of the peaks of the seconds that were observed; NaN without any.
+
+        One sample that came late, or a counter that was refreshed late, makes the highest sample of a window; it does
+        not make this.
+        """
+        seen = self._sums.values(seconds)[:, OBSERVED] > 0
+        return float(np.quantile(self._peaks.values(seconds)[seen], USUAL)) if seen.any() else math.nan
 
     def _windows(self, spans: tuple[int, ...], resolution_ticks: int) -> list[NodeWindow]:
         sums = np.stack([self._sums.sum(seconds) for seconds in spans])

@@ -43,6 +43,10 @@ class RollingSeconds:
         """Maximum over the last seconds."""
         return np.asarray(np.maximum.reduce([part.max(axis=0) for part in self._last(seconds)]))
 
+    def values(self, seconds: int) -> Floats:
+        """The values of the last seconds, oldest first: (seconds, *shape)."""
+        return np.concatenate(self._last(seconds))
+
     def _last(self, seconds: int) -> list[Floats]:
         """Views on the last seconds: one, or two where the ring wraps."""
         begin = self._next - seconds

@@ -94,7 +94,9 @@ class Traffic:
         """Weigh the rails and name the traffic, after `counted_seconds` more seconds of it."""
         self.balance = weigh_rails(ports, rows, table, self._options)
         window, variations = node.window(self._window_seconds, resolution_ticks)
-        features = signature_features(window, variations, self.line)
+        told = window.bandwidth_peak_bytes_per_second is not None
+        peak = node.usual_peak(self._window_seconds) if told else math.nan
+        features = signature_features(window, variations, peak, self.line)
         self.signature = find_signature(features, self._options.signature)
         alike = resembles_moe_saturation(
             self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
@@ -148,14 +150,15 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     return max(rails, default=1)
 
 
-def signature_features(window: NodeWindow, variations: dict[int, float | None], line: float) -> Features:
+def signature_features(window: NodeWindow, variations: dict[int, float | None], peak: float, line: float) -> Features:
     """The features of a window of the node whose carrying rails have this line rate, NaN for what is not known."""
     return Features(
         duty_cycle=_number(window.duty_cycle_ratio),
         cv_10ms=_number(variations.get(10 * MS)),
         cv_50ms=_number(variations.get(50 * MS)),
         cv_100ms=_number(variations.get(100 * MS)),
-        peak_utilization=_number(window.bandwidth_peak_bytes_per_second) / line if line > 0 else math.nan,
+        # no link carries more than its line; a sample that says so was read late
+        peak_utilization=float(np.minimum(peak / line, 1.0)) if line > 0 else math.nan,
         active_utilization=_number(window.bandwidth_active_mean_bytes_per_second) / line if line > 0 else math.nan,
     )
 

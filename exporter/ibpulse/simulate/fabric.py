@@ -148,7 +148,7 @@ class Fabric:
     def play(self, workload: Workload, at_ns: int) -> None:
         """From an instant on the rails carry this workload, from its first step on if it is another."""
         if workload != self.schedule.workload:
-            log.info("workload: %s", workload)
+            log.info("workload: %s", workload.name)
             self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
             for nic in self._rails:
                 nic.follow(self.schedule, at_ns)

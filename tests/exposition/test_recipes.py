@@ -1,0 +1,57 @@
+"""The PromQL recipes in the docs: Prometheus parses them, and every metric in them exists."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ibpulse.metrics import TABLE
+
+PAGE = Path(__file__).parents[2] / "docs" / "traffic.md"
+PROMTOOL = shutil.which("promtool")
+BLOCKS = re.findall(r"```promql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+RECIPES = [recipe.strip() for block in BLOCKS for recipe in block.split("\n\n")]
+
+
+def sample_names() -> set[str]:
+    """Every name that a sample can have."""
+    names = {metric.name for metric in TABLE}
+    stems = [metric.name for metric in TABLE if metric.type == "histogram"]
+    return names | {f"{stem}_{part}" for stem in stems for part in ("bucket", "sum", "count")}
+
+
+def test_there_are_recipes() -> None:
+    assert len(RECIPES) > 25
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_metric_of_a_recipe_is_in_the_table(recipe: str) -> None:
+    used = set(re.findall(r"ibpulse_\w+", recipe))
+    assert used or "rail:bandwidth:rate5m" in recipe
+    assert used <= sample_names()
+
+
+@pytest.mark.parametrize(
+    "name", [metric.name for metric in TABLE if re.match(r"ibpulse_(node|port_rail)", metric.name)]
+)
+def test_every_metric_of_the_traffic_is_explained_by_a_recipe(name: str) -> None:
+    simple = ("duty_cycle", "active_mean", "node_transmit", "node_receive")
+    if any(part in name for part in simple):
+        pytest.skip("a gauge that is read as it is")
+    assert any(name in recipe for recipe in RECIPES)
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
+def test_prometheus_parses_every_recipe(tmp_path: Path) -> None:
+    rules = [{"record": f"recipe:number{number}", "expr": recipe} for number, recipe in enumerate(RECIPES)]
+    path = tmp_path / "recipes.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "recipes", "rules": rules}]}))
+    checked = subprocess.run([str(PROMTOOL), "check", "rules", str(path)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"{len(RECIPES)} rules found" in checked.stdout
