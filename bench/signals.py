@@ -1,0 +1,133 @@
+"""Signals whose bytes are known at every instant, and the statistics of them by plain definitions.
+
+It must not use the code of `analysis`, which is what these signals are there to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.step import Workload
+from ibpulse.simulate.workloads import Square
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+
+RAILS = 8
+RATE = 20e9
+TICK_NS = 10_000_000
+ACTIVE = 0.1e9
+SECONDS = 90
+TIMESCALES_MS = (10, 50, 100, 1000)
+
+
+@dataclass(frozen=True)
+class Signal:
+    """`flowed` gives the bytes (instants, rails, 2) since instant 0; `period` is known where there is one."""
+
+    title: str
+    flowed: Callable[[Times], Floats]
+    period: float = float("nan")
+    tick_ns: int = TICK_NS
+
+
+def everywhere(one: Callable[[Floats], Floats]) -> Callable[[Times], Floats]:
+    """The same bytes on all rails in both directions."""
+    return lambda times: np.broadcast_to(one(times / 1e9)[:, None, None], (len(times), RAILS, 2))
+
+
+def wave(period: float, duty: float, shift: float = 0.0) -> Callable[[Floats], Floats]:
+    """Bytes of a square wave that is busy for `duty` of every period, from `shift` on."""
+
+    def flowed(seconds: Floats) -> Floats:
+        whole, rest = np.divmod(seconds + shift, period)
+        return RATE * (whole * period * duty + np.minimum(rest, period * duty))
+
+    return flowed
+
+
+def shifted(period: float, duty: float) -> Callable[[Times], Floats]:
+    """A square wave on every rail, each an eighth of the period after its neighbour."""
+    ways = [wave(period, duty, rail * period / RAILS) for rail in range(RAILS)]
+
+    def flowed(times: Times) -> Floats:
+        rails = np.stack([way(times / 1e9) for way in ways], axis=1)
+        return np.repeat(rails[:, :, None], 2, axis=2)
+
+    return flowed
+
+
+def ramp(period: float) -> Callable[[Floats], Floats]:
+    """Bytes of a rate that rises from 0 to the full rate in every period."""
+
+    def flowed(seconds: Floats) -> Floats:
+        whole, rest = np.divmod(seconds, period)
+        return RATE * (whole * period / 2 + rest**2 / (2 * period))
+
+    return flowed
+
+
+def poisson(busy: float, idle: float) -> Callable[[Floats], Floats]:
+    """Bytes of bursts and gaps whose lengths are exponential, with these means."""
+    rng = np.random.default_rng(7)
+    count = int(2 * SECONDS / (busy + idle))
+    lengths = np.stack([rng.exponential(busy, count), rng.exponential(idle, count)], axis=1)
+    edges = np.concatenate([[0.0], np.cumsum(lengths)])
+    moved = np.concatenate([[0.0], np.cumsum(lengths * np.array([RATE, 0.0]))])
+    return lambda seconds: np.interp(seconds, edges, moved)
+
+
+def played(title: str, workload: Workload, tick_ns: int = TICK_NS) -> Signal:
+    """A simulated workload; its period is the mean step of its schedule."""
+    schedule = Schedule(workload, rails=RAILS)
+    starts = schedule.step_starts_ns(0, SECONDS * 1_000_000_000)
+    period = float(np.diff(starts).mean()) / 1e9
+    return Signal(title, lambda times: schedule.cumulative_bytes(times).astype(np.float64), period, tick_ns)
+
+
+def slots(slot_ms: int) -> Signal:
+    """Busy for 55 % of the time in slots of one length, with a tenth of jitter."""
+    return played(f"{slot_ms} ms", Square(period_ns=slot_ms * 1_000_000, duty=0.55, jitter=0.1))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The statistics of a signal over a span, from the exact bytes of its bins."""
+
+    values: dict[str, float]
+
+
+def find_truth(signal: Signal, begin_ns: int, end_ns: int) -> dict[str, float]:
+    """Every statistic by its definition, from exact bins of the tick and of each time scale."""
+    edges = np.arange(begin_ns, end_ns + 1, signal.tick_ns)
+    flowed = signal.flowed(edges)
+    rates = np.diff(flowed.sum(axis=(1, 2))) / (signal.tick_ns / 1e9)
+    active = rates > ACTIVE
+    runs = [(busy, len(list(group))) for busy, group in groupby(active.tolist())][1:-1]
+    rails = (flowed[-1] - flowed[0]).sum(axis=1)
+    found = {
+        "mean": rates.mean(),
+        "mean when active": rates[active].mean(),
+        "peak": rates.max(),
+        "duty cycle": active.mean(),
+        "burst length": _mean([length for busy, length in runs if busy]) * signal.tick_ns / 1e9,
+        "gap length": _mean([length for busy, length in runs if not busy]) * signal.tick_ns / 1e9,
+        "bursts": float(sum(busy for busy, _ in runs)),
+        "Jain index": rails.sum() ** 2 / (RAILS * (rails**2).sum()),
+        "step period": signal.period,
+    }
+    for scale_ms in TIMESCALES_MS:
+        merged = rates.reshape(-1, scale_ms * 1_000_000 // signal.tick_ns).mean(axis=1)
+        busy = merged[merged > ACTIVE]
+        found[f"CV at {scale_ms} ms"] = busy.std() / busy.mean()
+    return {name: float(value) for name, value in found.items()}
+
+
+def _mean(values: Sequence[int]) -> float:
+    return float(np.mean(values)) if values else float("nan")
