@@ -312,6 +312,29 @@ def test_a_counter_that_stands_still_between_refreshes_tells_no_fine_statistic(t
     assert found.traffic.signature == "unknown"
 
 
+def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, EIGHT[:2]))
+    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=10 * SECOND_NS))
+    ring.write("mlx5_0:1", (square(40e9, 33, 47), square(7e9, 10, 20)), 1, 1600, holes=(700, 701, 900))
+    ring.write("mlx5_1:1", (square(40e9, 33, 47), constant(0.05e9)), 1, 1600, resets=(1111,))
+    gauges = follow(ring, aggregator, 11, 15)
+    found = aggregator.summarize(ring.fabric, 10, 15 * SECOND_NS)
+    window = gauges.node[0]
+    assert (found.start_ms, found.end_ms) == (5_000, 15_000)
+    assert found.node.bandwidth_peak_bytes_per_second == pytest.approx(window.bandwidth_peak_bytes_per_second)
+    assert found.node.duty_cycle_ratio == pytest.approx(window.duty_cycle_ratio)
+    assert tuple(found.node.burstiness_cv.values()) == pytest.approx(window.burstiness_cv)
+    # the gauge looks every five seconds only
+    assert found.node.step_period_seconds == pytest.approx(gauges.traffic.step_seconds, rel=1e-3)
+    assert found.node.workload_signature_confidence == pytest.approx(gauges.traffic.confidence)
+    for one, gauge in zip(found.ports, gauges.ports, strict=True):
+        for way, direction in enumerate((one.transmit, one.receive)):
+            expected = gauge.directions[way].windows[0]
+            assert direction.peak_bytes_per_second == pytest.approx(expected.peak_bytes_per_second)
+            assert direction.duty_cycle_ratio == pytest.approx(expected.duty_cycle_ratio)
+            assert direction.burstiness_cv == pytest.approx(expected.burstiness_cv)
+
+
 def test_a_row_that_goes_to_another_port_begins_anew(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=12)
     options = AggregatorOptions(
