@@ -75,14 +75,20 @@ def test_with_hysteresis_a_dip_does_not_end_a_burst(tmp_path: Path) -> None:
 
 
 def test_a_run_does_not_go_on_over_seconds_that_were_skipped(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=20)
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False), seconds=20)
     aggregator = Aggregator(ring.reader, AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS))
-    at_end = ring.write("mlx5_0:1", (constant(10e9), IDLE), 1, 350)
+    # one burst from before the skipped seconds to after them, and one that begins in them
+    rail = (lambda tick: 10e9 if 280 < tick <= 5200 else 0.0, IDLE)
+    other = (lambda tick: 10e9 if tick > 300 else 0.0, IDLE)
+    ends = [ring.write(name, flow, 1, 350) for name, flow in (("mlx5_0:1", rail), ("mlx5_1:1", other))]
     update(ring, aggregator, 3)
-    ring.write("mlx5_0:1", (square(10e9, 5000, 50), IDLE), 351, 5400, start=at_end)
+    for name, flow, end in (("mlx5_0:1", rail, ends[0]), ("mlx5_1:1", other, ends[1])):
+        ring.write(name, flow, 351, 5400, start=end)
     found = update(ring, aggregator, 53)
     assert found.skipped_seconds > 20
     assert found.traffic.burst_durations.cumulative[-1] == 0
+    assert found.ports[1].traffic
+    assert (found.ports[1].traffic.bursts, found.ports[1].traffic.burst_seconds > 10) == (0, True)
 
 
 # rails
@@ -184,6 +190,15 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
     assert found.traffic.step_score > 0.9
 
 
+def test_the_step_is_looked_for_again_every_few_seconds(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
+    at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
+    assert follow(ring, aggregator, 8, 9).traffic.step_seconds is None
+    ring.write("mlx5_0:1", (square(20e9, 60, 90), IDLE), 1001, 3600, start=at_end)
+    assert follow(ring, aggregator, 10, 35).traffic.step_seconds == pytest.approx(1.5, rel=1e-3)
+
+
 def test_steady_traffic_has_no_step(tmp_path: Path) -> None:
     found = played(Ring.create(tmp_path, port("mlx5_0:1")), 20, mlx5_0=(constant(10e9), IDLE))
     assert (found.traffic.step_seconds, found.traffic.step_score) == (None, 0.0)
@@ -274,7 +289,8 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     at_end = ring.write("mlx5_0:1", flow, 1, 450)
     assert not follow(ring, aggregator, 1, 4).traffic.moe_saturated
     ring.write("mlx5_0:1", flow, 451, 1300, start=at_end)
-    found = follow(ring, aggregator, 5, 12).traffic
+    # eight seconds at once
+    found = update(ring, aggregator, 12).traffic
     assert (found.signature, found.moe_saturated) == ("moe_like", True)
     assert found.moe_saturated_seconds == pytest.approx(8.0)
 
@@ -310,6 +326,13 @@ def test_a_counter_that_stands_still_between_refreshes_tells_no_fine_statistic(t
     assert node.transmit_bytes_per_second == pytest.approx(40e9)
     assert [value is None for value in node.burstiness_cv] == [True, False, False, False]
     assert found.traffic.signature == "unknown"
+
+
+def test_short_bursts_are_no_counter_that_stands_still(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    found = played(ring, 10, mlx5_0=(square(40e9, 2, 3), IDLE)).ports[0]
+    assert found.effective_resolution_seconds == pytest.approx(0.01)
+    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(40e9)
 
 
 def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ibpulse.aggregator.samples import Seconds
 from ibpulse.aggregator.snapshot import Histogram
 from ibpulse.aggregator.ticks import NodeTicks
-from ibpulse.analysis.bursts import HOLE, RunState, Thresholds, split_runs, start_runs
+from ibpulse.analysis.bursts import RunState, Thresholds, split_runs, start_runs
 from ibpulse.metrics import DURATION_BUCKETS
 
 Floats = npt.NDArray[np.float64]
@@ -56,9 +56,8 @@ class Bursts:
             self._ports = _join(self._ports, start_runs(more))
             self.port_began = np.concatenate([self.port_began, np.zeros(more, dtype=np.int64)])
             self.port_seconds = np.concatenate([self.port_seconds, np.zeros(more)])
-        for row in fresh:
-            self._ports.label[row], self._ports.begun[row] = HOLE, False
-            self.port_began[row], self.port_seconds[row] = 0, 0.0
+        # their runs need no word: a port's first sample is always a hole
+        self.port_began[list(fresh)], self.port_seconds[list(fresh)] = 0, 0.0
 
     def add_node(self, node: NodeTicks, counting: bool) -> None:
         """Take the ticks of the sum over the rails."""
