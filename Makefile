@@ -29,8 +29,9 @@ check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 bench: $(VENV)/dev.stamp ## Measure every budget and write docs/benchmarks.md
 	$(BIN)/python -m bench $(ARGS)
 
-accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and write docs/accuracy.md
+accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and write docs/accuracy.md, docs/traffic-accuracy.md
 	$(BIN)/python -m bench.accuracy $(ARGS)
+	$(BIN)/python -m bench.traffic_accuracy
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/
 	$(BIN)/python -m ibpulse.commands.reference docs
