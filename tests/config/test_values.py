@@ -51,6 +51,13 @@ REFUSALS = [
     ("analysis.timescales", "30ms", "30ms does not divide one second; the nearest that do are 25ms and 40ms"),
     ("analysis.burst-low", "1", "1 has no unit; write it like 0.1GB/s or 50MB/s"),
     ("analysis.traffic-window", "1500ms", "1s500ms is not a whole number of seconds; write it like 10s or 5m"),
+    ("analysis.signature-moe", "0.9,x,0,0,0,0", "'x' is not a number; write it like 0.85"),
+    (
+        "analysis.signature-moe",
+        "0.9,0.4",
+        "2 numbers are given; give six: duty cycle, CV at 10, 50 and 100 ms, peak and active utilisation",
+    ),
+    ("analysis.signature-tolerance", "0.1,0.1,0.1,0.1,0.1,0", "0 is no tolerance; give numbers above it"),
     ("analysis.saturation-level", "1.1", "'1.1' is not a ratio; write it like 0.85, from 0 to 1"),
     ("analysis.saturation-window", "1s", "1s is out of bounds; choose 5s to 10m"),
     ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),

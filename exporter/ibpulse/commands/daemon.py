@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from ibpulse import __version__, exposition
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.analysis.signature import SignatureOptions
+from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.config import Settings
 from ibpulse.errors import RingError
 from ibpulse.ring.file import RingFile
@@ -191,11 +191,19 @@ def _aggregator_options(settings: Settings) -> AggregatorOptions:
         timescales_ns=tuple(analysis.timescales),
         burst_low_bytes_per_second=analysis.burst_low,
         traffic_window_ns=analysis.traffic_window,
-        signature=SignatureOptions(least_confidence=analysis.signature_confidence),
+        signature=SignatureOptions(
+            dense=Features(*analysis.signature_dense),
+            moe=Features(*analysis.signature_moe),
+            tolerance=Features(*analysis.signature_tolerance),
+            least_confidence=analysis.signature_confidence,
+        ),
         saturation=SaturationOptions(
             level=analysis.saturation_level, window_seconds=analysis.saturation_window // NS_PER_SECOND
         ),
         moe_saturation=MoeSaturationOptions(
-            least_confidence=analysis.signature_confidence, hold_seconds=analysis.moe_saturation_hold / NS_PER_SECOND
+            least_confidence=analysis.signature_confidence,
+            least_duty=analysis.moe_saturation_duty,
+            least_peak_utilization=analysis.moe_saturation_peak,
+            hold_seconds=analysis.moe_saturation_hold / NS_PER_SECOND,
         ),
     )

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from ibpulse.config.table import row
 from ibpulse.config.values import (
+    POSITIVE,
     Address,
     Count,
     Cpu,
@@ -24,6 +25,7 @@ from ibpulse.config.values import (
     RateBytesPerSecond,
     Ratio,
     SecondsNs,
+    SixNumbers,
     SomePath,
     WindowsNs,
     between,
@@ -91,10 +93,15 @@ class AnalysisSettings(Group):
     timescales: GridsNs = setting("analysis.timescales")
     burst_low: OptionalRate = setting("analysis.burst-low")
     traffic_window: Annotated[SecondsNs, lasting("10s", "10m")] = setting("analysis.traffic-window")
+    signature_dense: SixNumbers = setting("analysis.signature-dense")
+    signature_moe: SixNumbers = setting("analysis.signature-moe")
+    signature_tolerance: Annotated[SixNumbers, POSITIVE] = setting("analysis.signature-tolerance")
     signature_confidence: Ratio = setting("analysis.signature-confidence")
     saturation_level: Ratio = setting("analysis.saturation-level")
     saturation_window: Annotated[SecondsNs, lasting("5s", "10m")] = setting("analysis.saturation-window")
     moe_saturation_hold: Annotated[DurationNs, lasting("1s", "1h")] = setting("analysis.moe-saturation-hold")
+    moe_saturation_duty: Ratio = setting("analysis.moe-saturation-duty")
+    moe_saturation_peak: Ratio = setting("analysis.moe-saturation-peak")
 
 
 class SlowSettings(Group):

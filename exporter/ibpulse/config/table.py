@@ -125,6 +125,24 @@ ROWS = (
         "What the step period and the signature are found in, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it are found. The default is cut to sampler.history.",
     ),
+    Row(
+        "analysis.signature-dense",
+        "NUMBER,...",
+        "0.747,0.2,0.31,0.385,0.66,0.386",
+        "What dense_like looks like: duty cycle, CV at 10, 50 and 100 ms, peak and active utilisation.",
+    ),
+    Row(
+        "analysis.signature-moe",
+        "NUMBER,...",
+        "0.916,0.42,0.25,0.197,0.94,0.519",
+        "What moe_like looks like, by the same six numbers.",
+    ),
+    Row(
+        "analysis.signature-tolerance",
+        "NUMBER,...",
+        "0.06,0.06,0.08,0.08,0.12,0.08",
+        "Distance of each of the six numbers at which the resemblance has fallen to 0.61 (one sigma).",
+    ),
     Row("analysis.signature-confidence", "RATIO", "0.3", "Confidence below which the signature is unknown, 0 to 1."),
     Row("analysis.saturation-level", "RATIO", "0.85", "Median utilisation from which a link or the node is saturated."),
     Row(
@@ -137,9 +155,10 @@ ROWS = (
         "analysis.moe-saturation-hold",
         "DURATION",
         "30s",
-        "How long traffic must be moe_like, with a duty cycle and peaks of 0.9 and more, before that is a state; "
-        "1s to 1h.",
+        "How long traffic must be moe_like, with the duty cycle and the peaks below, before that is a state; 1s to 1h.",
     ),
+    Row("analysis.moe-saturation-duty", "RATIO", "0.9", "Least duty cycle of sustained MoE saturation."),
+    Row("analysis.moe-saturation-peak", "RATIO", "0.9", "Least peak utilisation of sustained MoE saturation."),
     Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
     Row(
         "web.listen-address",
