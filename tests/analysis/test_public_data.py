@@ -28,11 +28,12 @@ Port = tuple[np.ndarray, np.ndarray]
 
 
 def find_file(name: str) -> Path:
-    """The file in the directory that IBTEST_DATA names, or beside the checkout; skips where it is absent."""
-    path = Path(os.environ.get("IBTEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / name
-    if not path.exists():
+    """The file in the folder that IBTEST_DATA names, or in a `data` next to the checkout; skips where it is absent."""
+    named = os.environ.get("IBTEST_DATA")
+    found = [Path(named) / name] if named else sorted(Path(__file__).parents[3].glob(f"*/data/{name}"))
+    if not (found and found[0].exists()):
         pytest.skip(f"public trace {name} is not there: put it into a directory and name that in IBTEST_DATA")
-    return path
+    return found[0]
 
 
 @pytest.fixture(scope="module")
