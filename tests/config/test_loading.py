@@ -197,7 +197,7 @@ def test_values_of_the_file_are_taken_as_written(tmp_path: Path) -> None:
 
 def test_variables_that_kubernetes_sets_for_services_are_passed_over() -> None:
     address = "tcp://10.0.0.1:10055"
-    load(
+    loaded = load(
         {},
         {
             "IBPULSE_SERVICE_HOST": "10.0.0.1",
@@ -212,6 +212,7 @@ def test_variables_that_kubernetes_sets_for_services_are_passed_over() -> None:
             "IBPULSE_METRICS_PORT": address,
         },
     )
+    assert loaded.written() == load({}, {}).written()
 
 
 @pytest.mark.parametrize("variable", ["IBPULSE_PORT", "IBPULSE_WEB__SERVICE_HOST", "IBPULSE_", "IBPULSE_LEVEL"])
@@ -221,7 +222,8 @@ def test_other_unknown_variables_are_refused(variable: str) -> None:
 
 
 def test_variables_of_others_are_not_looked_at() -> None:
-    load({}, {"PATH": "/bin", "SAMPLER": "x", "ibpulse_x": "1"})
+    loaded = load({}, {"PATH": "/bin", "SAMPLER": "x", "ibpulse_x": "1"})
+    assert loaded.written() == load({}, {}).written()
 
 
 def test_the_ring_lies_in_memory_where_it_can(tmp_path: Path) -> None:
