@@ -91,6 +91,7 @@ def preface(seconds: int) -> Iterator[str]:
         "`/metrics` said of them. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; "
         "CV is sigma/mu of the active samples at the interval. Where a schedule steps within a sample, the sample's "
         "true start and end shift by the sampler's lateness, so peaks of single samples and CV carry the most error. "
+        "The worst case is an edge on a tick: a read that is a little late makes a silent sample an active one. "
         "Time not observed is holes: the server of the tree is slow and shares the machine, and a late tick or "
         "a read that took too long to know its instant enters no statistic. Bytes count on over holes.\n"
     )
