@@ -41,9 +41,9 @@ format: $(VENV)/dev.stamp ## Format the code
 	$(BIN)/ruff check --fix exporter tests bench
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
-	$(BIN)/uv pip compile pyproject.toml $(LOCK) -o requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
-	$(BIN)/uv pip compile pyproject.toml --group dev $(LOCK) -o requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml --extra pictures --group dev $(LOCK) -o requirements/dev.txt
 
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
