@@ -186,3 +186,33 @@ def test_time_is_counted_exactly_where_there_is_a_rate(counters: list[int], hole
     assert np.array_equal(found.seconds > 0, ~np.isnan(found.bytes_per_second))
     assert not (found.bytes_per_second < 0).any()
     assert found.reset.shape == found.seconds.shape
+
+
+def test_a_change_of_the_stride_is_a_hole_of_no_more_than_a_stride() -> None:
+    """Every tick up to 4, every fifth from 5 to 15, every tick again from 17 on; 100 bytes a tick."""
+    ticks = np.arange(20)
+    stride = np.where(ticks < 5, 1, np.where(ticks < 17, 5, 1))[None]
+    sampled = (ticks < 5) | (ticks % 5 == 0) & (ticks < 17) | (ticks >= 17)
+    found = rates(
+        np.broadcast_to(ticks * 10 * MS, (1, 2, 20)),
+        np.broadcast_to(100 * ticks.astype(np.uint64), (1, 2, 20)),
+        np.broadcast_to(sampled, (1, 2, 20)),
+        np.array([1]),
+        stride,
+    )
+    check(found.bytes_per_second, [NAN, *[10_000] * 4, NAN, *[10_000] * 10, NAN, NAN, *[10_000] * 2])
+    check(found.seconds, [0, *[0.01] * 4, 0, *[0.01] * 10, 0, 0, *[0.01] * 2])
+
+
+def test_a_fall_is_told_at_the_stride_at_which_it_was_seen() -> None:
+    counters = np.array([10, 20, 5, 6, 7, 8, 9, 10, 3, 11], dtype=np.uint64)
+    stride = np.array([[1, 1, 1, 1, 2, 2, 2, 2, 2, 2]])
+    even = np.arange(10) % 2 == 0
+    found = rates(
+        np.broadcast_to(np.arange(10) * 10 * MS, (1, 2, 10)),
+        np.broadcast_to(counters, (1, 2, 10)),
+        np.broadcast_to((stride[0] == 1) | even, (1, 2, 10)),
+        np.array([1]),
+        stride,
+    )
+    assert np.flatnonzero(found.reset[0, 0]).tolist() == [2, 8]

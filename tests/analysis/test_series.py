@@ -55,3 +55,22 @@ def test_an_absent_first_counter_is_a_hole() -> None:
     counters = np.array([[ABSENT, 0], [0, 5], [5, 10]], dtype=np.uint64)
     found = rate_series(stamps, counters, np.ones(3, dtype=np.bool_), 4, 1)
     np.testing.assert_allclose(found, [[np.nan, np.nan, 2000], [np.nan, 2000, 2000]])
+
+
+def test_they_agree_where_the_stride_changes() -> None:
+    count = 40
+    ticks = np.arange(count, dtype=np.uint64)
+    strides = np.where((ticks >= 13) & (ticks < 31), 4, 1)
+    present = ticks % strides == 0
+    stamps = (10**15 + ticks * 10**7)[:, None] + np.array([0, 300, 900], dtype=np.uint64)
+    counters = np.stack([ticks * 1000, ticks * ticks], axis=1)
+
+    found = rate_series(stamps, counters, present, 4, strides)
+
+    times = stamps.astype(np.int64)
+    middles = (times[:, :-1] + times[:, 1:]) // 2
+    valid = np.broadcast_to(present, (1, 2, count))
+    expected = rates(middles.T[None], counters.T[None], valid, np.array([4]), strides[None])
+    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
+    # up to 12 every tick, from 16 to 28 every fourth, from 31 on every tick
+    assert np.flatnonzero(np.isnan(found[0])).tolist() == [0, 13, 14, 15, 16, 29, 30, 31]

@@ -12,15 +12,17 @@ from ibpulse.simulate.faults import DeviceFaults
 class Rule:
     """Faults of a device. All can be combined; what is not named is healthy.
 
-    `hang_seconds`, `errno` and `value` act on the files named in `files` (the last part of the path; empty means
-    every file of `counters/`). A hung read ends when its time is over or the device's rule is replaced, and only
-    then is the value computed. `value` stands in place of the counter: 2**32 - 1 is a saturated one, a small one a
-    decrease. The others act as in a simulated fabric: `factor` is the part of the traffic that is counted, `down`
-    takes the link down, `vanished` removes the device (open handles give ENODEV for ever), `reset` sets the counters
-    to zero once, `stuck` stops them, `refresh_ns` shows new values only at multiples of it.
+    `hang_seconds`, `delay_seconds`, `errno` and `value` act on the files named in `files` (the last part of the path;
+    empty means every file of `counters/`). A hung read ends when its time is over or the device's rule is replaced, and
+    only then is the value computed. A delayed read takes so long, and its value is that of any moment of it. `value`
+    stands in place of the counter: 2**32 - 1 is a saturated one, a small one a decrease. The others act as in a
+    simulated fabric: `factor` is the part of the traffic that is counted, `down` takes the link down, `vanished`
+    removes the device (open handles give ENODEV for ever), `reset` sets the counters to zero once, `stuck` stops them,
+    `refresh_ns` shows new values only at multiples of it.
     """
 
     hang_seconds: float = 0.0
+    delay_seconds: float = 0.0
     errno: int = 0
     value: int | None = None
     files: tuple[str, ...] = ()
@@ -37,7 +39,7 @@ class Rule:
         return DeviceFaults(self.factor, self.down, self.vanished, self.reset, self.stuck, self.refresh_ns)
 
     def touches(self, file: str, counter: bool) -> bool:
-        """True when `hang_seconds`, `errno` and `value` act on this file."""
+        """True when `hang_seconds`, `delay_seconds`, `errno` and `value` act on this file."""
         return file in self.files if self.files else counter
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
 import stat
 import threading
 import time
@@ -68,9 +69,19 @@ class DeviceState:
                 raise mfusepy.FuseOSError(rule.errno)
             if rule.value is not None:
                 return f"{rule.value}\n"
+            if rule.delay_seconds and node.counter:
+                return self.count_slowly(node.counter, rule.delay_seconds)
         if node.counter:
             return f"{self.count(node.counter)}\n"
         return status_files(self.device, up=not rule.down).get(name, node.text)
+
+    def count_slowly(self, counter: str, seconds: float) -> str:
+        """The text of a counter at some moment of a read that takes so long."""
+        before = random.random() * seconds
+        time.sleep(before)
+        text = f"{self.count(counter)}\n"
+        time.sleep(seconds - before)
+        return text
 
     def count(self, counter: str) -> int:
         """The value of a file of `counters/` at this moment."""

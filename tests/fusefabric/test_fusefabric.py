@@ -267,3 +267,18 @@ def test_a_server_that_dies_is_named_and_leaves_no_mount(tmp_path: Path) -> None
         with pytest.raises((RuntimeError, BrokenPipeError)):
             fabric.clear()
     assert os.listdir(tmp_path / "sys") == []
+
+
+def test_a_delayed_read_takes_its_time_and_counts_at_a_moment_of_it(fabric: FuseFabric) -> None:
+    with opened(fabric, "mlx5_0") as slow, opened(fabric, "mlx5_0", "port_rcv_data") as quick:
+        for _ in range(5):
+            earlier = read(slow)
+            fabric.set("mlx5_0", delay_seconds=0.05, files=("port_xmit_data",))
+            before = time.monotonic_ns()
+            read(quick)
+            between = time.monotonic_ns()
+            delayed = read(slow)
+            after = time.monotonic_ns()
+            fabric.clear()
+            assert earlier < delayed < read(slow)
+            assert between - before < 50_000_000 <= after - between

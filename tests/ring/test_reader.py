@@ -55,6 +55,28 @@ def test_a_slot_without_a_port_has_no_samples(ring: RingFile) -> None:
     assert block.stride.tolist() == [1]
 
 
+def test_each_record_tells_the_stride_at_which_it_was_taken(ring: RingFile) -> None:
+    slot = ring.assign("mlx5_0:1", 4, 10)
+    for tick, stride in ((69, 0), (70, 1), (71, 1000)):
+        put(ring, slot, tick, stride=stride)
+    block = RingReader(ring).read([slot], 69, 72)
+    assert block.present.tolist() == [[True, True, True, False]]
+    # what does not say is of the slot's stride
+    assert block.strides is not None
+    assert block.strides.tolist() == [[10, 1, 1000, 10]]
+
+
+def test_records_of_the_stride_that_their_slots_have_need_no_strides(ring: RingFile) -> None:
+    slots = [ring.assign("mlx5_0:1", 4, 1), ring.assign("mlx5_1:1", 4, 5)]
+    for tick in range(60, 71):
+        put(ring, slots[0], tick, stride=1)
+        if tick % 5 == 0:
+            put(ring, slots[1], tick, stride=5)
+    block = RingReader(ring).read(slots, 60, 70)
+    assert block.strides is None
+    assert block.present.sum(axis=1).tolist() == [11, 3]
+
+
 @pytest.mark.parametrize(("first", "last"), [(5, 4), (9, 2)])
 def test_an_empty_span_gives_an_empty_block(ring: RingFile, first: int, last: int) -> None:
     block = RingReader(ring).read([0, 1], first, last)

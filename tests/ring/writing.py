@@ -13,11 +13,14 @@ PACK = struct.Struct(at.RECORD_FORMAT).pack_into
 LANE = at.lane_at(0)
 
 
-def put(ring: RingFile, slot: int, tick: int, words: tuple[int, int, int, int, int] | None = None) -> None:
+def put(
+    ring: RingFile, slot: int, tick: int, words: tuple[int, int, int, int, int] | None = None, stride: int = 0
+) -> None:
     """Write one record; by default every word of it tells the tick."""
     ring.words[LANE + at.L_BEGUN] = tick
     record = at.records_at(slot, ring.capacity) + tick % ring.capacity * at.RECORD_WORDS
-    PACK(ring.words.cast("B"), record * at.WORD, *(words or (tick * 5, tick * 6, tick * 7, tick * 8, tick * 9)), tick)
+    mark = tick | stride << at.STRIDE_SHIFT
+    PACK(ring.words.cast("B"), record * at.WORD, *(words or (tick * 5, tick * 6, tick * 7, tick * 8, tick * 9)), mark)
     ring.words[LANE + at.L_TICK] = tick
 
 

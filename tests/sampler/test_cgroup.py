@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sampler.cgroup import throttled_periods
+from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
 
 V2 = "usage_usec 5300\nuser_usec 3000\nnr_periods 40\nnr_throttled 7\nthrottled_usec 812\n"
 V1 = "nr_periods 40\nnr_throttled 9\nthrottled_time 812\n"
@@ -42,6 +42,55 @@ def test_throttled_periods_are_those_of_the_own_group(
     tmp_path: Path, files: dict[str, str], expected: int | None
 ) -> None:
     assert throttled_periods(write(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"proc/self/cgroup": "0::/kubepods/pod1\n", "sys/fs/cgroup/kubepods/pod1/cpu.max": "20000 100000\n"}, 0.2),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, float("inf")),
+        # the quota of a group above holds back those below it
+        (
+            {
+                "proc/self/cgroup": "0::/slice/unit\n",
+                "sys/fs/cgroup/slice/cpu.max": "150000 100000\n",
+                "sys/fs/cgroup/slice/unit/cpu.max": "max 100000\n",
+            },
+            1.5,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu,cpuacct:/docker/1\n",
+                "sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us": "100000\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+        ),
+        # a container that sees its own group as the root
+        ({"proc/self/cgroup": "0::/kubepods/pod1\n", "sys/fs/cgroup/cpu.max": "20000 100000\n"}, 0.2),
+        # the root group of version 2 has no such file
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": V2_ROOT}, None),
+        ({}, None),
+    ],
+)
+def test_the_quota_is_the_least_of_the_group_and_of_those_above(
+    tmp_path: Path, files: dict[str, str], expected: float | None
+) -> None:
+    assert quota_cpus(write(tmp_path, files)) == expected
+
+
+def test_the_group_of_another_process_can_be_asked(tmp_path: Path) -> None:
+    files = {
+        "proc/7/cgroup": "0::/a\n",
+        "sys/fs/cgroup/a/cpu.max": "30000 100000\n",
+        "sys/fs/cgroup/a/cpu.stat": V2,
+    }
+    write(tmp_path, files)
+    assert quota_cpus(tmp_path, "7") == 0.3
+    assert throttled_periods(tmp_path, "7") == 7
+    assert quota_cpus(tmp_path) is None
 
 
 def test_this_machine_gives_a_count_or_none() -> None:

@@ -370,3 +370,26 @@ def test_whatever_the_steps_ticks_grow_and_fall_on_multiples(steps: list[int]) -
         assert machine.now_wall - (clock.tick - clock.shift) * 10 * MS == pytest.approx(late, abs=200)
         begun = machine.monotonic
     assert clock.missed == 0
+
+
+@pytest.mark.parametrize(("reads_ms", "skipped", "missed"), [(32, 2, 0), (52, 4, 0), (72, 6, 1), (482, 47, 9)])
+def test_a_skipped_tick_at_which_no_port_is_due_is_not_missed(
+    machine: Machine, reads_ms: int, skipped: int, missed: int
+) -> None:
+    clock = machine.clock()
+    clock.wait()
+    while clock.tick % 5:
+        clock.wait()
+    clock.stride, first = 5, clock.tick
+    machine.elapse(reads_ms * MS)
+    clock.wait(machine.monotonic - reads_ms * MS)
+    assert (clock.tick - first - 1, clock.missed) == (skipped, missed)
+
+
+def test_slow_reads_of_ports_that_are_not_due_soon_cost_no_tick(machine: Machine) -> None:
+    """What counts is when the ports that may be due at the next tick were read."""
+    clock = machine.clock()
+    for tick in range(200):
+        clock.wait(machine.monotonic - (7 * MS if tick % 10 == 1 else 0))
+        machine.elapse(7 * MS if tick % 10 == 0 else 0)
+    assert clock.missed == 0

@@ -312,6 +312,59 @@ def test_a_port_is_sampled_every_stride_ticks(tree: Tree, ring: RingFile, answer
     assert sampling.block(bad.slot, 20).present[0].tolist() == (ticks % 4 == 0).tolist()
 
 
+def test_each_record_tells_its_stride_and_the_loop_when_a_port_may_be_due(
+    tree: Tree, ring: RingFile, answering: PlannedPort
+) -> None:
+    tree.write("mlx5_1", 3, 4)
+    four, ten = replace(answering, stride=4), replace(tree.planned(ring, "mlx5_1"), stride=10)
+    sampling = Sampling(ring, four, ten)
+    assert sampling.loop.stride == 2
+    sampling.sample(20)
+    for planned in (four, ten):
+        block = sampling.block(planned.slot, 20)
+        assert block.strides is not None
+        assert set(block.strides[block.present].tolist()) == {planned.stride}
+    sampling.apply(replace(four, stride=1), ten)
+    assert sampling.loop.stride == 1
+    sampling.sample()
+    # the stride that its slot has
+    assert sampling.block(four.slot, 1).strides is None
+    sampling.apply()
+    assert sampling.loop.stride == 1
+
+
+def test_the_loop_tells_when_the_ports_that_are_due_most_often_had_been_read(
+    tree: Tree, ring: RingFile, answering: PlannedPort
+) -> None:
+    tree.write("mlx5_1", 3, 4)
+    strided = tree.planned(ring, "mlx5_1", 5)
+    sampling = Sampling(ring, strided, answering)
+    sampling.tick = 1004
+    sampling.sample(5)
+    sampling.loop._ports[strided].read_ns = 0
+    read = sampling.loop.sample(1010, 0)
+    sampling.tick = 1010
+    stamps = {planned: sampling.block(planned.slot, 1).records[0, 0] for planned in (answering, strided)}
+    assert read == stamps[answering][at.R_AFTER] == stamps[strided][at.R_BEFORE]
+
+
+@pytest.mark.parametrize("text", ["3", "not a number"])
+def test_a_strided_port_is_not_read_within_half_of_its_interval(tree: Tree, ring: RingFile, text: str) -> None:
+    """Its last sample was held up; so it is on the fast path, and on the slow one."""
+    tree.write("mlx5_0", text, 4)
+    planned = tree.planned(ring, "mlx5_0", 5)
+    sampling = Sampling(ring, planned)
+    sampling.tick = 1004
+    sampling.sample(6)
+    half_ns = 5 * ring.interval_ns // 2
+    for ago_ns, tick, read in ((half_ns - SECOND // 2, 1015, False), (half_ns, 1020, True)):
+        sampling.loop._ports[planned].read_ns = time.monotonic_ns() - ago_ns
+        sampling.loop.sample(tick, 0)
+        sampling.tick = tick
+        assert (sampling.last(planned.slot) is not None) == read
+    assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
+
+
 def test_no_device_is_named_between_two_ticks(ring: RingFile, answering: PlannedPort, tree: Tree) -> None:
     tree.write("mlx5_1", "bad", 0)
     sampling = Sampling(ring, answering, tree.planned(ring, "mlx5_1"))

@@ -142,3 +142,17 @@ def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabri
     sampling.sample()
     assert at.ABSENT not in (sampling.last(planned.slot) or [at.ABSENT])
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 0
+
+
+@pytest.mark.fuse
+@fuse
+def test_how_long_the_reads_took_is_told_even_when_both_were_too_long(ring: RingFile, fabric: FuseFabric) -> None:
+    """So it is on the slow path and on the fast one."""
+    planned = fuse_port(fabric, ring, "mlx5_0")
+    sampling = Sampling(ring, planned)
+    fabric.set("mlx5_0", delay_seconds=0.15)
+    for _ in range(2):
+        sampling.sample()
+        assert sampling.last(planned.slot) == [at.ABSENT, at.ABSENT]
+        assert (2 * sampling.block(planned.slot, 1).uncertainty_ns() >= 150_000_000).all()
+    assert sampling.word(planned.slot, at.S_UNCERTAIN) == 2

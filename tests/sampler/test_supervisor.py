@@ -17,7 +17,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.plan import plan_path
-from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions, stride_for
+from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from tests.sampler.conftest import INTERVAL_NS
 from tests.sampler.supervised import LO, MAIN, children, longest_hole, running, sampled_anew, scanned_anew, soon, word
 from tests.sampler.tree import ListedInventory, Tree, port
@@ -289,23 +289,3 @@ async def test_a_port_that_comes_later_and_finds_no_room_leaves_the_others_alone
     assert len(said) == 1
     assert said[0].endswith("give ring.dir more space or shorten sampler.history; the port is not sampled")
     ring.close()
-
-
-@pytest.mark.parametrize(
-    ("refresh_seconds", "interval_ms", "stride"),
-    [
-        (0.0, 10, 1),
-        (0.001, 10, 1),
-        (0.010, 10, 4),  # 3 × 10 ms is 3 ticks, the next divisor of 100 is 4
-        (0.014, 10, 5),
-        (0.010, 1, 40),
-        (0.010, 100, 1),
-        (1.0, 10, 100),  # a second is the most
-        (60.0, 1, 1000),
-        (0.010, 1000, 1),
-    ],
-)
-def test_the_stride_is_three_refreshes_rounded_up_to_a_divisor(
-    refresh_seconds: float, interval_ms: int, stride: int
-) -> None:
-    assert stride_for(refresh_seconds, interval_ms * 1_000_000) == stride

@@ -22,16 +22,16 @@ class Resolutions:
         self._reader = reader
         self._threshold = threshold_bytes_per_second
         self._turn = 0
-        self._found: dict[str, float] = {}
+        self._found: dict[tuple[str, int], float] = {}
 
     def measure_next(self, ports: list[RingPort], last_tick: int) -> None:
         """Measure the port whose turn it is, up to a tick."""
-        names = {str(port.port.id) for port in ports}
-        self._found = {name: value for name, value in self._found.items() if name in names}
+        keys = {_key(port) for port in ports}
+        self._found = {key: value for key, value in self._found.items() if key in keys}
         if ports:
             self._turn = (self._turn + 1) % len(ports)
             port = ports[self._turn]
-            self._found[str(port.port.id)] = self._measure(port, last_tick)
+            self._found[_key(port)] = self._measure(port, last_tick)
 
     def _measure(self, port: RingPort, last_tick: int) -> float:
         # samples stand at multiples of the stride; what lies between them was never meant to be read
@@ -50,7 +50,7 @@ class Resolutions:
 
     def seconds_of(self, port: RingPort) -> float | None:
         """The effective resolution last measured, None while it is not known."""
-        value = self._found.get(str(port.port.id), float("nan"))
+        value = self._found.get(_key(port), float("nan"))
         return None if math.isnan(value) else value
 
     def ticks_of(self, port: RingPort) -> int:
@@ -58,3 +58,8 @@ class Resolutions:
         measured = self.seconds_of(port)
         ticks = 0.0 if measured is None else measured * 1e9 / self._reader.interval_ns
         return math.ceil(ticks) if ticks > SAME * port.stride else 1
+
+
+def _key(port: RingPort) -> tuple[str, int]:
+    """What was measured at one stride says nothing of another."""
+    return str(port.port.id), port.stride

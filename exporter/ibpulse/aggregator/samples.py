@@ -74,8 +74,7 @@ def whole_seconds(groups: list[Group], ports: int, seconds: int, ticks_per_secon
     measured = np.zeros((ports, 2, ticks))
     for group in groups:
         block = group.block
-        # the stride that the group was formed by, even if the ring's was changed meanwhile
-        stride = np.full(len(group.rows), group.history, dtype=np.int64)
+        stride = block.stride if block.strides is None else block.strides
         found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, stride)
         span = slice(group.history, group.history + ticks)
         rate[group.rows] = found.bytes_per_second[:, :, span]

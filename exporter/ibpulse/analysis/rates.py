@@ -34,15 +34,18 @@ def rates(
     """Rates at each tick from counters (ports, 2, ticks); the first `stride` ticks of a port are history only.
 
     A port sampled every `stride` ticks has one difference per stride; its mean rate stands at each tick it covers,
-    so that sums over time are the same at any stride.
+    so that sums over time are the same at any stride. `stride` is (ports,), or (ports, ticks) where it changed: two
+    samples taken at different strides have no rate between them, so a change is a hole of a stride at most.
 
     Law: over ticks without a hole, the sum of `bytes_per_second * seconds` is `scale * (last - first)`.
     """
     shape = counters.shape
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
     for step in np.unique(stride[stride < shape[2]]):
-        rows = np.flatnonzero(stride == step)
-        _fill(out, rows, int(step), time_ns[rows], counters[rows], valid[rows], scale[rows])
+        taken = stride == step
+        rows = np.flatnonzero(taken if stride.ndim == 1 else taken.any(axis=1))
+        mine = valid[rows] if stride.ndim == 1 else valid[rows] & taken[rows, None]
+        _fill(out, rows, int(step), time_ns[rows], counters[rows], mine, scale[rows])
     return out
 
 
@@ -65,7 +68,7 @@ def _fill(
     rate = np.full(moved.shape, np.nan)
     np.divide(moved * NS_PER_SECOND, elapsed, out=rate, where=good)
     share = np.where(good, elapsed / (NS_PER_SECOND * step), 0.0)
-    out.reset[rows, :, step:] = fell
+    out.reset[rows, :, step:] |= fell
     for back in range(step):
         # the difference at tick k covers the ticks k-step+1 .. k
         target = slice(step - back, counters.shape[2] - back)

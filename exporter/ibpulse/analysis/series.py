@@ -19,15 +19,15 @@ def rate_series(
     counters: npt.NDArray[np.uint64],
     present: npt.NDArray[np.bool_],
     scale: int,
-    stride: int,
+    stride: int | npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
     """Bytes per second at each tick: float32 (2, ticks), NaN in holes; the first `stride` ticks are history only.
 
     `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), below
-    2^63, and 2^64 - 1 where a counter was not read; `present` is (ticks,).
+    2^63, and 2^64 - 1 where a counter was not read; `present` is (ticks,), as is `stride` where it changed.
     """
-    if stride > 1:
-        return _strided(stamps, counters, present, scale, stride)
+    if not isinstance(stride, int) or stride > 1:
+        return _strided(stamps, counters, present, scale, np.array([stride]))
     out = np.empty((2, len(present)), dtype=np.float32)
     out[:, :1] = np.nan
     if len(present) < 2:
@@ -69,7 +69,7 @@ def _strided(
     counters: npt.NDArray[np.uint64],
     present: npt.NDArray[np.bool_],
     scale: int,
-    stride: int,
+    stride: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
     times = stamps.astype(np.int64)
     middles = (times[:, :-1] + times[:, 1:]) >> 1
@@ -78,6 +78,6 @@ def _strided(
         counters.T[None],
         ((counters != ABSENT) & present[:, None]).T[None],
         np.array([scale]),
-        np.array([stride]),
+        stride,
     )
     return np.asarray(found.bytes_per_second[0], dtype=np.float32)

@@ -12,6 +12,7 @@ clock in intervals; a step of the wall clock begins a new segment, so it makes a
 
 One record is `before, between, after, transmit, receive, tick`: the monotonic clock (ns) before the first read,
 between the two and after the second, and the raw counters. `ABSENT` stands for a counter that was not read.
+The upper bits of the last word hold the stride at which the port was sampled: it may change while the ring is filled.
 A record whose tick is not the one asked for is a hole. A writer of a tick first stores it in its lane's `L_BEGUN`;
 then it zeroes each record, fills it, and writes the record's tick last. So a reader that copies records and looks at
 `L_BEGUN` afterwards knows which of them may have been overwritten under its hands.
@@ -20,7 +21,7 @@ then it zeroes each record, fills it, and writes the record's tick last. So a re
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"IBPULSE\0", "little")
-VERSION = 1
+VERSION = 2
 WORD = 8
 ABSENT = 2**64 - 1
 
@@ -78,6 +79,9 @@ OK, LEFT_ALONE, GONE = range(3)
 R_BEFORE, R_BETWEEN, R_AFTER, R_TRANSMIT, R_RECEIVE, R_TICK = range(6)
 RECORD_WORDS = 6
 RECORD_FORMAT = "=6Q"
+# the word of R_TICK is `tick | stride << STRIDE_SHIFT`; no stride stands for that of the slot
+STRIDE_SHIFT = 52
+TICK_MASK = (1 << STRIDE_SHIFT) - 1
 _PAGE_WORDS = 512
 RECORD_TABLE = -(-(SLOT_TABLE + SLOT_COUNT * SLOT_WORDS) // _PAGE_WORDS) * _PAGE_WORDS
 

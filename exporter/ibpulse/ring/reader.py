@@ -21,14 +21,16 @@ class Block:
     """Records of some ports over consecutive ticks.
 
     `records` is uint64 (ports, ticks, 6) as `layout` names the words; `present` is bool (ports, ticks) and false
-    where the ring holds no record of that tick. `scale` (bytes per count) and `stride` (ticks between two samples)
-    are int64 (ports,).
+    where the ring holds no record of that tick. `scale` (bytes per count) and `stride` (ticks between two samples, now)
+    are int64 (ports,); `strides` is int64 (ports, ticks), the stride at which each record was taken, and None when it
+    is that of its port for all of them.
     """
 
     first_tick: int
     interval_ns: int
     scale: npt.NDArray[np.int64]
     stride: npt.NDArray[np.int64]
+    strides: npt.NDArray[np.int64] | None
     records: npt.NDArray[np.uint64]
     present: npt.NDArray[np.bool_]
 
@@ -111,7 +113,8 @@ class RingReader:
         for row, slot in enumerate(slots):
             self._copy(slot, first_tick + begin, records[row, begin:end])
         ticks = np.arange(first_tick, first_tick + count, dtype=np.int64)
-        present = records[:, :, at.R_TICK] == ticks.view(np.uint64)
+        stride = np.maximum(self._slot_words(slots, at.S_STRIDE), 1)
+        present, strides = _find_records(records[:, :, at.R_TICK], ticks, stride)
         # a record this old may have been half replaced under our hands: the look comes after the copy
         oldest = max(1, self.ring.latest_begun_tick() - self.capacity + GUARD_TICKS + 1)
         present[:, : max(0, oldest - first_tick)] = False
@@ -119,7 +122,8 @@ class RingReader:
             first_tick=first_tick,
             interval_ns=self.interval_ns,
             scale=self._slot_words(slots, at.S_SCALE),
-            stride=np.maximum(self._slot_words(slots, at.S_STRIDE), 1),
+            stride=stride,
+            strides=strides,
             records=records,
             present=present,
         )
@@ -137,3 +141,24 @@ class RingReader:
 
     def _slot_words(self, slots: Sequence[int], which: int) -> npt.NDArray[np.int64]:
         return np.array([self.ring.slot_word(slot, which) for slot in slots], dtype=np.int64)
+
+
+def _find_records(
+    marks: npt.NDArray[np.uint64], ticks: npt.NDArray[np.int64], stride: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
+    """Which records are of their tick, and the strides of a block, both (ports, ticks), from the marks of records."""
+    # nearly all are of the stride that their slot has now: the others are looked at one by one
+    present = np.empty(marks.shape, dtype=np.bool_)
+    for row, usual in enumerate((stride << at.STRIDE_SHIFT).tolist()):
+        np.equal(marks[row], (ticks | usual).view(np.uint64), out=present[row])
+    rows, columns = np.divmod(np.flatnonzero(~present), max(1, len(ticks)))
+    others = marks[rows, columns]
+    found = (others & np.uint64(at.TICK_MASK)) == ticks[columns].view(np.uint64)
+    if not found.any():
+        return present, None
+    rows, columns = rows[found], columns[found]
+    present[rows, columns] = True
+    own = (others[found] >> np.uint64(at.STRIDE_SHIFT)).view(np.int64)
+    strides = np.repeat(stride[:, None], len(ticks), axis=1)
+    strides[rows, columns] = np.where(own > 0, own, strides[rows, columns])
+    return present, strides

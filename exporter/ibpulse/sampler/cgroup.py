@@ -1,15 +1,18 @@
-"""How often the kernel throttled this process's cgroup. Reads /proc and the cgroup file system, nothing else."""
+"""The CPU quota of a process's cgroup and how often it held the process back.
+
+Reads /proc and the cgroup file system, nothing else.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def throttled_periods(root: Path = Path("/")) -> int | None:
-    """Periods in which the CPU quota held this cgroup back (cgroup-v2.rst, cpu.stat), None where nobody says."""
+def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
+    """Periods in which the CPU quota held a process's cgroup back (cgroup-v2.rst, cpu.stat), None where nobody says."""
     mount = root / "sys/fs/cgroup"
     # in a container the own path may be the host's, while the mount begins at the container's group
-    for path in [*_own_groups(root, mount), mount / "cpu.stat", mount / "cpu" / "cpu.stat"]:
+    for path in [*_groups(root, mount, process), mount / "cpu.stat", mount / "cpu" / "cpu.stat"]:
         try:
             text = path.read_text()
         except OSError:
@@ -20,9 +23,34 @@ def throttled_periods(root: Path = Path("/")) -> int | None:
     return None
 
 
-def _own_groups(root: Path, mount: Path) -> list[Path]:
+def quota_cpus(root: Path = Path("/"), process: str = "self") -> float | None:
+    """CPUs that the quotas of a process's cgroup and of those above it leave; infinite without, None where unknown.
+
+    cgroup-v2.rst, cpu.max; in version 1 cpu.cfs_quota_us and cpu.cfs_period_us.
+    """
+    mount = root / "sys/fs/cgroup"
+    folders = [path.parent for path in _groups(root, mount, process)] + [mount, mount / "cpu"]
+    with_parents = {above for folder in folders for above in (folder, *folder.parents) if above.is_relative_to(mount)}
+    quotas = [quota for folder in with_parents if (quota := _read_quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def _read_quota(folder: Path) -> float | None:
+    """CPUs that one cgroup may use; the root of the hierarchy has no such file in version 2."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        quota, period = (folder / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        except OSError:
+            return None
+    return float("inf") if quota in ("max", "-1") else int(quota) / int(period)
+
+
+def _groups(root: Path, mount: Path, process: str) -> list[Path]:
+    try:
+        lines = (root / "proc" / process / "cgroup").read_text().splitlines()
     except OSError:
         return []
     groups = [line.split(":", 2) for line in lines if line.count(":") >= 2]

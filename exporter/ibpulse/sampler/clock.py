@@ -38,6 +38,7 @@ class TickClock:
         self.tick = last_tick
         self.shift = shift
         self.missed = 0
+        self.stride = 1
         self.steps = 0
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
@@ -50,14 +51,15 @@ class TickClock:
         if last_tick:
             self._resume(monotonic_ns())
 
-    def wait(self) -> int:
+    def wait(self, read_ns: int = 0) -> int:
         """Sleep until the next tick, and return how late it begins in ns; `tick` then names it.
 
         Call it when all reads of the tick before are done. A tick that would begin more than half an interval late,
         or too soon after reads that were held up, is skipped: the time between two samples of a port stays above
-        half an interval, however late the first of them was.
+        half an interval, however late the first of them was. `read_ns` is when the ports that may be due at the next
+        tick had been read, now by default. A skipped tick is missed if it is a multiple of `stride`.
         """
-        earliest = self._earliest_begin()
+        earliest = self._earliest_begin(read_ns)
         while True:
             now = self._monotonic_ns()
             self._follow_wall(now)
@@ -73,18 +75,18 @@ class TickClock:
             if begun - deadline <= self.interval_ns // 2:
                 break
         if self._last_ns:
-            self.missed += tick - self.tick - 1
+            self.missed += (tick - 1) // self.stride - self.tick // self.stride
         self.tick, self._last_ns, self._grace_ns = tick, begun, self.interval_ns // 2
         return max(begun - deadline, 0)
 
-    def _earliest_begin(self) -> int:
+    def _earliest_begin(self, read_ns: int) -> int:
         """The first instant at which each port may be read again.
 
         What the reads took beyond the usual is how late the last port of the tick was read, at most.
         """
         if not self._grace_ns:
             return 0
-        ended = self._monotonic_ns()
+        ended = read_ns or self._monotonic_ns()
         self._usual_ns = min(ended - self._last_ns, self._usual_ns + self.interval_ns // 64)
         return ended - self._usual_ns + self.interval_ns // 2
 

@@ -7,6 +7,7 @@ read: the plan says that, and the ring's header carries all that it has to tell.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import struct
 import time
@@ -95,8 +96,8 @@ class SampledPort:
         self.record_bytes = at.records_at(planned.slot, capacity) * at.WORD
         self.transmit = CounterFile(planned.transmit)
         self.receive = CounterFile(planned.receive)
-
         self.files = (self.transmit, self.receive)
+        self.read_ns = 0
 
     def is_whole(self) -> bool:
         """Whether the fast path can read it: one held file per direction, none failing."""
@@ -114,6 +115,7 @@ class Loop:
         self._ring = ring
         self._lane = at.lane_at(lane)
         self._ports: dict[PlannedPort, SampledPort] = {}
+        self.stride = 1
         self._fast: list[tuple[int, list[FastEntry]]] = []
         self._slow: list[SampledPort] = []
         self._pack = struct.Struct(at.RECORD_FORMAT).pack_into
@@ -136,6 +138,8 @@ class Loop:
                 if file.vanished:
                     # a new plan is news of the fabric: the device may be back
                     file.rest_until_ns = 0
+        # no port is due at any other tick
+        self.stride = math.gcd(*(planned.stride for planned in plan.ports)) or 1
         self._sort()
 
     def _sort(self) -> None:
@@ -150,31 +154,41 @@ class Loop:
                 entries.setdefault(port.planned.stride, []).append(entry)
         self._fast = sorted(entries.items(), key=lambda item: item[0])
 
-    def sample(self, tick: int, late_ns: int) -> None:
-        """Read every port that is due at this tick, which began `late_ns` after its deadline."""
+    def sample(self, tick: int, late_ns: int) -> int:
+        """Read every port that is due at this tick, which began `late_ns` after its deadline.
+
+        Returns the monotonic instant at which the ports that are due most often had been read.
+        """
         words, lane = self._ring.words, self._lane
         began = time.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
         # a port that leaves the fast path at this tick has been read on the slow one
         slow = self._slow
-        self._read_fast(tick, began)
+        read = self._read_fast(tick, began)
         if slow:
             self._read_slow(slow, tick)
         words[lane + at.L_DEVICE] = 0
-        self._account(tick, late_ns, time.monotonic_ns() - began)
+        ended = time.monotonic_ns()
+        self._account(tick, late_ns, ended - began)
+        return ended if slow else read
 
-    def _read_fast(self, tick: int, before: int) -> None:
-        """The hot path: two preads, two clock reads and two stores per port."""
+    def _read_fast(self, tick: int, before: int) -> int:
+        """The hot path: two preads, two clock reads and two stores per port; when the most frequent were read."""
         words, now, pread, pack, buffer = self._ring.words, time.monotonic_ns, os.pread, self._pack, self._bytes
         device_at = self._lane + at.L_DEVICE
         record = tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
         failed = False
+        read = 0
         for stride, entries in self._fast:
             if tick % stride:
                 continue
             longest = stride * self._longest_read_ns
+            mark = tick | stride << at.STRIDE_SHIFT
             for device, records, transmit_descriptor, receive_descriptor, port in entries:
+                # the clock sees to it for ports that are due at every tick
+                if stride > 1 and self._is_too_soon(port, before):
+                    continue
                 words[device_at] = device
                 try:
                     transmit = int(pread(transmit_descriptor, READ_BYTES, 0))
@@ -183,27 +197,40 @@ class Loop:
                     after = now()
                     if after - before > longest:
                         transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
-                    pack(buffer, records + record, before, between, after, transmit, receive, tick)
-                    before = after
+                    pack(buffer, records + record, before, between, after, transmit, receive, mark)
+                    before = port.read_ns = after
                 except (OSError, ValueError, struct.error):
                     failed = True
                     self._read_port(port, tick)
                     before = now()
+            read = read or before
         if failed:
             self._sort()
+        return read or before
 
     def _read_slow(self, ports: list[SampledPort], tick: int) -> None:
         """Ports with several files per direction, or with a file that is new, fails or rests."""
         words = self._ring.words
         mended = False
         for port in ports:
-            if tick % port.planned.stride:
+            stride = port.planned.stride
+            if tick % stride or (stride > 1 and self._is_too_soon(port, time.monotonic_ns())):
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
             self._read_port(port, tick)
             mended |= port.is_whole()
         if mended:
             self._sort()
+
+    def _is_too_soon(self, port: SampledPort, now_ns: int) -> bool:
+        """Whether the last sample was held up so long that a rate would rest on less than half of the port's interval.
+
+        Half of it is what makes the uncertain instants of two reads an error of a fifth at most.
+        """
+        soon = now_ns - port.read_ns < port.planned.stride * self._ring.interval_ns // 2
+        if soon:
+            self._ring.words[port.slot_words + at.S_UNCERTAIN] += 1
+        return soon
 
     def _read_port(self, port: SampledPort, tick: int) -> None:
         """Read each direction by itself, so that one bad file does not hide the other."""
@@ -213,13 +240,15 @@ class Loop:
         transmit = self._read_file(port, port.transmit, before)
         between = time.monotonic_ns()
         receive = self._read_file(port, port.receive, between)
-        after = time.monotonic_ns()
+        after = port.read_ns = time.monotonic_ns()
         self._tell_status(port, after)
-        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
         if transmit == receive == at.ABSENT:
             return
+        # how long a read took is told even when it was too long: the record has its instants
+        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
         record = port.record_bytes + tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
-        self._pack(self._bytes, record, before, between, after, transmit, receive, tick)
+        mark = tick | port.planned.stride << at.STRIDE_SHIFT
+        self._pack(self._bytes, record, before, between, after, transmit, receive, mark)
 
     def _doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
         """Both counters, ABSENT in place of one whose read took too long."""

@@ -64,6 +64,7 @@ class SamplerProcess:
 
     def _apply(self, plan: Plan) -> None:
         self._loop.apply(plan)
+        self._clock.stride = self._loop.stride
         self._ring.words[self._words + at.L_PLAN_APPLIED] = plan.generation
         gc.collect()
         gc.freeze()
@@ -72,18 +73,19 @@ class SamplerProcess:
         """Sample until told to stop, until the parent is gone or, on a lane of its own, until the clock is stepped."""
         words, lane, clock = self._ring.words, self._words, self._clock
         ticks_per_second = NS_PER_SECOND // self._ring.interval_ns
+        read_ns = 0
         while True:
             wanted = words[lane + at.L_PLAN_WANTED]
             if wanted == STOP:
                 return 0
             if wanted != words[lane + at.L_PLAN_APPLIED]:
                 self._apply(read_plan(self._plan_path))
-            late_ns = clock.wait()
+            late_ns = clock.wait(read_ns)
             if clock.steps != self._steps:
                 if self._lane != MAIN_LANE:
                     return EXIT_CLOCK_STEP
                 self._record_segment()
-            self._loop.sample(clock.tick, late_ns)
+            read_ns = self._loop.sample(clock.tick, late_ns)
             words[lane + at.L_MISSED] = self._missed_before + clock.missed
             if clock.tick % ticks_per_second == 0:
                 words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()

@@ -19,6 +19,9 @@ from ibpulse.errors import RingError
 from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.calibration import stride_for
+from ibpulse.sampler.calibrator import Calibrator
 from ibpulse.sampler.cgroup import throttled_periods
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, Dying, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
@@ -34,8 +37,6 @@ RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 # A notice that was away for this long is news again.
 FORGET_SECONDS = 3600.0
-# Sampling three times slower than the refresh keeps a cached counter from aliasing.
-STRIDE_PER_REFRESH = 3
 
 
 class Inventory(Protocol):
@@ -58,14 +59,6 @@ class SupervisorOptions:
     steady_seconds: float = 10.0
 
 
-def stride_for(refresh_seconds: float, interval_ns: int) -> int:
-    """Ticks between two samples of a source that is refreshed this often: a divisor of the ticks in a second."""
-    ticks_per_second = NS_PER_SECOND // interval_ns
-    wanted = STRIDE_PER_REFRESH * refresh_seconds * ticks_per_second
-    divisors = (stride for stride in range(1, ticks_per_second + 1) if ticks_per_second % stride == 0)
-    return next((stride for stride in divisors if stride >= wanted), ticks_per_second)
-
-
 class Supervisor:
     """Keeps the sampler processes of one ring running over the ports that the inventory finds."""
 
@@ -78,6 +71,7 @@ class Supervisor:
         self._main = Lane(ring, MAIN_LANE)
         self._dying = Dying()
         self._ward = Ward(ring, options.steady_seconds, self._dying)
+        self._calibrator = Calibrator(RingReader(ring))
         self._ring_log = RingLog(ring)
         self._generation = 0
         self._restarts = 0
@@ -128,13 +122,14 @@ class Supervisor:
         return SamplerHealth(
             restarts=self._restarts,
             takeovers=self._takeovers,
-            quarantined_devices=self._ward.devices,
+            quarantined_devices=self._ward.sick_devices,
             scheduler_requested=self._options.scheduler,
             scheduler_actual="fifo" if fifo == 0 else "other",
             cpu_requested=cpu,
             cpu_actual=cpu if pinned == 0 else "",
             heartbeat_age_seconds=self.heartbeat_age_seconds(),
             throttled_periods=throttled_periods(),
+            reads=self._calibrator.reads(),
         )
 
     def heartbeat_age_seconds(self) -> float | None:
@@ -188,6 +183,7 @@ class Supervisor:
     def _replan(self, *, force: bool = False) -> list[str]:
         """Give every lane what it has to read now; returns what could not be planned, in sentences."""
         ports = [port for port in self.fabric.ports if port.source is not None]
+        self._calibrator.follow(self._least_strides(ports))
         planned, faults = self._plan_ports(ports[: at.SLOT_COUNT])
         if len(ports) > at.SLOT_COUNT:
             faults.append(
@@ -217,15 +213,29 @@ class Supervisor:
                 faults.append(f"{error}; the port is not sampled")
         return planned, faults
 
+    def _least_strides(self, ports: Iterable[Port]) -> dict[str, int]:
+        """The stride of each device below which every port of it only repeats itself."""
+        least: dict[str, int] = {}
+        for port in ports:
+            stride = self._stride_of_source(port)
+            least[port.id.device] = min(stride, least.get(port.id.device, stride))
+        return least
+
+    def _stride_of_source(self, port: Port) -> int:
+        assert port.source is not None
+        return stride_for(port.source.refresh_seconds, self._ring.interval_ns)
+
     def _plan_port(self, port: Port) -> PlannedPort:
         assert port.source is not None
-        stride = stride_for(port.source.refresh_seconds, self._ring.interval_ns)
+        stride = max(self._stride_of_source(port), self._calibrator.stride(port.id.device))
         slot = self._ring.assign(str(port.id), port.source.scale, stride)
         return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
 
     def _tell(self) -> None:
-        """Write the plans: sick devices to their own lanes, all others to the main one."""
+        """Write the plans: sick and slow devices to their own lanes, all others to the main one."""
         self._generation += 1
+        present = {port.device for port in self._planned}
+        self._ward.seclude(self._calibrator.apart & present, self._generation)
         plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
         sick = self._ward.devices
         self._main.tell(replace(plan, ports=tuple(port for port in self._planned if port.device not in sick)))
@@ -239,6 +249,7 @@ class Supervisor:
             self._dying.reap()
             self._watch_main()
             self._watch_ward()
+            self._calibrate()
             self._ring_log.tell(self.slots)
             rescan = self._ring.words[at.H_RESCAN]
             if rescan != self._rescan_seen:
@@ -301,6 +312,13 @@ class Supervisor:
             log.warning("device %s answers again; it is sampled with the others", device)
         if recovered:
             self._tell()
+
+    def _calibrate(self) -> None:
+        """Give devices whose reads take too long the interval that they need."""
+        sick = self._ward.sick_devices
+        ports = [port for port in self._planned if port.device not in sick]
+        if self._calibrator.look(ports, time.monotonic()):
+            self._replan(force=True)
 
     def _stop(self) -> None:
         self._ward.stop()

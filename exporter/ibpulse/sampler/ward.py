@@ -1,15 +1,20 @@
-"""The ward: sick devices, each tried alone on a lane of its own until it answers steadily. It reads no counter."""
+"""The ward: devices that are each read on a lane of their own. It reads no counter.
+
+A sick device is one whose read hung: it is tried alone until it answers steadily. A slow one stays until it is let go.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler.lane import SILENT_SECONDS, Dying, Lane
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, Dying, Lane
 from ibpulse.sampler.plan import Plan
 from ibpulse.sampler.process import MAIN_LANE
 
@@ -21,10 +26,16 @@ _DOUBLINGS_MAX = 16
 
 @dataclass(slots=True)
 class SickDevice:
-    """A device in the ward; `lane` is None while all lanes are taken."""
+    """A device in the ward; `lane` is None while all lanes are taken.
+
+    One that is merely slow opens its lane when the main sampler has taken up the plan of generation `left`, and so has
+    let go of it.
+    """
 
     steady_needed: float
     lane: Lane | None = None
+    slow: bool = False
+    left: int = 0
     steady_since: float | None = None
 
 
@@ -41,14 +52,27 @@ class Ward:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The sick devices, in the order in which they came."""
+        """The devices in the ward, in the order in which they came."""
         return tuple(self._sick)
+
+    @property
+    def sick_devices(self) -> tuple[str, ...]:
+        """Those of them whose read hung."""
+        return tuple(device for device, sick in self._sick.items() if not sick.slow)
 
     def admit(self, device: str) -> None:
         """Take in a device; each relapse doubles the time for which it has to answer steadily."""
         relapses = self._relapses[device] = self._relapses.get(device, -1) + 1
         needed = self._steady_seconds * 2 ** min(relapses, _DOUBLINGS_MAX)
-        self._sick[device] = SickDevice(min(STEADY_SECONDS_MAX, needed))
+        lane = self._sick[device].lane if device in self._sick else None
+        self._sick[device] = SickDevice(min(STEADY_SECONDS_MAX, needed), lane)
+
+    def seclude(self, slow: Collection[str], generation: int) -> None:
+        """Keep these slow devices from the plan of this generation on, and no other slow ones."""
+        for device in [device for device, sick in self._sick.items() if sick.slow and device not in slow]:
+            self.release(device)
+        for device in slow:
+            self._sick.setdefault(device, SickDevice(math.inf, slow=True, left=generation))
 
     def release(self, device: str) -> None:
         """Let a device go, and end the process that tried it."""
@@ -73,8 +97,9 @@ class Ward:
     def _has_recovered(self, device: str, sick: SickDevice) -> bool:
         now = time.monotonic()
         if sick.lane is None:
-            sick.lane = self._open_lane(device)
-        elif self._is_steady(sick.lane, now):
+            main = self._ring.words[at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED]
+            sick.lane = self._open_lane(device) if not sick.slow or main >= sick.left else None
+        elif self._is_steady(device, sick, sick.lane, now):
             if sick.steady_since is None:
                 sick.steady_since = now
             return now - sick.steady_since > sick.steady_needed
@@ -96,7 +121,7 @@ class Ward:
         start_or_log(lane)
         return lane
 
-    def _is_steady(self, lane: Lane, now: float) -> bool:
+    def _is_steady(self, device: str, sick: SickDevice, lane: Lane, now: float) -> bool:
         if not lane.is_started() or lane.exit_status() is not None:
             if now - lane.started_monotonic > SILENT_SECONDS:
                 start_or_log(lane)
@@ -105,7 +130,18 @@ class Ward:
         if lane.is_silent(stall):
             self._dying.add(lane.kill())
             return False
+        if sick.slow and stall.is_hung_read():
+            self._tell_hung(device)
         return lane.word(at.L_PLAN_APPLIED) != 0 and not stall.is_hung_read()
+
+    def _tell_hung(self, device: str) -> None:
+        """A slow device hangs: it is a sick one from now on, in the process that it has already."""
+        self.admit(device)
+        log.error(
+            "device %s: a read has hung for over %.2f s in the process that it has for itself",
+            device,
+            HUNG_READ_SECONDS,
+        )
 
     def stop(self) -> None:
         """Ask all processes to end."""

@@ -119,7 +119,7 @@ def _fill(grid: BinGrid, plan: WindowPlan, reader: RingReader, piece: Piece, new
                 records[:, at.R_TRANSMIT : at.R_RECEIVE + 1],
                 block.present[offset],
                 int(block.scale[offset]),
-                int(block.stride[offset]),
+                int(block.stride[offset]) if block.strides is None else block.strides[offset],
             )
             grid.add(row + offset, piece.wall_tick, series[:, before : before + piece.count])
 

@@ -1,0 +1,173 @@
+"""The rules of the calibration against answers by hand. Times are in ms, the interval is 10 ms unless it is named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.sampler.calibration import (
+    APART_MOST,
+    BUSY_SHARE,
+    LONGEST_TICK,
+    Cost,
+    Pace,
+    find_pace,
+    stride_above,
+    stride_for,
+)
+from ibpulse.sampler.loop import LONGEST_READ
+
+MS = 1_000_000
+
+
+def paces(*devices: tuple[float, float], interval_ms: float = 10, least: int = 1) -> list[Pace]:
+    """The paces of devices given as (one read, all reads of a tick) in ms."""
+    costs = {f"mlx5_{number}": Cost(read * MS, tick * MS) for number, (read, tick) in enumerate(devices)}
+    found = find_pace(costs, dict.fromkeys(costs, least), int(interval_ms * MS))
+    return [found[device] for device in costs]
+
+
+def strides(*devices: tuple[float, float], interval_ms: float = 10, least: int = 1) -> list[int]:
+    return [pace.stride for pace in paces(*devices, interval_ms=interval_ms, least=least)]
+
+
+FAST = (0.05, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("refresh_seconds", "interval_ms", "stride"),
+    [
+        (0.0, 10, 1),
+        (0.001, 10, 1),
+        (0.010, 10, 4),  # 3 × 10 ms is 3 ticks, the next divisor of 100 is 4
+        (0.014, 10, 5),
+        (0.010, 1, 40),
+        (0.010, 100, 1),
+        (1.0, 10, 100),  # a second is the most
+        (60.0, 1, 1000),
+        (0.010, 1000, 1),
+    ],
+)
+def test_the_stride_is_three_refreshes_rounded_up_to_a_divisor(
+    refresh_seconds: float, interval_ms: int, stride: int
+) -> None:
+    assert stride_for(refresh_seconds, interval_ms * 1_000_000) == stride
+
+
+@pytest.mark.parametrize(
+    ("ticks", "stride"), [(0, 1), (1, 1), (1.01, 2), (3, 4), (4, 4), (21, 25), (99, 100), (500, 100)]
+)
+def test_a_stride_is_the_next_divisor_of_the_ticks_in_a_second(ticks: float, stride: int) -> None:
+    assert stride_above(ticks, 10 * MS) == stride
+
+
+def test_a_healthy_node_is_left_as_it_is() -> None:
+    assert paces(*[FAST] * 8) == [Pace(1)] * 8
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "stride"), [(0.99, 1), (1.0, 1), (1.01, 2), (2.01, 4), (4.1, 5), (8.2, 10), (60, 100)]
+)
+def test_a_read_takes_at_most_a_tenth_of_its_devices_interval(read_ms: float, stride: int) -> None:
+    assert strides((read_ms, 0.1), *[FAST] * 7) == [stride, *[1] * 7]
+
+
+def test_the_rule_is_the_same_at_any_interval() -> None:
+    assert strides((0.13, 0.01), (0.05, 0.01), interval_ms=1) == [2, 1]
+    assert strides((90, 150), (101, 150), (0.1, 0.2), interval_ms=1000) == [1, 1, 1]
+
+
+def test_the_stride_of_a_cached_source_is_the_least() -> None:
+    assert strides(FAST, (1.5, 1.6), (4.5, 0.1), least=4) == [4, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("tick_ms", "pace"),
+    [
+        (2.5, Pace(1)),
+        (2.6, Pace(1, apart=True)),
+        (5.0, Pace(1, apart=True)),
+        (5.1, Pace(2, apart=True)),  # it may read for half of its time
+        (16.4, Pace(4, apart=True)),
+    ],
+)
+def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(tick_ms: float, pace: Pace) -> None:
+    assert paces(FAST, (0.9, tick_ms), FAST) == [Pace(1), pace, Pace(1)]
+
+
+def test_a_device_alone_on_its_node_needs_no_process_of_its_own() -> None:
+    assert paces((8.2, 16.4)) == [Pace(10)]
+    assert paces((0.9, 6.0)) == [Pace(2)]
+
+
+def test_half_of_the_devices_may_be_read_apart_and_not_more() -> None:
+    slow = (0.9, 4.0)
+    assert paces(slow, slow, FAST, FAST) == [Pace(1, True), Pace(1, True), Pace(1), Pace(1)]
+    # 12 ms of reads, every 30 ms, and the fast one is not to miss a tick because of them
+    assert paces(slow, slow, slow, FAST) == [Pace(4), Pace(4), Pace(4), Pace(2)]
+
+
+def test_the_costliest_are_read_apart_when_there_are_too_many() -> None:
+    slow = [(0.5, 3.0 + number / 10) for number in range(APART_MOST + 2)]
+    found = paces(*slow, *[FAST] * 20)
+    assert [pace.apart for pace in found[: len(slow)]] == [False, False, *[True] * APART_MOST]
+
+
+@pytest.mark.parametrize(
+    ("devices", "tick_ms", "stride"),
+    [(8, 0.6, 1), (8, 0.63, 2), (8, 1.25, 2), (8, 1.3, 4), (8, 2.4, 4), (64, 0.3, 4), (64, 2.0, 50), (8, 200, 100)],
+)
+def test_a_node_that_is_slow_as_a_whole_reads_for_half_of_the_time(devices: int, tick_ms: float, stride: int) -> None:
+    assert strides(*[(0.1, tick_ms)] * devices) == [stride] * devices
+
+
+def test_the_costliest_devices_are_lengthened_first() -> None:
+    assert strides(*[(0.9, 1.8)] * 3, *[(0.1, 0.2)] * 5) == [2, 2, 2, 1, 1, 1, 1, 1]
+
+
+def test_devices_that_cost_about_the_same_are_lengthened_together() -> None:
+    assert strides((0.5, 1.0), (0.5, 1.2), (0.5, 1.4), (0.5, 1.6)) == [2, 2, 2, 2]
+
+
+def test_all_that_one_process_reads_fits_into_three_quarters_of_the_shortest_interval() -> None:
+    # 8 ms at the ticks at which all are due: the quick one would miss the tick after each of them
+    assert strides(*[(0.9, 2.0)] * 4, (0.05, 0.1)) == [2, 2, 2, 2, 2]
+    assert strides(*[(0.9, 1.8)] * 4, (0.05, 0.1)) == [2, 2, 2, 2, 1]
+
+
+def test_a_slower_device_never_gets_a_shorter_interval_than_it_has() -> None:
+    assert Pace(4).slower(Pace(2, apart=True)) == Pace(4, apart=True)
+    assert Pace(2, apart=True).slower(Pace(2)) == Pace(2, apart=True)
+
+
+def test_no_device_is_no_pace() -> None:
+    assert find_pace({}, {}, 10 * MS) == {}
+
+
+@settings(deadline=None)
+@given(
+    devices=st.lists(
+        st.tuples(st.floats(0.001, 50), st.floats(1.0, 8.0), st.sampled_from([1, 4])), min_size=1, max_size=40
+    ),
+    interval_ms=st.sampled_from([1, 2, 10, 100, 1000]),
+)
+def test_every_pace_keeps_the_rules_or_is_the_longest(
+    devices: list[tuple[float, float, int]], interval_ms: int
+) -> None:
+    interval_ns = interval_ms * MS
+    costs = {str(number): Cost(read * MS, read * more * MS) for number, (read, more, _) in enumerate(devices)}
+    least = {str(number): stride_above(stride, interval_ns) for number, (_, _, stride) in enumerate(devices)}
+    found = find_pace(costs, least, interval_ns)
+    longest = 1000 // interval_ms
+    for device, pace in found.items():
+        assert longest % pace.stride == 0
+        assert pace.stride >= least[device]
+        assert pace.stride == longest or costs[device].read_ns <= LONGEST_READ * pace.stride * interval_ns * (1 + 1e-9)
+    shared = [device for device, pace in found.items() if not pace.apart]
+    load = sum(costs[device].tick_ns / found[device].stride for device in shared)
+    often = min(found[device].stride for device in shared)
+    whole = sum(costs[device].tick_ns for device in shared)
+    fits = load <= BUSY_SHARE * interval_ns and whole <= LONGEST_TICK * often * interval_ns
+    assert fits or all(found[device].stride == longest for device in shared)
+    assert 2 * sum(pace.apart for pace in found.values()) <= len(devices)
