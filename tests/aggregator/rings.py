@@ -94,14 +94,16 @@ class Ring:
                 counters[way] = 0.0 if tick in resets else counters[way] + moved
             if tick % stride == 0 and tick not in holes:
                 values = [at.ABSENT if (tick, way) in absent else round(counters[way]) for way in range(2)]
-                self._record(slot, tick, tick * self.file.interval_ns + late_ns(tick), values)
+                mark = tick | stride << at.STRIDE_SHIFT
+                self._record(slot, mark, tick * self.file.interval_ns + late_ns(tick), values)
         self.file.words[at.lane_at(0) + at.L_TICK] = max(last, self.file.latest_tick())
         return round(counters[0]), round(counters[1])
 
-    def _record(self, slot: int, tick: int, time_ns: int, counters: list[int]) -> None:
+    def _record(self, slot: int, mark: int, time_ns: int, counters: list[int]) -> None:
+        tick = mark & at.TICK_MASK
         begin = at.records_at(slot, self.file.capacity) + tick % self.file.capacity * at.RECORD_WORDS
         words = {at.R_BEFORE: time_ns, at.R_BETWEEN: time_ns, at.R_AFTER: time_ns}
-        words |= {at.R_TRANSMIT: counters[0], at.R_RECEIVE: counters[1], at.R_TICK: tick}
+        words |= {at.R_TRANSMIT: counters[0], at.R_RECEIVE: counters[1], at.R_TICK: mark}
         for which, word in words.items():
             self.file.words[begin + which] = word
 

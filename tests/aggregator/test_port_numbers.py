@@ -92,7 +92,7 @@ def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
     found = sampled(tmp_path, (square(0.45 * RATE, 25, 75), IDLE), 4)
     histogram = moments_of(found).histogram
     counts = np.diff([0, *histogram.cumulative])
-    idle, busy = UTILIZATION_BUCKETS.index(0.001), UTILIZATION_BUCKETS.index(0.5)
+    idle, busy = UTILIZATION_BUCKETS.index(0.002), UTILIZATION_BUCKETS.index(0.5)
     assert counts[busy] == 4 * 25 - 1
     assert counts[idle] == 4 * 75
     assert counts.sum() == 399
@@ -257,3 +257,45 @@ def test_any_traffic_with_holes_agrees_with_a_plain_loop(tmp_path: Path, data: s
     if len(active) >= 2:
         assert window.burstiness_cv == pytest.approx(active.std() / active.mean(), rel=1e-5, abs=1e-6)
     assert moments_of(found).utilization_seconds == pytest.approx(values.sum() * 0.01 / RATE, rel=1e-6)
+
+
+def test_a_stride_that_changes_makes_no_false_number(tmp_path: Path) -> None:
+    """Bursts of 20 GB/s, sampled at every tick, then at every tenth, then at every tick, and followed all the while."""
+    bursts = square(20e9, 30, 70)
+    ring = Ring.create(tmp_path, port(A))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    counters = ring.write(A, (bursts, constant(1e9)), 1, 200)
+    peaks, totals = [], []
+    for second in range(1, 18):
+        # it changes within a second, and not where a tenth tick lies
+        for begin, stride in ((1, 10 if 6 <= second <= 11 else 1), (48, 10 if 5 <= second <= 10 else 1)):
+            first, last = 100 * (second + 1) + begin, 100 * (second + 1) + (47 if begin == 1 else 100)
+            counters = ring.write(A, (bursts, constant(1e9)), first, last, stride=stride, start=counters)
+        found = update(ring, aggregator, second)
+        sides = found.ports[0].directions
+        peaks += [window.peak_bytes_per_second or 0.0 for window in sides[0].windows]
+        totals.append(sides[0].bytes_total or 0)
+    assert max(peaks) == pytest.approx(20e9)
+    assert totals == sorted(totals)
+    assert totals[-1] == pytest.approx(sum(map(bursts, range(2, found.end_tick + 1))) / 100)
+    # each change is a hole of a stride at most, and as much may be lost where a second meets one of another stride
+    observed = found.ports[0].observed_seconds
+    assert found.end_tick / 100 - 0.4 <= observed < found.end_tick / 100
+    assert found.ports[0].sampling_interval_seconds == pytest.approx(0.01)
+
+
+def test_a_resolution_measured_at_another_stride_is_forgotten(tmp_path: Path) -> None:
+    """One port a second is measured: until its turn comes, the other is not one whose counters stand still."""
+    names = (A, "mlx5_1:1")
+    ring = Ring.create(tmp_path, *map(port, names))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ends = [ring.write(name, (constant(20e9), IDLE), 1, 6500, stride=10) for name in names]
+    found = follow(ring, aggregator, 62, 64)
+    assert [side.effective_resolution_seconds for side in found.ports] == [pytest.approx(0.1)] * 2
+    for name, counters in zip(names, ends, strict=True):
+        ring.write(name, (constant(20e9), IDLE), 6501, 6620, start=counters)
+    found = update(ring, aggregator, 66)
+    # every tick since, although most of the last minute was sampled at every tenth
+    resolutions = [side.effective_resolution_seconds for side in found.ports]
+    assert sorted(resolutions, key=str) == [pytest.approx(0.01), None]
+    assert [side.directions[0].windows[0].peak_bytes_per_second for side in found.ports] == [pytest.approx(20e9)] * 2

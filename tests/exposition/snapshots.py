@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.model import Port, SamplerHealth
+from ibpulse.metrics import DIAGNOSTIC_COUNTERS
+from ibpulse.model import CounterReading, DevicePlace, DeviceReads, Fabric, Port, PortReadings, SamplerHealth, Topology
+from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.diagnostics import CounterSet, choose_counters
 from tests.aggregator.rings import Ring, constant, port, square
 
 HEALTH = SamplerHealth(
@@ -18,17 +21,49 @@ HEALTH = SamplerHealth(
     cpu_requested="3",
     heartbeat_age_seconds=0.004,
     throttled_periods=17,
+    reads=(DeviceReads("mlx5_0", 0.0081, True), DeviceReads("mlx5_1", None)),
 )
+
+
+def mlx5_readings(port: Port, counter_set: CounterSet = "diagnostic", value: int = 7, at_ns: int = 1) -> PortReadings:
+    """What the slow reader has of a port of mlx5; every counter reads the same."""
+    listed = {"counters": COUNTERS, "hw_counters": (*HW_COUNTERS, "lifespan")}
+    wanted = choose_counters(listed, port.identity.link_layer, "mlx5_core", counter_set)
+    readings = [CounterReading(one.name, one.file, value * one.scale, at_ns) for one in wanted if one.name]
+    return PortReadings(port.id, tuple(readings))
+
+
+def every_row(port: Port, value: int, at_ns: int) -> PortReadings:
+    """A counter for each row of the table, one of them full; no port has all of them."""
+    files = {DIAGNOSTIC_COUNTERS[0].name: "port_xmit_wait"}
+    readings = [CounterReading(row.name, files.get(row.name, "file"), value, at_ns) for row in DIAGNOSTIC_COUNTERS]
+    full = CounterReading(DIAGNOSTIC_COUNTERS[3].name, "symbol_error", 65535, at_ns, saturated=True)
+    return PortReadings(port.id, (*readings[:3], full, *readings[4:]))
+
+
+def _read_all(fabric: Fabric, value: int, at_ns: int) -> Fabric:
+    return replace(
+        fabric, counters=tuple(every_row(port, value, at_ns) for port in fabric.ports), topology=_plug(fabric)
+    )
+
+
+def _plug(fabric: Fabric) -> Topology:
+    """Every device in a slot that carries as much as its links can."""
+    devices = sorted({port.id.device for port in fabric.ports})
+    return Topology(
+        tuple(DevicePlace(name, pcie_bytes_per_second=63e9, pcie_max_bytes_per_second=63e9) for name in devices)
+    )
 
 
 def snapshot_of(path: Path, *ports: Port) -> Snapshot:
     """Five seconds of traffic on every port."""
     ring = Ring.create(path, *ports)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    aggregator = Aggregator(ring.reader, AggregatorOptions(xmit_wait_tick_bytes=8))
     for number, each in enumerate(ports, 1):
         ring.write(str(each.id), (square(number * 5e9, 20, 30), constant(number * 1e9)), 1, 600)
-    aggregator.update(ring.fabric, HEALTH, ring.now_after(4))
-    return aggregator.update(replace(ring.fabric, notices=("a", "b")), HEALTH, ring.now_after(5))
+    aggregator.update(_read_all(ring.fabric, 7, 1), HEALTH, ring.now_after(4))
+    fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
+    return aggregator.update(fabric, HEALTH, ring.now_after(5))
 
 
 def node(path: Path, ports: int = 8) -> Snapshot:

@@ -12,10 +12,13 @@ import yaml
 
 from ibpulse.metrics import TABLE
 
-PAGE = Path(__file__).parents[2] / "docs" / "traffic.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [(DOCS / name).read_text() for name in ("traffic.md", "counters.md")]
 PROMTOOL = shutil.which("promtool")
-BLOCKS = re.findall(r"```promql\n(.*?)```", PAGE.read_text(), re.DOTALL)
-TRAFFIC = re.compile(r"ibpulse_(port_(rail|burst|\w+_saturated)|node_(burst|gap|rail|step|workload|moe|\w+_saturated))")
+BLOCKS = re.findall(r"```promql\n(.*?)```", "\n".join(PAGES), re.DOTALL)
+TRAFFIC = re.compile(
+    r"ibpulse_(port_(rail|burst|(transmit|receive)_saturated)|node_(burst|gap|rail|step|workload|moe|\w+_saturated))"
+)
 RECIPES = [recipe.strip() for block in BLOCKS for recipe in block.split("\n\n")]
 
 

@@ -15,7 +15,7 @@ every_row = pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.n
 
 @every_row
 def test_names_follow_the_conventions(metric: Metric) -> None:
-    assert re.fullmatch(r"ibpulse_[a-z_]+", metric.name)
+    assert re.fullmatch(r"ibpulse_[a-z0-9_]+", metric.name)
     assert metric.name.endswith("_total") == (metric.type == "counter")
     assert metric.name.endswith("_info") == (metric.type == "info")
     assert all(re.fullmatch(r"[a-z_]+", label) for label in metric.labels)

@@ -13,7 +13,7 @@ import pytest
 
 from ibpulse.errors import ConfigError, FabricError
 from ibpulse.simulate import fabric as room
-from ibpulse.simulate.counters import START_WORDS
+from ibpulse.simulate.counters import REQUEST_BYTES, START_WORDS
 from ibpulse.simulate.fabric import Fabric, run_fabric, set_timer_slack
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Constant, Square
@@ -175,6 +175,28 @@ def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: Fabric) -> No
     assert count(fabric, "mlx5_0") == before
     switch(fabric, {})
     assert count(fabric, "mlx5_0") - before <= 0.3 * WORDS_PER_SECOND
+
+
+def requests(fabric: Fabric, device: str) -> int:
+    return int((port(fabric, device) / "hw_counters/rx_write_requests").read_text())
+
+
+def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: Fabric) -> None:
+    switch(fabric, {"stuck": ["mlx5_0"], "idle-rail": ["mlx5_1"]})
+    advance(fabric, 2)
+    before = requests(fabric, "mlx5_0"), requests(fabric, "mlx5_1")
+    advance(fabric, 4)
+    assert requests(fabric, "mlx5_0") - before[0] == pytest.approx(4 * RATE / REQUEST_BYTES, rel=0.01)
+    # an idle rail receives none: that tells the two apart
+    assert requests(fabric, "mlx5_1") == before[1] > 0
+
+
+def test_requests_go_on_when_the_workload_changes(fabric: Fabric) -> None:
+    advance(fabric, 3)
+    before = requests(fabric, "mlx5_0")
+    fabric.play(Constant(RATE / 2), START + 3 * SECOND)
+    advance(fabric, 4)
+    assert requests(fabric, "mlx5_0") - before == pytest.approx(2 * RATE / REQUEST_BYTES, rel=0.3)
 
 
 def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: Fabric) -> None:

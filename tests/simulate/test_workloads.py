@@ -141,6 +141,12 @@ def test_constant_is_its_rate_in_every_bin() -> None:
     assert truth.duty == 1.0
 
 
+def test_a_rate_given_as_a_whole_number_does_not_overflow() -> None:
+    schedule = Schedule(Constant(20_000_000_000), rails=1)
+    flowed = schedule.cumulative_bytes(np.arange(0, 2_000_000_000, 10_000_000))[:, 0, 0]
+    assert set(np.diff(flowed).tolist()) == {200_000_000}
+
+
 def test_constant_is_half_of_the_line_unless_told() -> None:
     assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
 

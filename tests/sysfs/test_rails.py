@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ibpulse.model import ByteSource, Port, PortId, PortIdentity
 from ibpulse.sysfs.rails import find_slow_twins, mark_rails
@@ -41,6 +42,11 @@ def test_ethernet_ports_are_rails_on_a_node_without_infiniband() -> None:
 
 def test_a_rail_that_is_down_is_still_a_rail() -> None:
     assert rails_of([make_port("a"), make_port("b", None)]) == ["a", "b"]
+
+
+def test_a_second_port_that_no_card_uses_is_no_rail() -> None:
+    unused = replace(make_port("a", None), id=PortId("a", 2))
+    assert rails_of([make_port("a"), unused, make_port("b", None)]) == ["a", "b"]
 
 
 def test_a_port_of_another_board_that_is_down_is_no_rail() -> None:

@@ -60,7 +60,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.ring.close()
 
 
-PATHS = ["/metrics", "/api/v1/ports", "/api/v1/window", "/api/v1/summary", "/-/healthy", "/-/ready"]
+PATHS = ["/metrics", "/api/v1/ports", "/api/v1/topology", "/api/v1/window", "/api/v1/summary", "/-/healthy", "/-/ready"]
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,24 @@ async def test_a_port_sampled_every_fifth_tick_stands_at_all_ticks_it_covers(tmp
     assert ports["ports"][0]["source"]["resolution_seconds"] == 0.05
 
 
+async def test_a_port_whose_stride_changed_stands_where_it_was_sampled_before_and_after(tmp_path: Path) -> None:
+    """Every fifth tick from 40 to 60, every tick else; a change is a hole of a stride at most."""
+    node = make_node(tmp_path, ["mlx5_0:1"])
+    node.run(EPOCH, 100, missed=[EPOCH + tick for tick in range(40, 60) if tick % 5])
+    first = at.records_at(0, node.ring.capacity) + at.R_TICK
+    for tick in range(EPOCH, EPOCH + 100):
+        index = first + tick % node.ring.capacity * at.RECORD_WORDS
+        if node.ring.words[index] == tick:
+            stride = 5 if EPOCH + 40 <= tick < EPOCH + 60 else 1
+            node.ring.words[index] = tick | stride << at.STRIDE_SHIFT
+    node.now_tick = EPOCH + 99
+    async with make_client(node.parts()) as client:
+        found = await get(client, from_=at_ms(EPOCH), direction="receive")
+    values = found["series"][0]["values"]
+    assert [index for index, value in enumerate(values) if value is None] == [0, 40, 56, 57, 58, 59, 60]
+    assert_close([value for value in values if value is not None], [1e9] * 93)
+
+
 async def test_an_empty_ring_is_all_holes(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     node.ring.words[at.H_SEGMENTS] = 0

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 
 from ibpulse.aggregator.assembly import port_snapshots
+from ibpulse.aggregator.counters import CounterTotals
 from ibpulse.aggregator.header import read_sampler
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.pace import Due, Pace
@@ -40,6 +41,7 @@ class Aggregator:
         self._tally = Tally(reader, options)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
+        self._counters = CounterTotals(options.xmit_wait_tick_bytes)
         self._windows = tuple(map(format_duration, options.windows_ns))
         self._timescales = tuple(map(format_duration, options.timescales_ns))
         self._skipped_seconds = 0
@@ -104,4 +106,5 @@ class Aggregator:
             node=self._tally.node.windows(coarsest_rail(placed, resolutions)),
             traffic=self._tally.traffic.of_node(self._step.found),
             skipped_seconds=self._skipped_seconds,
+            counters=self._counters.update(fabric),
         )

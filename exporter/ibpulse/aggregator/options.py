@@ -20,6 +20,7 @@ class AggregatorOptions:
     `traffic_window_ns` is what the step period and the signature are found in. The rails are weighed over the first of
     `balance_spans_seconds` in which they are active: a dead rail is named within seconds, and where a step is longer
     than that its silence is judged by a longer look back.
+    `xmit_wait_tick_bytes` is how many bytes a port could have sent in one count of its stall counter, if that is known.
     """
 
     active_bytes_per_second: float = 0.1e9
@@ -31,6 +32,7 @@ class AggregatorOptions:
     signature: SignatureOptions = field(default_factory=SignatureOptions)
     saturation: SaturationOptions = field(default_factory=SaturationOptions)
     moe_saturation: MoeSaturationOptions = field(default_factory=MoeSaturationOptions)
+    xmit_wait_tick_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for period_ns in (*self.windows_ns, self.traffic_window_ns):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ibpulse.model import Fabric, Port, SamplerHealth
+from ibpulse.model import Fabric, Port, PortId, SamplerHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,25 @@ class PortSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterTotal:
+    """One error counter: the metric `name`, the counter's `file`, its sum over resets, whether it has stopped."""
+
+    name: str
+    file: str
+    total: int
+    saturated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """The error counters of a port that were read last; `stalled_ratio` is None when it cannot be told."""
+
+    port: PortId
+    totals: tuple[CounterTotal, ...]
+    stalled_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeWindow:
     """Rolling values of the sum over rails."""
 
@@ -160,3 +179,4 @@ class Snapshot:
     node: tuple[NodeWindow, ...]
     traffic: NodeTraffic
     skipped_seconds: int
+    counters: tuple[PortCounters, ...] = ()

@@ -28,7 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the verdict or the configuration; faults never come this far."""
+    """Print the verdict or the configuration; faults of the settings never come this far.
+
+    Raises:
+        ConfigError: the file that topology.file names cannot be used.
+    """
+    from ibpulse.sysfs.overrides import read_overrides  # not for help texts
+
+    read_overrides(settings.topology.file)
     written = settings.written()
     if arguments.action == "check":
         print("ok", *_origin_lines(written, arguments.origins), sep="\n")

@@ -26,6 +26,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.server import serve
@@ -172,7 +173,14 @@ class Daemon:
 
 def _inventory(settings: Settings) -> Inventory:
     ports = settings.ports
-    return Inventory(Path(settings.path.sysfs), ports.include, ports.exclude, ports.rails)
+    return Inventory(
+        Path(settings.path.sysfs),
+        ports.include,
+        ports.exclude,
+        ports.rails,
+        counters=settings.slow.counters,
+        overrides=read_overrides(settings.topology.file),
+    )
 
 
 def _supervisor_options(settings: Settings) -> SupervisorOptions:
@@ -206,4 +214,5 @@ def _aggregator_options(settings: Settings) -> AggregatorOptions:
             least_peak_utilization=analysis.moe_saturation_peak,
             hold_seconds=analysis.moe_saturation_hold / NS_PER_SECOND,
         ),
+        xmit_wait_tick_bytes=settings.slow.xmit_wait_tick,
     )

@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with simulated(tree, arguments, settings.sampler.interval):
             path = settings.path.model_copy(update={"sysfs": tree})
             ring = settings.ring.model_copy(update={"dir": Path(scratch) / "ring"})
+            print(f"look at it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
             return run_daemon(settings.model_copy(update={"path": path, "ring": ring}))
 
 

@@ -20,6 +20,7 @@ from ibpulse.config.values import (
     DurationNs,
     GridNs,
     GridsNs,
+    OptionalPath,
     OptionalRate,
     PortPatterns,
     RateBytesPerSecond,
@@ -27,6 +28,7 @@ from ibpulse.config.values import (
     SecondsNs,
     SixNumbers,
     SomePath,
+    TickBytes,
     WindowsNs,
     between,
     choice,
@@ -108,6 +110,16 @@ class SlowSettings(Group):
     """What is read beside the samples."""
 
     interval: Annotated[DurationNs, lasting("1s", "10m")] = setting("slow.interval")
+    counters: Annotated[Literal["diagnostic", "all", "none"], choice("diagnostic", "all", "none")] = setting(
+        "slow.counters"
+    )
+    xmit_wait_tick: TickBytes = setting("slow.xmit-wait-tick")
+
+
+class TopologySettings(Group):
+    """Where devices are plugged in, if the kernel does not say."""
+
+    file: OptionalPath = setting("topology.file")
 
 
 class WebSettings(Group):
@@ -138,6 +150,7 @@ class Settings(BaseSettings):
     ports: PortSettings = group()
     analysis: AnalysisSettings = group()
     slow: SlowSettings = group()
+    topology: TopologySettings = group()
     web: WebSettings = group()
     log: LogSettings = group()
 

@@ -58,7 +58,8 @@ GROUPS = {
     "ports": "Which ports are read, and which of them are rails. "
     "A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.",
     "analysis": "What is computed from the samples.",
-    "slow": "What is read beside the samples: status, rate, new and vanished devices.",
+    "slow": "What is read beside the samples: status, rate, new and vanished devices, error counters.",
+    "topology": "Where devices are plugged in, for virtual machines that hide it.",
     "web": "How the results are served.",
     "log": "What is logged, to standard error.",
 }
@@ -160,6 +161,26 @@ ROWS = (
     Row("analysis.moe-saturation-duty", "RATIO", "0.9", "Least duty cycle of sustained MoE saturation."),
     Row("analysis.moe-saturation-peak", "RATIO", "0.9", "Least peak utilisation of sustained MoE saturation."),
     Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
+    Row(
+        "slow.counters",
+        "diagnostic|all|none",
+        "diagnostic",
+        "Error and congestion counters to read at each look: those that explain the traffic, every one, or none.",
+    ),
+    Row(
+        "slow.xmit-wait-tick",
+        "BYTES",
+        "",
+        "Bytes that a port could have sent in one count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
+        "not known, so no stalled time",
+    ),
+    Row(
+        "topology.file",
+        "PATH",
+        "",
+        "YAML file that says of devices their NUMA node, nearest GPUs and PCIe link; docs/topology.md has its form.",
+        "none",
+    ),
     Row(
         "web.listen-address",
         "ADDRESS",

@@ -107,6 +107,15 @@ def _cpu(text: str) -> int | None:
     return number
 
 
+def _tick_bytes(text: str) -> int | None:
+    if text in ABSENT:
+        return None
+    number = _integer(text)
+    if not 1 <= number <= 4096:
+        raise ValueError(f"{number} is no length of a tick; choose 1 to 4096 bytes, or leave it empty if not known")
+    return number
+
+
 def _ratio(text: str) -> float:
     if not re.fullmatch(r"[01]|0?\.[0-9]{1,9}|1\.0{1,9}", text):
         raise ValueError(f"{text!r} is not a ratio; write it like 0.85, from 0 to 1")
@@ -144,6 +153,14 @@ def _path(text: str) -> Path:
     if text in ABSENT:
         raise ValueError("the path is empty; give one or leave the setting out")
     return Path(text)
+
+
+def _optional_path(text: str) -> Path | None:
+    return None if text in ABSENT else Path(text)
+
+
+def _write_optional_path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _port_pattern(text: str) -> str:
@@ -189,7 +206,9 @@ SixNumbers = Annotated[tuple[Number, ...], BeforeValidator(_split), AfterValidat
 POSITIVE = AfterValidator(_positive)
 Count = Annotated[int, single(_integer)]
 Cpu = Annotated[int | None, single(_cpu)]
+TickBytes = Annotated[int | None, single(_tick_bytes)]
 SomePath = Annotated[Path, single(_path), PlainSerializer(str)]
+OptionalPath = Annotated[Path | None, single(_optional_path), PlainSerializer(_write_optional_path)]
 Address = Annotated[ListenAddress, single(_listen_address), PlainSerializer(str)]
 PortPattern = Annotated[str, single(_port_pattern)]
 PortPatterns = Annotated[tuple[PortPattern, ...], BeforeValidator(_split)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ibpulse import __version__, metrics
 from ibpulse.aggregator.snapshot import DirectionSnapshot, DirectionWindow, NodeWindow, PortSnapshot, Snapshot
+from ibpulse.exposition.counters import counter_families
 from ibpulse.exposition.lines import Family, Value, known
 from ibpulse.exposition.traffic import traffic_families
 from ibpulse.metrics import Metric
@@ -18,6 +19,8 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     yield from _direction_families(snapshot)
     yield from _node_families(snapshot)
     yield from traffic_families(snapshot)
+    yield from counter_families(snapshot)
+    yield from _device_families(snapshot)
     yield from _sampler_families(snapshot)
     yield from _exporter_families(snapshot)
 
@@ -126,6 +129,13 @@ def _node_families(snapshot: Snapshot) -> Iterator[Family]:
     )
 
 
+def _device_families(snapshot: Snapshot) -> Iterator[Family]:
+    shown = {port.port.id.device for port in snapshot.ports}
+    places = [place for place in snapshot.fabric.topology.devices if place.device in shown]
+    yield metrics.DEVICE_PCIE, known([((place.device,), place.pcie_bytes_per_second) for place in places])
+    yield metrics.DEVICE_PCIE_MAX, known([((place.device,), place.pcie_max_bytes_per_second) for place in places])
+
+
 def _sampler_families(snapshot: Snapshot) -> Iterator[Family]:
     sampler, health = snapshot.sampler, snapshot.health
     yield metrics.SAMPLER_INTERVAL, [((), sampler.interval_seconds)]
@@ -145,6 +155,11 @@ def _sampler_families(snapshot: Snapshot) -> Iterator[Family]:
     yield (
         metrics.DEVICE_QUARANTINED,
         [((device,), int(device in health.quarantined_devices)) for device in devices],
+    )
+    yield metrics.DEVICE_READ_P99, known([((reads.device,), reads.p99_seconds) for reads in health.reads])
+    yield (
+        metrics.DEVICE_INTERVAL_LENGTHENED,
+        [((reads.device,), 1) for reads in health.reads if reads.interval_lengthened],
     )
     yield metrics.CGROUP_THROTTLED, known([((), health.throttled_periods)])
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 # fine near idle (0.002 of 400 Gb/s is the default threshold of active) and near full
-UTILIZATION_BUCKETS = (
-    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
-    *(0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.96, 0.98, 1.0),
-)
+UTILIZATION_BUCKETS = (0.002, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 # half a tick of 10 ms above whole numbers of ticks, so that jitter moves no run to another bucket
 DURATION_BUCKETS = (0.005, 0.015, 0.025, 0.035, 0.055, 0.105, 0.155, 0.255, 0.505, 1.005, 2.005, 5.005, 15.005, 60.005)

@@ -20,7 +20,8 @@ SAMPLER_UNCERTAIN_READS = row(
     "ibpulse_sampler_uncertain_reads_total",
     "counter",
     "Ticks at which reading the port took over a tenth of the time between two samples, so that nobody knows when the "
-    "counter was taken. They are holes.",
+    "counter was taken, or at which less than half of that time had passed since a sample that was held up. They are "
+    "holes.",
     PORT,
 )
 SAMPLER_RESTARTS = row(
@@ -62,6 +63,20 @@ DEVICE_QUARANTINED = row(
     "ibpulse_device_quarantined",
     "gauge",
     "1 while the device is sampled by a process of its own because a read of it hung.",
+    ("device",),
+)
+DEVICE_READ_P99 = row(
+    "ibpulse_device_read_p99_seconds",
+    "gauge",
+    "99th percentile of the time that one read of a byte counter of the device took in the last seconds.",
+    ("device",),
+    unit="seconds",
+)
+DEVICE_INTERVAL_LENGTHENED = row(
+    "ibpulse_device_interval_lengthened",
+    "gauge",
+    "1 while the device is sampled at a longer interval because its reads take too long, else absent. "
+    "ibpulse_port_sampling_interval_seconds says at which.",
     ("device",),
 )
 CGROUP_THROTTLED = row(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ibpulse.metrics.buckets import DURATION_BUCKETS, UTILIZATION_BUCKETS
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED
 from ibpulse.metrics.row import TABLE, Metric
 
 _PREFACE = """\
@@ -26,7 +29,8 @@ a port of unknown data rate has no utilisation, a port whose counters were never
 counters were seen to stand still over several samples has no peak, no duty cycle and no coefficient of variation, nor
 has the node if it is a rail. A port that left the fabric has no series; its totals go on when it comes back.
 
-**Counters start at 0 with the process.** Windows are filled from the history that the ring file kept.
+**Counters start at 0 with the process**, but the error and congestion counters, which start where the port's own
+counter stands. Windows are filled from the history that the ring file kept.
 
 Mean utilisation, duty cycle and coefficient of variation of any span and any set of ports (sum each rate first):
 
@@ -42,20 +46,36 @@ cv   = sqrt(clamp_min(rate(ibpulse_port_transmit_active_utilization_squared_seco
 _SECTIONS = (
     ("Ports", ("ibpulse_port_",)),
     ("Node: the sum over its rails", ("ibpulse_node_",)),
-    ("Sampler", ("ibpulse_sampler_", "ibpulse_device_", "ibpulse_cgroup_")),
+    ("Devices", ("ibpulse_device_",)),
+    ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
     ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_build_")),
 )
+
+
+_COUNTERS = (*DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED)
+_COUNTERS_TEXT = """\
+Read every `slow.interval`, with `slow.counters=diagnostic`; which of them a port has depends on its link layer and its
+driver. The names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. Files, widths, what they
+mean, and what `slow.counters=all` adds are in [counters.md](counters.md).
+
+"""
 
 
 def metrics_markdown() -> str:
     """The text of `docs/metrics.md`."""
     parts = [_PREFACE]
     for title, prefixes in _SECTIONS:
-        parts.append(f"\n## {title}\n\n| name | type | labels | unit | what |\n|---|---|---|---|---|\n")
-        parts += [_markdown_row(metric) for metric in TABLE if metric.name.startswith(prefixes)]
+        rows = [metric for metric in TABLE if metric.name.startswith(prefixes) and metric not in _COUNTERS]
+        parts += _markdown_section(title, rows)
+    parts += _markdown_section("Error and congestion counters", _COUNTERS, _COUNTERS_TEXT)
     parts.append(f"\nBuckets of `_utilization_ratio`: {', '.join(map(repr, UTILIZATION_BUCKETS))}, +Inf.\n")
     parts.append(f"\nBuckets of `_duration_seconds` of the node: {', '.join(map(repr, DURATION_BUCKETS))}, +Inf.\n")
     return "".join(parts)
+
+
+def _markdown_section(title: str, rows: Sequence[Metric], text: str = "") -> list[str]:
+    head = f"\n## {title}\n\n{text}| name | type | labels | unit | what |\n|---|---|---|---|---|\n"
+    return [head, *map(_markdown_row, rows)]
 
 
 def _markdown_row(metric: Metric) -> str:

@@ -10,12 +10,14 @@ PORT_WINDOW = (*PORT, "window")
 
 IDENTITY_LABELS = (
     *("link_layer", "rate", "guid", "board", "hca_type", "firmware", "driver", "pci_address", "numa_node", "netdev"),
+    *("kind", "gpu", "gpu_distance"),
 )
 
 PORT_INFO = row(
     "ibpulse_port_info",
     "info",
-    "What the port is: identity as the kernel tells it, whether it is a rail, where its bytes are read. Always 1.",
+    "What the port is: identity as the kernel tells it, kind of function, nearest GPUs and how near, whether it is a "
+    "rail, where its bytes are read. Always 1.",
     (*PORT, *IDENTITY_LABELS, "rail", "source"),
 )
 PORT_UP = row("ibpulse_port_up", "gauge", "1 while the port is ACTIVE, else 0.", PORT)

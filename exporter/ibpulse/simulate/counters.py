@@ -9,6 +9,7 @@ from ibpulse.simulate.schedule import WORD_BYTES
 
 START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
 PACKET_BYTES = 4096 + 26  # a full packet of a 4 KiB MTU and its headers
+REQUEST_BYTES = 2**20  # a chunk of a collective, written in one request
 _DIRECTION = {"xmit": 0, "rcv": 1}
 
 
@@ -19,6 +20,8 @@ class _Anchor:
     flowed: tuple[int, int]
     words: tuple[int, int]
     flow: float
+    requests: int = 0
+    carried: float = 1.0
 
 
 class PortCounters:
@@ -46,13 +49,20 @@ class PortCounters:
             words = (0, 0)
         if faults.down and not self.faults.down:
             self.link_downed += 1
+        requests = self.requests(flowed[1])
         self.faults = faults
-        self._anchor = _Anchor(flowed, words, faults.flow)
+        self._anchor = _Anchor(flowed, words, faults.flow, requests, faults.carried)
 
     def start_over(self, flowed: tuple[int, int]) -> None:
         """Go on from where the counters stand at `flowed` with a flow that counts from zero."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
-        self._anchor = _Anchor((0, 0), words, self._anchor.flow)
+        anchor = self._anchor
+        self._anchor = _Anchor((0, 0), words, anchor.flow, self.requests(flowed[1]), anchor.carried)
+
+    def requests(self, received: int) -> int:
+        """Write requests received: they go on when the counters of the port are stuck, for they count elsewhere."""
+        anchor = self._anchor
+        return anchor.requests + int(max(0, received - anchor.flowed[1]) * anchor.carried) // REQUEST_BYTES
 
     def value(self, file: str, flowed: tuple[int, int]) -> int:
         """What a file of `counters/` reads: data, the packets that this makes, 0 for errors and multicast."""

@@ -51,7 +51,12 @@ class DeviceFaults:
     @property
     def flow(self) -> float:
         """The part of the traffic that the counters count."""
-        return 0.0 if self.down or self.stuck else self.factor
+        return 0.0 if self.stuck else self.carried
+
+    @property
+    def carried(self) -> float:
+        """The part of the traffic that the port carries, counted or not."""
+        return 0.0 if self.down else self.factor
 
 
 HEALTHY = DeviceFaults()

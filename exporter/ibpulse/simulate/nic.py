@@ -12,6 +12,7 @@ from ibpulse.simulate.write import CounterFile, remove_listing, replace_text, wr
 
 FAST = ("port_xmit_data", "port_rcv_data")
 SLOW = tuple(name for name in COUNTERS if name not in FAST)
+REQUESTS = "rx_write_requests"
 NO_PMA = "N/A (no PMA)"
 
 
@@ -40,9 +41,10 @@ class Nic:
         write_listing(self.root, list_device(self.device))
         folder = self.root / self.device.counters_path
         self._files = {name: CounterFile(folder / name) for name in COUNTERS}
+        self._files[REQUESTS] = CounterFile(self.root / self.device.port_path / "hw_counters" / REQUESTS)
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:
-        """Writes the counters as they are at an instant: bytes always, all others when `slow`."""
+        """Writes the counters as they are at an instant: bytes always, all others and the requests when `slow`."""
         faults = self.counters.faults
         if faults.vanished:
             return
@@ -50,6 +52,8 @@ class Nic:
             flowed = self.flowed(at_ns - at_ns % faults.refresh_ns)
         for name in (*FAST, *SLOW) if slow else FAST:
             self._files[name].write(NO_PMA if faults.unreadable else str(self.counters.value(name, flowed)))
+        if slow:
+            self._files[REQUESTS].write(str(self.counters.requests(flowed[1])))
 
     def apply(self, faults: DeviceFaults, at_ns: int) -> None:
         """Suffers these faults from an instant on: counters, link, existence."""

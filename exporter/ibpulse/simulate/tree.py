@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ibpulse.simulate.pci import list_bus, list_functions
+
 COUNTERS_64_BIT = (
     "port_xmit_data",
     "port_rcv_data",
@@ -37,6 +39,7 @@ HW_COUNTERS = (
     "rx_write_requests",
     "rx_read_requests",
     "rx_atomic_requests",
+    "rx_dct_connect",
     "out_of_buffer",
     "out_of_sequence",
     "duplicate_request",
@@ -44,12 +47,24 @@ HW_COUNTERS = (
     "implied_nak_seq_err",
     "rnr_nak_retry_err",
     "local_ack_timeout_err",
-    "req_cqe_error",
+    "resp_local_length_error",
     "resp_cqe_error",
+    "req_cqe_error",
+    "req_remote_invalid_request",
+    "req_remote_access_errors",
+    "resp_remote_access_errors",
+    "resp_cqe_flush_error",
+    "req_cqe_flush_error",
+    "roce_adp_retrans",
+    "roce_adp_retrans_to",
+    "roce_slow_restart",
+    "roce_slow_restart_cnps",
+    "roce_slow_restart_trans",
+    "rp_cnp_ignored",
+    "rp_cnp_handled",
     "np_ecn_marked_roce_packets",
     "np_cnp_sent",
-    "rp_cnp_handled",
-    "rp_cnp_ignored",
+    "rx_icrc_encapsulated",
 )
 DRIVER = "mlx5_core"
 DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
@@ -111,22 +126,13 @@ def make_devices(rails: int, management: bool = False) -> tuple[Device, ...]:
 
 
 def list_function(device: Device) -> Listing:
-    """What stays when the RDMA device is gone: its PCI function and the driver."""
+    """What stays when the RDMA device is gone: its PCI function, the switch and the GPU beside it, the driver."""
     ethernet = device.rail is None
-    facts = {
-        "vendor": "0x15b3",
-        "device": "0x101e" if ethernet else "0x1021",
-        "class": "0x020000" if ethernet else "0x020700",
-        "numa_node": str(device.index // 4 % 2),
-        "local_cpulist": "0-47" if device.index // 4 % 2 == 0 else "48-95",
-        "current_link_speed": "32.0 GT/s PCIe",
-        "max_link_speed": "32.0 GT/s PCIe",
-        "current_link_width": "16",
-        "max_link_width": "16",
-    }
-    files = {f"{device.pci_path}/{name}": f"{text}\n" for name, text in facts.items()}
+    ids = ("0x15b3", "0x101e", "0x020000") if ethernet else ("0x15b3", "0x1021", "0x020700")
+    files = list_functions(device.pci_path, ids, device.index // 4 % 2, gpu=not ethernet)
+    links = list_bus(files) | {f"{device.pci_path}/driver": _climb(device.pci_path) + DRIVER_PATH}
     files[f"{DRIVER_PATH}/module_version"] = "6.8.0\n"
-    return Listing(files, {f"{device.pci_path}/driver": _climb(device.pci_path) + DRIVER_PATH})
+    return Listing(files, links)
 
 
 def list_device(device: Device) -> Listing:

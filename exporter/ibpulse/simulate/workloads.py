@@ -28,7 +28,8 @@ class Constant:
 
     def step(self, rng: np.random.Generator) -> Step:
         """A quarter of a second at the rate."""
-        return Step(np.array([STEP_NS]), np.array([self.rate_bytes_per_second]))
+        # a rate given as a whole number would overflow when it is added up
+        return Step(np.array([STEP_NS]), np.array([float(self.rate_bytes_per_second)]))
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
         """All rails alike."""

@@ -11,7 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ibpulse.model import PortId
+from ibpulse.model import PortId, PortReadings
+from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.files import list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
@@ -20,19 +21,32 @@ from ibpulse.sysfs.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A device as the last read saw it; `function` is empty for a device without hardware."""
+    """A device as the last read saw it; `function` is empty for a device without hardware.
+
+    `switchdev` is true for one that has more ports, all with the counters of the one that is kept.
+    """
 
     name: str
     function: str = ""
     ports: tuple[PortView, ...] = ()
     remarks: tuple[str, ...] = ()
+    switchdev: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounters:
+    """The error counters of a device's ports, and what is to be said about those of a port by the port's name."""
+
+    ports: tuple[PortReadings, ...] = ()
+    remarks: tuple[tuple[str, str], ...] = ()
 
 
 class DeviceReader:
     """Reads one device and remembers what need not be read again while its directory stays the same one."""
 
-    def __init__(self, sysfs: str, name: str, selection: Selection) -> None:
+    def __init__(self, sysfs: str, name: str, selection: Selection, counter_set: CounterSet = "none") -> None:
         self._name = name
+        self._counter_set = counter_set
         self._selection = selection
         self._net_folder = os.path.join(sysfs, "class", "net")
         self._folder = os.path.join(sysfs, "class", "infiniband", name)
@@ -51,7 +65,17 @@ class DeviceReader:
         numbers, remarks = self._list_ports()
         self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
         views = (reader.read(scan) for reader in self._ports.values())
-        return DeviceView(self._name, self._facts.function, tuple(view for view in views if view), remarks)
+        ports = tuple(view for view in views if view)
+        return DeviceView(self._name, self._facts.function, ports, remarks, switchdev=bool(remarks))
+
+    def read_counters(self) -> DeviceCounters:
+        """The error counters of the ports that the last `read` found."""
+        readers = [reader.counters for reader in self._ports.values() if reader.counters is not None]
+        ports = tuple(reader.read() for reader in readers)
+        remarks = tuple(
+            (str(port.port), reader.remark) for port, reader in zip(ports, readers, strict=True) if reader.remark
+        )
+        return DeviceCounters(ports, remarks)
 
     def _list_ports(self) -> tuple[list[int], tuple[str, ...]]:
         names = list_names(os.path.join(self._folder, "ports"))
@@ -64,4 +88,4 @@ class DeviceReader:
         return [n for n in numbers if self._selection.admits_port(PortId(self._name, n))], remarks
 
     def _new_port(self, number: int) -> PortReader:
-        return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts)
+        return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)

@@ -30,11 +30,15 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a file without its line end; empty with a `fault`, and then `reason` says why in words."""
+    """The text of a file without its line end; empty with a `fault`, and then `reason` says why in words.
+
+    `code` is the error number of a read that failed, else 0.
+    """
 
     text: str = ""
     fault: Fault = Fault.NONE
     reason: str = ""
+    code: int = 0
 
 
 def read_text(path: str) -> Text:
@@ -47,7 +51,7 @@ def read_text(path: str) -> Text:
             os.close(descriptor)
     except OSError as error:
         fault = Fault.MISSING if error.errno in GONE else Fault.UNREADABLE
-        return Text(fault=fault, reason=f"cannot be read: {error.strerror}")
+        return Text(fault=fault, reason=f"cannot be read: {error.strerror}", code=error.errno or 0)
     text = raw.decode(errors="replace").strip()
     if text == NO_PMA:
         return Text(fault=Fault.NO_PMA, reason=f"says '{NO_PMA}': the driver has no counters")

@@ -77,7 +77,8 @@ def _find_function_netdev(folder: str, port: int) -> str:
         # a function with two ports has a network device for each; the kernel counts them from 0
         if parse_count(_read(folder, os.path.join(name, "dev_port"))) == port - 1:
             return name
-    return names[0] if names else ""
+    # what no number tells is certain only where there is one of each
+    return names[0] if len(names) == 1 and port == 1 else ""
 
 
 def _find_pci_folder(function: str) -> Path | None:

@@ -1,33 +1,42 @@
-"""All ports of a node, scanned again and again, whatever a sick device does. It must not sample counters.
+"""All ports of a node, scanned again and again, whatever a sick device does. It must not sample byte counters.
 
 A device whose firmware does not answer blocks its reader for a minute or more, and nothing can interrupt that. So each
 scan reads each device in a daemon thread of its own and waits for all of them together, up to a timeout. A device that
 has not answered keeps the ports of its last answer and is named in `stuck_devices`; it gets no second thread while
 its first is blocked, and no scan waits for that one again.
+
+The error counters of a device are read in the same thread after all else of it, so that they can hold up nothing but
+its next look. Those that are older than a few scans are not shown: nobody knows what happened since.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ibpulse.model import Fabric
 from ibpulse.sysfs import notices
-from ibpulse.sysfs.device import DeviceReader, DeviceView
+from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
+from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.files import natural_key
 from ibpulse.sysfs.node import find_planes, is_other_namespace
+from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.rails import mark_rails
 from ibpulse.sysfs.selection import Selection
+from ibpulse.sysfs.topology import TopologyReader
+from ibpulse.sysfs.watch import Watch
+
+FRESH_SCANS = 3
 
 
 class Inventory:
     """Scans the sysfs tree at `root` for RDMA ports.
 
     `include` and `exclude` are patterns as in `selection`; nothing of a device that they leave out is ever touched.
-    `rails` are patterns too; without any the rule of `rails` decides. Not for use by several threads at once.
+    `rails` are patterns too; without any the rule of `rails` decides. `counters` says which error counters are read.
+    `overrides` say of single devices where they are plugged in. Not for use by several threads at once.
     """
 
     def __init__(
@@ -37,11 +46,15 @@ class Inventory:
         exclude: Sequence[str] = (),
         rails: Sequence[str] = (),
         timeout_seconds: float = 1.0,
+        counters: CounterSet = "none",
+        overrides: Mapping[str, Override] | None = None,
     ) -> None:
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
         self._selection = Selection(tuple(include), tuple(exclude))
         self._rails = tuple(rails)
+        self._counters = counters
+        self._topology = TopologyReader(self._sysfs, overrides or {})
         self._timeout_seconds = timeout_seconds
         self._watches: dict[str, _Watch] = {}
         self._scans = 0
@@ -57,7 +70,7 @@ class Inventory:
         if not names:
             return Fabric(notices=(notices.say_no_devices(self._class_folder, len(listed)),))
         watches = self._read_devices(names)
-        views = [watch.view for watch in watches if watch.view is not None]
+        views = [watch.answer for watch in watches if watch.answer is not None]
         return self._assemble(views, tuple(watch.name for watch in watches if not watch.answered))
 
     def _read_devices(self, names: Sequence[str]) -> list[_Watch]:
@@ -65,9 +78,10 @@ class Inventory:
         kept = {name: watch for name, watch in self._watches.items() if name in names or watch.is_running()}
         for name in names:
             if name not in kept:
-                kept[name] = _Watch(name, DeviceReader(self._sysfs, name, self._selection))
+                kept[name] = _Watch(name, DeviceReader(self._sysfs, name, self._selection, self._counters))
         self._watches = kept
         threads = [kept[name].start(self._scans) for name in names if not kept[name].is_running()]
+        threads += self._topology.start(names, self._scans)
         deadline = time.monotonic() + self._timeout_seconds
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -76,42 +90,45 @@ class Inventory:
     def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
         planes = find_planes(views)
         shown = [view for view in views if view.name not in planes]
-        ports = mark_rails([port_view.port for view in shown for port_view in view.ports], self._rails)
+        survey = self._topology.survey(views, planes)
+        dressed = [survey.dress(port_view.port) for view in shown for port_view in view.ports]
+        ports = mark_rails(dressed, self._rails)
         remarks = [(name, "it did not answer in time, so its last known ports are shown.") for name in stuck]
         remarks += [(name, f"left out, since it shows the planes of {of} again.") for name, of in planes.items()]
         if is_other_namespace(shown):
-            return Fabric(ports, (notices.say_other_namespace(self._sysfs), *notices.group_remarks(remarks)), stuck)
-        remarks += notices.collect_remarks(shown)
+            told = (notices.say_other_namespace(self._sysfs), *notices.group_remarks(remarks))
+            return Fabric(ports, told, stuck, survey.topology)
+        remarks += [*notices.collect_remarks(shown), *survey.remarks]
         if not self._rails:
             remarks += notices.remark_on_slow_twins(ports)
-        return Fabric(ports, tuple(notices.group_remarks(remarks)), stuck)
+        counters = self._find_fresh_counters([view.name for view in shown])
+        remarks += [remark for device in counters for remark in device.remarks]
+        readings = tuple(port for device in counters for port in device.ports)
+        return Fabric(ports, tuple(notices.group_remarks(remarks)), stuck, survey.topology, readings)
+
+    def _find_fresh_counters(self, devices: Sequence[str]) -> list[DeviceCounters]:
+        oldest = self._scans - FRESH_SCANS
+        watches = [self._watches[name] for name in devices]
+        return [watch.counters for watch in watches if watch.counters_scan > oldest]
 
 
-class _Watch:
-    """One device's reader with its thread and its last answer; an answer that comes late counts from the next scan."""
+class _Watch(Watch[DeviceView]):
+    """One device's reader, its ports as `answer` (None when it is gone), and its error counters."""
 
     def __init__(self, name: str, reader: DeviceReader) -> None:
-        self.name = name
-        self.view: DeviceView | None = None
-        self.answered = False
+        super().__init__(name, f"sysfs-{name}", reader.read)
+        self.counters = DeviceCounters()
+        self.counters_scan = 0
         self._reader = reader
-        self._thread: threading.Thread | None = None
 
-    def is_running(self) -> bool:
-        """Whether the thread of an earlier scan has not come back."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def start(self, scan: int) -> threading.Thread:
-        """The thread of a new read; the last one must have come back."""
-        self.answered = False
-        self._thread = threading.Thread(target=self._read, args=(scan,), name=f"sysfs-{self.name}", daemon=True)
-        self._thread.start()
-        return self._thread
-
-    def _read(self, scan: int) -> None:
+    def _run(self, scan: int) -> None:
         try:
             view = self._reader.read(scan)
         except OSError:
             # the device went away between the listing and the read
             view = None
-        self.view, self.answered = view, True
+        # whatever the counters do, the status is known
+        self.answer = view
+        if view is not None:
+            self.counters, self.counters_scan = self._reader.read_counters(), scan
+        self.answered = True

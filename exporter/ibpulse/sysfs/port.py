@@ -12,8 +12,10 @@ from pathlib import Path
 
 from ibpulse.model import Port, PortId, PortIdentity
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, Row, build_source, choose_row
+from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.files import Fault, Text, read_inode, read_text
 from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev
+from ibpulse.sysfs.slow import CounterReader
 from ibpulse.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
 
 REFRESH_SCANS = 12
@@ -23,21 +25,32 @@ ACTIVE = "4"
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """A port with what only this room needs: which counter folders it has, and remarks for the operator."""
+    """A port with what only this room needs: which counter folders it has, remarks for the operator, its bond."""
 
     port: Port
     has_counters: bool
     has_hw_counters: bool
     remarks: tuple[str, ...] = ()
+    bond: str = ""
 
 
 class PortReader:
     """Reads one port of one device and remembers what need not be read again.
 
-    A change of the inode of a counter folder means that the port is a new one under an old name.
+    A change of the inode of a counter folder means that the port is a new one under an old name. `counters` reads the
+    error counters of the port as it is now, None before its first read.
     """
 
-    def __init__(self, net_folder: str, device_folder: str, port_id: PortId, facts: DeviceFacts) -> None:
+    def __init__(
+        self,
+        net_folder: str,
+        device_folder: str,
+        port_id: PortId,
+        facts: DeviceFacts,
+        counter_set: CounterSet = "none",
+    ) -> None:
+        self.counters: CounterReader | None = None
+        self._counter_set = counter_set
         self._id = port_id
         self._facts = facts
         self._net_folder = net_folder
@@ -77,6 +90,8 @@ class PortReader:
         self._failures = 0
         self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
         self._rate_text = ""
+        driver = self._facts.driver
+        self.counters = CounterReader(self._id, self._folder, self._link_layer, driver, self._counter_set)
 
     def _is_due(self, scan: int) -> bool:
         return 0 < self._failures <= QUICK_RETRIES or scan - self._refreshed_at >= REFRESH_SCANS
@@ -90,13 +105,16 @@ class PortReader:
         number, _, word = state.text.partition(": ")
         active = number == ACTIVE
         netdev = find_netdev(self._device_folder, self._id.port)
+        bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
         problems = [f"state {state.reason}."] if state.fault is not Fault.NONE else []
         problems += self._choose_source()
         rate: float | None = None
         remarks: tuple[str, ...] = ()
         if active:
-            problems += self._read_rate()
-            rate, remarks = self._find_rate(netdev)
+            failed = self._read_rate()
+            rate, remarks = self._find_rate(netdev, bond)
+            # the speed of the network device makes up for a rate file that fails, as it always does on MANA
+            problems += failed if rate is None else []
         self._failures = self._failures + 1 if problems else 0
         port = Port(
             id=self._id,
@@ -107,7 +125,7 @@ class PortReader:
             source=build_source(self._row, self._folder) if self._row else None,
             problem=" ".join(problems),
         )
-        return PortView(port, folders[0] is not None, folders[1] is not None, remarks)
+        return PortView(port, folders[0] is not None, folders[1] is not None, remarks, bond)
 
     def _choose_source(self) -> list[str]:
         """Look for a byte source if there is none yet; why there is none, or nothing."""
@@ -123,10 +141,9 @@ class PortReader:
         self._rate_text = read.text
         return [f"rate {read.reason}."] if read.fault is not Fault.NONE else []
 
-    def _find_rate(self, netdev: str) -> tuple[float | None, tuple[str, ...]]:
+    def _find_rate(self, netdev: str, bond: str) -> tuple[float | None, tuple[str, ...]]:
         """Data rate of the ACTIVE port, and what is doubtful about it."""
         layer, driver = self._link_layer, self._facts.driver
-        bond = find_bond(self._net_folder, netdev) if layer == ETHERNET and netdev else ""
         speed_device = bond or netdev
         speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
         rate = find_data_rate(layer, driver, self._rate_text, speed)

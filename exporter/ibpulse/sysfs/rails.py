@@ -2,11 +2,11 @@
 
 The rule, when the operator names no patterns:
 
-1. Only ports with a byte source can be rails.
+1. Only ports with a byte source can be rails, and none that show the traffic of another port again.
 2. If any of them is InfiniBand, only InfiniBand ports can be.
 3. Of these, the ACTIVE ones with the highest data rate are rails.
-4. So are those that are not ACTIVE but are of the same driver, HCA type and board as one of these: a rail that is down
-   is still a rail.
+4. So are those that are not ACTIVE but are of the same driver, HCA type, board and port number as one of these: a rail
+   that is down is still a rail. A port that no card uses (eight of the twelve of a multiplane card) is none.
 5. If none is ACTIVE with a known rate, nothing tells them apart, and all that step 2 left are rails.
 
 Patterns replace the rule: a port is a rail when one of them matches. This room must not read any file.
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ibpulse.model import Port
+from ibpulse.sysfs.kinds import NEVER_RAILS
 from ibpulse.sysfs.selection import match_port
 
 INFINIBAND = "InfiniBand"
@@ -33,8 +34,9 @@ def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ..
         rails = {port.id for port in candidates}
         return tuple(_flag(port, port.id in rails) for port in ports)
     fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
-    kinds = {_kind(port) for port in fastest}
-    rails = {port.id for port in fastest} | {port.id for port in candidates if not port.active and _kind(port) in kinds}
+    places = {(_kind(port), port.id.port) for port in fastest}
+    down = [port for port in candidates if not port.active and (_kind(port), port.id.port) in places]
+    rails = {port.id for port in (*fastest, *down)}
     return tuple(_flag(port, port.id in rails) for port in ports)
 
 
@@ -44,12 +46,16 @@ def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
     return tuple(
         port
         for port in ports
-        if port.active and port.source and not port.rail and (port.identity.link_layer, _kind(port)) in kinds
+        if port.active
+        and port.source
+        and not port.rail
+        and port.identity.kind not in NEVER_RAILS
+        and (port.identity.link_layer, _kind(port)) in kinds
     )
 
 
 def _find_candidates(ports: Sequence[Port]) -> list[Port]:
-    counted = [port for port in ports if port.source is not None]
+    counted = [port for port in ports if port.source is not None and port.identity.kind not in NEVER_RAILS]
     infiniband = [port for port in counted if port.identity.link_layer == INFINIBAND]
     return infiniband or counted
 

@@ -64,7 +64,8 @@ def remark_on_rate(link_layer: str, driver: str, rate_text: str, rate: float | N
     """What is doubtful about the rate of an ACTIVE port, as one sentence, or an empty string."""
     if rate is None:
         return f"its rate is not known (rate file: '{rate_text}'), so it has no utilisation." if rate_text else ""
-    if link_layer == "InfiniBand" and rate_text.endswith("SDR)"):
+    # kernels up to 4.x leave the name of SDR out
+    if link_layer == "InfiniBand" and rate_text.endswith(("SDR)", "X)")):
         return f"the kernel says '{rate_text}', which it also says of a speed that it does not know: check the link."
     if driver == "efa" and rate_text == EFA_DEFAULT:
         return f"older EFA drivers say '{rate_text}' on every device: on a faster one the utilisation is too high."

@@ -13,6 +13,7 @@ from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.ports_route import ports_router
 from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.summary_route import summary_router
+from ibpulse.web.topology_route import topology_router
 from ibpulse.web.window_route import window_router
 
 __all__ = ["WebLimits", "WebParts", "create_app"]
@@ -32,7 +33,7 @@ def create_app(parts: WebParts) -> FastAPI:
         redirect_slashes=False,
     )
     install_problem_handlers(app)
-    for router in (metrics_router, ports_router, window_router, summary_router, health_router):
+    for router in (metrics_router, ports_router, topology_router, window_router, summary_router, health_router):
         app.include_router(router(parts))
     app.include_router(pages_router(parts, app.openapi))
     app.add_middleware(Edge, metrics=HttpMetrics(parts.registry), max_query_bytes=parts.limits.max_query_bytes)

@@ -91,6 +91,9 @@ class Identity(BaseModel):
     pci_address: str
     numa_node: str
     netdev: str
+    kind: str = Field(description="Kind of function: pf, vf, sf, bond and others; see docs/topology.md.")
+    gpu: str = Field(description="PCI addresses of the nearest GPUs, with commas between them.")
+    gpu_distance: str = Field(description="How near these are: PIX, PXB, PHB, NODE, SYS.")
 
 
 class Source(BaseModel):
@@ -123,3 +126,63 @@ class PortsAnswer(BaseModel):
     ports: list[PortAnswer]
     notices: list[str]
     stuck_devices: list[str]
+
+
+class LinkAnswer(BaseModel):
+    """One PCIe link; null where the kernel does not say."""
+
+    address: str = Field(description="The lower end: a card, or the upstream port of a switch.")
+    upper: str = Field(description="The port that it is plugged into; empty where none is shown.")
+    speed_gts: float | None
+    width: int | None
+    max_speed_gts: float | None = Field(description="What both ends can do.")
+    max_width: int | None
+    bytes_per_second: float | None = Field(description="One direction, after line coding.")
+    max_bytes_per_second: float | None
+
+
+class VerdictAnswer(BaseModel):
+    """What is wrong with the place of a device."""
+
+    word: Literal["downtrained", "slow_slot", "unknown"]
+    sentence: str
+
+
+class PlaceAnswer(BaseModel):
+    """Where one RDMA device is plugged in."""
+
+    device: str
+    kind: str
+    pci_address: str
+    numa_node: int | None
+    local_cpus: str
+    chain: list[str] = Field(description="Host bridge and PCI functions, from the root down to the device.")
+    links: list[LinkAnswer] = Field(description="PCIe links from the root down.")
+    pcie_bytes_per_second: float | None = Field(description="The narrowest link now.")
+    pcie_max_bytes_per_second: float | None = Field(description="The narrowest link if each did what both ends can.")
+    gpus: list[str] = Field(description="The nearest GPUs.")
+    gpu_distance: str
+    verdicts: list[VerdictAnswer]
+    source: Literal["sysfs", "topology.file"]
+
+
+class GpuAnswer(BaseModel):
+    """A GPU of the node; name and form factor are empty for ids that are not known."""
+
+    address: str
+    vendor: str
+    device: str
+    name: str
+    form_factor: str
+    numa_node: int | None
+    chain: list[str]
+
+
+class TopologyAnswer(BaseModel):
+    """Where devices and GPUs are plugged in, and how far they are from each other."""
+
+    devices: list[PlaceAnswer]
+    gpus: list[GpuAnswer]
+    distances: dict[str, dict[str, str]] = Field(
+        description="By device and by address of a GPU: PIX, PXB, PHB, NODE, SYS, or empty where nothing tells."
+    )

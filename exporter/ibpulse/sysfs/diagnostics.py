@@ -1,0 +1,248 @@
+"""Which files count errors and congestion: one table of facts, and which of them are read, in which order.
+
+It must not read any file.
+
+Widths are those of `drivers/infiniband/core/sysfs.c` and of the firmware's replies. The counters of `counters/` stop
+when they are full (IBTA 1.8, 16.1.3.5), but Broadcom's, which wrap. Whether the 32-bit counters of mlx5's queues wrap
+or stop is not published; one that is seen at its very maximum has stopped.
+
+What a read costs on mlx5: each file of `counters/` is one firmware command. Those of `hw_counters/` come from a cache
+that holds for `lifespan`, but only the read of `rx_write_requests` renews its time, so that this one goes first and
+then all others cost nothing; any other order costs 2 to 4 commands per file. The files of `counters/` that are not
+about bytes are those of the physical port, which all functions of a port share; those of `hw_counters/` are of the
+function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from ibpulse.metrics.counters import counter_name, stem_of_file
+from ibpulse.sysfs.counters import BROADCOM, COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.speed import ETHERNET
+from ibpulse.units import WORD_BYTES
+
+CounterSet = Literal["diagnostic", "all", "none"]
+
+INFINIBAND = "InfiniBand"
+EVERYWHERE = (INFINIBAND, ETHERNET)
+NOWHERE: tuple[str, ...] = ()
+# Reads of other files of the folder are free for a while after this one.
+REFRESHING_FILE = "rx_write_requests"
+# No counters: the cache's time, and numbers that also fall.
+LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter file.
+
+    `stem` is the exported name without prefix and suffix, `layers` the link layers on which it is among the diagnostic
+    counters (EFA, which tells no layer, goes with Ethernet), `drivers` those that have it, for people; `scale` what one
+    count is worth. `silent` are drivers whose file is always 0.
+    """
+
+    folder: str
+    file: str
+    stem: str
+    bits: int
+    layers: tuple[str, ...] = NOWHERE
+    drivers: str = ""
+    scale: int = 1
+    silent: frozenset[str] = frozenset()
+
+
+PMA_DRIVERS = "mlx5, mlx4, hfi1, bnxt_re, rxe"
+
+
+def _pma(
+    file: str, stem: str, bits: int, layers: tuple[str, ...] = NOWHERE, scale: int = 1, silent: tuple[str, ...] = ()
+) -> Counter:
+    return Counter(COUNTERS, file, stem, bits, layers, PMA_DRIVERS, scale, frozenset(silent))
+
+
+def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) -> Counter:
+    return Counter(HW_COUNTERS, file, stem, bits, layers, drivers)
+
+
+# On Ethernet most of the error group stays 0, so that only what can move there is asked for.
+FACTS: tuple[Counter, ...] = (
+    _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1",)),
+    _pma("port_xmit_discards", "port_discards_transmitted", 16, EVERYWHERE),
+    _pma("link_downed", "link_downed", 8, EVERYWHERE),
+    _pma("link_error_recovery", "link_error_recovery", 8, (INFINIBAND,)),
+    _pma("symbol_error", "symbol_error", 16, (INFINIBAND,)),
+    _pma("port_rcv_errors", "port_errors_received", 16, (INFINIBAND,)),
+    _pma("port_rcv_remote_physical_errors", "port_receive_remote_physical_errors", 16),
+    _pma("port_rcv_switch_relay_errors", "port_receive_switch_relay_errors", 16),
+    _pma("port_rcv_discards", "port_discards_received", 16),
+    _pma("VL15_dropped", "vl15_dropped", 16),
+    _pma("port_xmit_constraint_errors", "port_constraint_errors_transmitted", 8),
+    _pma("port_rcv_constraint_errors", "port_constraint_errors_received", 8),
+    _pma("local_link_integrity_errors", "local_link_integrity_errors", 4),
+    _pma("excessive_buffer_overrun_errors", "excessive_buffer_overrun_errors", 4),
+    _pma("port_xmit_data", "port_data_transmitted_bytes", 64, scale=WORD_BYTES),
+    _pma("port_rcv_data", "port_data_received_bytes", 64, scale=WORD_BYTES),
+    _pma("port_xmit_packets", "port_packets_transmitted", 64),
+    _pma("port_rcv_packets", "port_packets_received", 64),
+    _pma("unicast_xmit_packets", "unicast_packets_transmitted", 64),
+    _pma("unicast_rcv_packets", "unicast_packets_received", 64),
+    _pma("multicast_xmit_packets", "multicast_packets_transmitted", 64),
+    _pma("multicast_rcv_packets", "multicast_packets_received", 64),
+    # mlx5
+    _hw("out_of_sequence", "out_of_sequence_packets_received", 32, EVERYWHERE, "mlx5"),
+    _hw("packet_seq_err", "packet_sequence_errors", 32, EVERYWHERE, "mlx5"),
+    _hw("duplicate_request", "duplicate_requests_packets", 32, EVERYWHERE, "mlx5, rxe (64 bits)"),
+    _hw("rnr_nak_retry_err", "rnr_nak_retry_packets_received", 32, EVERYWHERE, "mlx5"),
+    _hw("local_ack_timeout_err", "local_ack_timeout_errors", 32, EVERYWHERE, "mlx5"),
+    _hw("out_of_buffer", "out_of_buffer_drops", 32, EVERYWHERE, "mlx5"),
+    _hw("np_cnp_sent", "np_cnp_packets_sent", 64, (ETHERNET,), "mlx5"),
+    _hw("np_ecn_marked_roce_packets", "np_ecn_marked_roce_packets_received", 64, (ETHERNET,), "mlx5"),
+    _hw("rp_cnp_handled", "rp_cnp_packets_handled", 64, (ETHERNET,), "mlx5"),
+    _hw("rx_icrc_encapsulated", "rx_icrc_encapsulated_errors", 64, (ETHERNET,), "mlx5"),
+    _hw("roce_adp_retrans", "roce_adp_retransmits", 32, (ETHERNET,), "mlx5"),
+    _hw("rx_write_requests", "rx_write_requests", 32, NOWHERE, "mlx5, mana"),
+    _hw("rx_read_requests", "rx_read_requests", 32, NOWHERE, "mlx5, mana"),
+    _hw("rx_atomic_requests", "rx_atomic_requests", 32, NOWHERE, "mlx5"),
+    _hw("rx_dct_connect", "rx_dct_connect_requests", 32, NOWHERE, "mlx5"),
+    _hw("implied_nak_seq_err", "implied_nak_seq_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_cqe_error", "req_cqes_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_cqe_flush_error", "req_cqes_flush_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_remote_access_errors", "req_remote_access_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_remote_invalid_request", "req_remote_invalid_request_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_rnr_retries_exceeded", "req_rnr_retries_exceeded", 32, NOWHERE, "mlx5"),
+    _hw("req_transport_retries_exceeded", "req_transport_retries_exceeded", 32, NOWHERE, "mlx5"),
+    _hw("resp_cqe_error", "resp_cqes_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_cqe_flush_error", "resp_cqes_flush_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_local_length_error", "resp_local_length_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_remote_access_errors", "resp_remote_access_errors", 32, NOWHERE, "mlx5"),
+    _hw("rp_cnp_ignored", "rp_cnp_ignored_packets_received", 64, NOWHERE, "mlx5"),
+    _hw("roce_adp_retrans_to", "roce_adp_retransmits_timeout", 32, NOWHERE, "mlx5"),
+    _hw("roce_slow_restart", "roce_slow_restart_used", 32, NOWHERE, "mlx5"),
+    _hw("roce_slow_restart_cnps", "roce_slow_restart_cnps", 32, NOWHERE, "mlx5"),
+    _hw("roce_slow_restart_trans", "roce_slow_restart", 32, NOWHERE, "mlx5"),
+    # the same things as other drivers call them
+    _hw("rq_num_oos", "out_of_sequence_packets_received", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_oos", "packet_sequence_errors", 32, EVERYWHERE, "mlx4"),
+    _hw("rq_num_dup", "duplicate_requests_packets", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_rnr", "rnr_nak_retry_packets_received", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_to", "local_ack_timeout_errors", 32, EVERYWHERE, "mlx4"),
+    _hw("oos_drop_count", "out_of_sequence_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("seq_err_naks_rcvd", "packet_sequence_errors", 64, EVERYWHERE, "bnxt_re"),
+    _hw("dup_req", "duplicate_requests_packets", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rnr_naks_rcvd", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("to_retransmits", "local_ack_timeout_errors", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_out_of_buffer", "out_of_buffer_drops", 64, EVERYWHERE, "bnxt_re"),
+    _hw("tx_cnp_pkts", "np_cnp_packets_sent", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_ecn_marked_pkts", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_cnp_pkts", "rp_cnp_packets_handled", 64, EVERYWHERE, "bnxt_re"),
+    _hw("Rcvd Out of order packets", "out_of_sequence_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("Nak Sequence Error", "packet_sequence_errors", 64, EVERYWHERE, "irdma"),
+    _hw("Nak Sequence Error Implied", "implied_nak_seq_errors", 64, NOWHERE, "irdma"),
+    _hw("RNR received", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("RTO", "local_ack_timeout_errors", 64, EVERYWHERE, "irdma"),
+    _hw("CRC errors", "rx_icrc_encapsulated_errors", 64, EVERYWHERE, "irdma"),
+    _hw("cnpSent", "np_cnp_packets_sent", 64, EVERYWHERE, "irdma"),
+    _hw("RxECNMrkd", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("cnpHandled", "rp_cnp_packets_handled", 64, EVERYWHERE, "irdma"),
+    _hw("cnpIgnored", "rp_cnp_ignored_packets_received", 64, NOWHERE, "irdma"),
+    _hw("RetransSegs", "hw_retrans_segs", 64, EVERYWHERE, "irdma"),
+    _hw("tcpRetransSegs", "hw_retrans_segs", 64, EVERYWHERE, "irdma before Linux 7"),
+    _hw("responder_oos", "out_of_sequence_packets_received", 64, EVERYWHERE, "mana"),
+    _hw("requester_oos_nak", "packet_sequence_errors", 64, EVERYWHERE, "mana"),
+    _hw("requester_implicit_nak", "implied_nak_seq_errors", 64, NOWHERE, "mana"),
+    _hw("responder_dup_request", "duplicate_requests_packets", 64, EVERYWHERE, "mana"),
+    _hw("requester_rnr_nak", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "mana"),
+    _hw("requester_timeout", "local_ack_timeout_errors", 64, EVERYWHERE, "mana"),
+    _hw("received_cnps", "rp_cnp_packets_handled", 64, EVERYWHERE, "mana"),
+    _hw("out_of_seq_request", "out_of_sequence_packets_received", 64, EVERYWHERE, "rxe"),
+    _hw("rcvd_seq_err", "packet_sequence_errors", 64, EVERYWHERE, "rxe"),
+    _hw("rcvd_rnr_err", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "rxe"),
+    _hw("RcSeqNak", "packet_sequence_errors", 64, EVERYWHERE, "hfi1"),
+    _hw("RcDupRew", "duplicate_requests_packets", 64, EVERYWHERE, "hfi1"),
+    _hw("RnrNak", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "hfi1"),
+    _hw("RcTimeOut", "local_ack_timeout_errors", 64, EVERYWHERE, "hfi1"),
+    _hw("RcResend", "hw_rc_resend", 64, EVERYWHERE, "hfi1"),
+    _hw("rx_drops", "hw_rx_drops", 64, EVERYWHERE, "efa"),
+    _hw("retrans_pkts", "hw_retrans_pkts", 64, EVERYWHERE, "efa"),
+    _hw("retrans_timeout_events", "hw_retrans_timeout_events", 64, EVERYWHERE, "efa"),
+    _hw("unresponsive_remote_events", "hw_unresponsive_remote_events", 64, EVERYWHERE, "efa"),
+    _hw("impaired_remote_conn_events", "hw_impaired_remote_conn_events", 64, EVERYWHERE, "efa"),
+)
+_BY_FILE = {(fact.folder, fact.file): fact for fact in FACTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file to read. `name` is the exported metric, empty for a file that is read for its effect alone.
+
+    `full` is the count at which the counter stops, None where it does not or nobody knows.
+    """
+
+    folder: str
+    file: str
+    name: str = ""
+    scale: int = 1
+    full: int | None = None
+
+
+def choose_counters(
+    listed: Mapping[str, Sequence[str]], link_layer: str, driver: str, counter_set: CounterSet
+) -> tuple[Wanted, ...]:
+    """The files to read of a port, of those that its folders list, in the order that costs least.
+
+    Each has an exported name of its own: where two files would have the same, the later one is numbered.
+    """
+    if counter_set == "none":
+        return ()
+    layer = INFINIBAND if link_layer == INFINIBAND else ETHERNET
+    chosen = [
+        _want(folder, file, driver)
+        for folder in (HW_COUNTERS, COUNTERS)
+        for file in listed.get(folder, ())
+        if (_is_counter(file) if counter_set == "all" else _is_diagnostic(folder, file, layer, driver))
+    ]
+    hardware = [wanted for wanted in chosen if wanted.folder == HW_COUNTERS and wanted.file != REFRESHING_FILE]
+    first = [wanted for wanted in chosen if wanted.file == REFRESHING_FILE]
+    if hardware and not first and REFRESHING_FILE in listed[HW_COUNTERS]:
+        first = [Wanted(HW_COUNTERS, REFRESHING_FILE)]
+    return tuple(_number_twins([*first, *hardware, *(wanted for wanted in chosen if wanted.folder == COUNTERS)]))
+
+
+def _is_counter(file: str) -> bool:
+    return not any(fnmatchcase(file, pattern) for pattern in LEVELS)
+
+
+def _is_diagnostic(folder: str, file: str, layer: str, driver: str) -> bool:
+    fact = _BY_FILE.get((folder, file))
+    return fact is not None and layer in fact.layers and driver not in fact.silent
+
+
+def _want(folder: str, file: str, driver: str) -> Wanted:
+    fact = _BY_FILE.get((folder, file))
+    if fact is None:
+        return Wanted(folder, file, counter_name(stem_of_file(folder, file)))
+    return Wanted(folder, file, counter_name(fact.stem), fact.scale, _find_maximum(fact, driver))
+
+
+def _find_maximum(fact: Counter, driver: str) -> int | None:
+    if fact.folder == COUNTERS and driver in BROADCOM:
+        return None
+    if fact.bits < 64:
+        return (1 << fact.bits) - 1
+    # some devices have the old table, in which these have 32 bits too; nothing wider is ever seen exactly there
+    return (1 << 32) - 1 if fact.folder == COUNTERS else None
+
+
+def _number_twins(wanted: Sequence[Wanted]) -> Iterator[Wanted]:
+    taken: set[str] = set()
+    for one in wanted:
+        name, number = one.name, 2
+        while name and name in taken:
+            stem = one.name.removesuffix("_total")
+            name, number = f"{stem}_{number}_total", number + 1
+        taken.add(name)
+        yield one if name == one.name else Wanted(one.folder, one.file, name, one.scale, one.full)

@@ -1,0 +1,175 @@
+"""PCIe links: what the kernel says of both ends of each, and how many bytes they carry. It must not judge them.
+
+Speed and width of a link stand at both ends. Reading the current ones asks the configuration space of the card, which
+can block like any read of a device, so it is done seldom and in a thread of the device.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ibpulse.model import PcieLink
+from ibpulse.sysfs.files import read_link, read_text
+
+Number = TypeVar("Number", int, float)
+
+HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+# Ports that only exist in a virtual machine: their speed is made up. Any device of Red Hat; TI's XIO3130 switch and
+# Intel's 5520 root port as QEMU draws them.
+EMULATED_VENDOR = "0x1b36"
+EMULATED_PORTS = frozenset({("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x8086", "0x3420")})
+
+# Share of the bits that are data: 8b/10b up to Gen2, 128b/130b up to Gen5, none lost to coding from Gen6 on.
+CODING = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
+BITS_PER_BYTE = 8
+
+# What the kernel prints for a width that it does not know: 0 now, 255 at most (PCIE_LNK_WIDTH_UNKNOWN).
+UNKNOWN_WIDTHS = (0, 255)
+
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s(?: PCIe)?")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What one PCI function says of its link; None for what the kernel does not know."""
+
+    address: str
+    speed_gts: float | None = None
+    width: int | None = None
+    max_speed_gts: float | None = None
+    max_width: int | None = None
+
+
+def find_chain(real_path: str) -> tuple[str, ...]:
+    """The host bridge and the PCI functions on a real path, from the root down; empty where there are none.
+
+    A domain behind a controller (VMD) begins with a host bridge of its own, so the last one on the path counts.
+    """
+    parts = Path(real_path).parts
+    bridges = [place for place, part in enumerate(parts) if HOST_BRIDGE.fullmatch(part)]
+    if not bridges:
+        return ()
+    functions = tuple(part for part in parts[bridges[-1] + 1 :] if ADDRESS.fullmatch(part))
+    return (parts[bridges[-1]], *functions) if functions else ()
+
+
+def find_function_folder(real_path: str) -> str:
+    """The folder of the lowest PCI function on a real path: auxiliary devices lie below theirs. Empty without one."""
+    path = Path(real_path)
+    return next((str(part) for part in (path, *path.parents) if ADDRESS.fullmatch(part.name)), "")
+
+
+def read_links(function_folder: str) -> tuple[PcieLink, ...]:
+    """The PCIe links from the root down to the function at this real path."""
+    folders = []
+    folder = Path(function_folder)
+    while ADDRESS.fullmatch(folder.name):
+        folders.append(str(folder))
+        folder = folder.parent
+    ends = [read_end(each) for each in folders]
+    if ends and read_link(Path(function_folder, "physfn")):
+        ends[0] = _borrow(ends[0], read_end(os.path.realpath(os.path.join(function_folder, "physfn"))))
+    return pair_ends(ends[::-1])
+
+
+def read_end(folder: str) -> End:
+    """What the function in `folder` says of its link; nothing for a port that only a virtual machine has."""
+    address = Path(folder).name
+    identity = (_read(folder, "vendor"), _read(folder, "device"))
+    if identity[0] == EMULATED_VENDOR or identity in EMULATED_PORTS:
+        return End(address)
+    return End(
+        address,
+        parse_speed(_read(folder, "current_link_speed")),
+        parse_width(_read(folder, "current_link_width")),
+        parse_speed(_read(folder, "max_link_speed")),
+        parse_width(_read(folder, "max_link_width")),
+    )
+
+
+def pair_ends(ends: Sequence[End]) -> tuple[PcieLink, ...]:
+    """The links between functions that lie below each other, from the root down.
+
+    The lowest is a card. Above it ports alternate: the one it is plugged into, the upstream port of that switch, the
+    one that is plugged into, up to the root port. Where the root is hidden, the uppermost link has one end only.
+    """
+    links = [_make_link(ends[place], ends[place - 1] if place else End("")) for place in range(len(ends) - 1, -1, -2)]
+    return tuple(links[::-1])
+
+
+def parse_speed(text: str) -> float | None:
+    """Gigatransfers per second of `32.0 GT/s PCIe`, or of the older `32 GT/s`; None for `Unknown` and the like."""
+    match = _SPEED.fullmatch(text)
+    return (float(match[1]) or None) if match else None
+
+
+def parse_width(text: str) -> int | None:
+    """Number of lanes; None where the kernel prints a width that stands for an unknown one."""
+    known = text.isascii() and text.isdigit() and len(text) <= 3 and int(text) not in UNKNOWN_WIDTHS
+    return int(text) if known else None
+
+
+def count_bytes(speed_gts: float | None, width: int | None) -> float | None:
+    """Bytes per second of one direction after line coding: 31.5e9 for 16 GT/s on 16 lanes. None when unknown.
+
+    The kernel's own conversion (`PCIE_SPEED2MBS_ENC`); headers and flow control take up to a tenth of it.
+    """
+    if speed_gts is None or width is None:
+        return None
+    return speed_gts * 1e9 * width * CODING.get(speed_gts, 1.0) / BITS_PER_BYTE
+
+
+def narrowest(links: Sequence[PcieLink]) -> tuple[float | None, float | None]:
+    """Bytes per second of the whole way: now, and if each link did what both ends can. None when the card's is unknown.
+
+    Links above the card's about which nothing is known are passed over.
+    """
+    if not links:
+        return None, None
+    now = [link.bytes_per_second for link in links if link.bytes_per_second is not None]
+    most = [link.max_bytes_per_second for link in links if link.max_bytes_per_second is not None]
+    return (
+        None if links[-1].bytes_per_second is None else min(now),
+        None if links[-1].max_bytes_per_second is None else min(most),
+    )
+
+
+def _make_link(lower: End, upper: End) -> PcieLink:
+    speed = _first(lower.speed_gts, upper.speed_gts)
+    width = _first(lower.width, upper.width)
+    max_speed = _least(lower.max_speed_gts, upper.max_speed_gts)
+    max_width = _least(lower.max_width, upper.max_width)
+    return PcieLink(
+        address=lower.address,
+        upper=upper.address,
+        speed_gts=speed,
+        width=width,
+        max_speed_gts=max_speed,
+        max_width=max_width,
+        bytes_per_second=count_bytes(speed, width),
+        max_bytes_per_second=count_bytes(max_speed, max_width),
+    )
+
+
+def _borrow(virtual: End, physical: End) -> End:
+    """The ends of a virtual function, which has no link of its own: those of its physical function."""
+    return replace(physical, address=virtual.address) if virtual.speed_gts is None else virtual
+
+
+def _first(*values: Number | None) -> Number | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _least(*values: Number | None) -> Number | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _read(folder: str, name: str) -> str:
+    return read_text(os.path.join(folder, name)).text

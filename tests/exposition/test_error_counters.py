@@ -1,0 +1,97 @@
+"""Error counters on the page: names, order, what is there only while something is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from ibpulse.aggregator import Snapshot
+from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
+from ibpulse.exposition import render
+from ibpulse.exposition.counters import counter_families
+from ibpulse.metrics import DIAGNOSTIC_COUNTERS
+from ibpulse.model import PortId
+from tests.exposition.snapshots import node
+
+SYMBOLS = CounterTotal("ibpulse_symbol_error_total", "symbol_error", 12, False)
+STRANGE = CounterTotal("ibpulse_hw_sw_link_up_32_total", "SwLinkUp,32", 3, False)
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return node(tmp_path_factory.mktemp("node"), 2)
+
+
+def page(snapshot: Snapshot, *counters: PortCounters, accept: str = "") -> str:
+    return render(replace(snapshot, counters=counters), CollectorRegistry(), accept)[0].decode()
+
+
+def of_port(*totals: CounterTotal, device: str = "mlx5_0", stalled: float | None = None) -> PortCounters:
+    return PortCounters(PortId(device, 1), totals, stalled)
+
+
+def test_a_counter_has_its_device_and_port(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(SYMBOLS), of_port(replace(SYMBOLS, total=2**63), device="mlx5_1"))
+    assert (
+        "# TYPE ibpulse_symbol_error_total counter\n"
+        'ibpulse_symbol_error_total{device="mlx5_0",port="1"} 12\n'
+        'ibpulse_symbol_error_total{device="mlx5_1",port="1"} 9223372036854775808\n'
+    ) in text
+
+
+def test_what_could_not_be_read_is_absent(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(SYMBOLS), of_port(device="mlx5_1"))
+    assert 'ibpulse_symbol_error_total{device="mlx5_1"' not in text
+    assert "saturated{" not in "".join(line for line in text.splitlines() if "counter" in line)
+    assert "stalled" not in text
+
+
+def test_a_counter_that_has_stopped_is_named(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(SYMBOLS, CounterTotal("ibpulse_link_downed_total", "link_downed", 255, True)))
+    lines = [line for line in text.splitlines() if line.startswith("ibpulse_port_counter_saturated")]
+    assert lines == ['ibpulse_port_counter_saturated{device="mlx5_0",port="1",counter="link_downed"} 1']
+
+
+def test_the_stalled_share_is_shown_where_it_is_known(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(stalled=0.25), of_port(device="mlx5_1"))
+    lines = [line for line in text.splitlines() if line.startswith("ibpulse_port_transmit_stalled_ratio")]
+    assert lines == ['ibpulse_port_transmit_stalled_ratio{device="mlx5_0",port="1"} 0.25']
+
+
+def test_a_counter_without_a_row_has_a_family_of_its_own(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(STRANGE))
+    assert (
+        "# HELP ibpulse_hw_sw_link_up_32_total Counter file SwLinkUp,32 of the port.\n"
+        "# TYPE ibpulse_hw_sw_link_up_32_total counter\n"
+        'ibpulse_hw_sw_link_up_32_total{device="mlx5_0",port="1"} 3\n'
+    ) in text
+
+
+def test_the_client_library_reads_a_family_that_was_made(snapshot: Snapshot) -> None:
+    text = page(snapshot, of_port(STRANGE, SYMBOLS), accept="application/openmetrics-text")
+    families = {family.name: family for family in parse_openmetrics(text)}
+    assert families["ibpulse_hw_sw_link_up_32"].samples[0].value == 3
+
+
+def test_families_come_in_the_order_of_the_table_then_by_name(snapshot: Snapshot) -> None:
+    rows = [CounterTotal(metric.name, "file", 1, False) for metric in reversed(DIAGNOSTIC_COUNTERS)]
+    others = [CounterTotal(f"ibpulse_hw_{name}_total", name, 1, False) for name in ("b", "a")]
+    found = [
+        metric.name for metric, _ in counter_families(replace(snapshot, counters=(of_port(*others), of_port(*rows))))
+    ]
+    assert found[:-2] == [
+        *(metric.name for metric in DIAGNOSTIC_COUNTERS),
+        *("ibpulse_hw_a_total", "ibpulse_hw_b_total"),
+    ]
+
+
+def test_the_page_names_every_diagnostic_counter_of_mlx5_and_what_it_means() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "counters.md").read_text()
+    for metric in DIAGNOSTIC_COUNTERS:
+        stem = metric.name.removeprefix("ibpulse_").removesuffix("_total")
+        assert f"| `{metric.name}` |" in text
+        assert f"`{stem}`" in text or stem.startswith("hw_")

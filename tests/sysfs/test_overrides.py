@@ -1,0 +1,111 @@
+"""The file of places: what it says, and each way in which it can be wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import ConfigError
+from ibpulse.sysfs.overrides import EXAMPLE, Override, read_overrides
+from ibpulse.sysfs.pcie import count_bytes
+
+
+def read(tmp_path: Path, text: str) -> dict[str, Override]:
+    file = tmp_path / "topology.yaml"
+    file.write_text(text)
+    return read_overrides(file)
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, text)
+    return [fault.replace(f"topology.file: {tmp_path}/", "") for fault in error.value.faults]
+
+
+def test_no_file_overrides_nothing() -> None:
+    assert read_overrides(None) == {}
+
+
+def test_an_empty_file_overrides_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path, "# nothing yet\n") == {}
+
+
+def test_a_device_is_placed_in_full(tmp_path: Path) -> None:
+    text = """
+mlx5_ib0:
+  numa_node: 0
+  gpus: [0001:00:00.0, 0002:00:00.0]
+  distance: PIX
+  pcie: 32 GT/s x16
+mlx5_ib1: {numa_node: 1}
+"""
+    assert read(tmp_path, text) == {
+        "mlx5_ib0": Override(0, ("0001:00:00.0", "0002:00:00.0"), "PIX", count_bytes(32.0, 16)),
+        "mlx5_ib1": Override(numa_node=1),
+    }
+
+
+def test_one_gpu_needs_no_list_and_is_no_number_of_base_60(tmp_path: Path) -> None:
+    assert read(tmp_path, "mlx5_0: {gpus: 0001:00:00.0, distance: PIX}")["mlx5_0"].gpus == ("0001:00:00.0",)
+
+
+def test_the_example_of_the_messages_can_be_used(tmp_path: Path) -> None:
+    assert set(read(tmp_path, EXAMPLE)) == {"mlx5_0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[a, b]", f"topology.yaml:1: the file: is not a mapping; write it like {EXAMPLE}"),
+        ("mlx5_0: PIX", f"topology.yaml:1: mlx5_0: is not a mapping; write it like {EXAMPLE}"),
+        (
+            "a: {}\nmlx5_0: {node: 1}",
+            "topology.yaml:2: mlx5_0: node: no such key; write numa_node, gpus, distance, pcie",
+        ),
+        (
+            "mlx5_0: {numa_node: -1}",
+            "topology.yaml:1: mlx5_0: numa_node: '-1' is no NUMA node; write its number, like 0",
+        ),
+        (
+            "mlx5_0: {gpus: [GPU0], distance: PIX}",
+            "topology.yaml:1: mlx5_0: gpus: [GPU0] names no PCI address; write them like [0000:1b:00.0]",
+        ),
+        (
+            "mlx5_0: {gpus: [0000:1b:00.0], distance: NEAR}",
+            "topology.yaml:1: mlx5_0: distance: 'NEAR' is not known; choose PIX, PXB, PHB, NODE, SYS",
+        ),
+        (
+            "mlx5_0: {gpus: [0000:1b:00.0]}",
+            "topology.yaml:1: mlx5_0: gpus is given without distance; give both, or neither",
+        ),
+        ("mlx5_0: {distance: PIX}", "topology.yaml:1: mlx5_0: distance is given without gpus; give both, or neither"),
+        ("mlx5_0: {pcie: Gen5}", "topology.yaml:1: mlx5_0: pcie: 'Gen5' is no PCIe link; write it like 32 GT/s x16"),
+        (
+            "mlx5_0: {numa_node: 1}\nmlx5_0: {numa_node: 0}",
+            "topology.yaml:2: the file: mlx5_0 is given twice, first in line 1; give it once",
+        ),
+    ],
+)
+def test_a_fault_names_its_line_key_value_and_the_way_out(tmp_path: Path, text: str, fault: str) -> None:
+    assert faults(tmp_path, text) == [fault]
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    assert len(faults(tmp_path, "mlx5_0: {numa_node: x, pcie: y}\nmlx5_1: {gpu: z}")) == 3
+
+
+def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, "mlx5_0: {\nmlx5_1: ]")
+    assert fault.startswith("topology.yaml:2: not YAML: ")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory; name a file that can"):
+        read_overrides(tmp_path / "none.yaml")
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "topology.yaml").write_bytes(b"mlx5_0: \xff")
+    with pytest.raises(ConfigError, match="byte 8 is not UTF-8; save the file as UTF-8 text"):
+        read_overrides(tmp_path / "topology.yaml")

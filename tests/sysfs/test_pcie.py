@@ -1,0 +1,227 @@
+"""PCIe links: what the files say, what a link carries, what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import PcieLink
+from ibpulse.sysfs.pcie import (
+    End,
+    count_bytes,
+    find_chain,
+    find_function_folder,
+    narrowest,
+    pair_ends,
+    parse_speed,
+    parse_width,
+    read_links,
+)
+from ibpulse.sysfs.verdicts import DOWNTRAINED, SLOW_SLOT, UNKNOWN, is_downtrained, judge, write_link, write_rate
+from tests.sysfs import machines
+from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
+from tests.sysfs.trees import make_unreadable
+
+CARD = "15/15:01.0/16:00.0/17:00.0/18:00.0"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "sys")
+
+
+def links_of(machine: Machine, place: str = CARD) -> tuple[PcieLink, ...]:
+    return read_links(str(machine.root / expand(place)))
+
+
+@pytest.mark.parametrize(
+    ("text", "speed"),
+    [
+        ("32.0 GT/s PCIe", 32.0),
+        ("32 GT/s", 32.0),
+        ("2.5 GT/s PCIe", 2.5),
+        ("64.0 GT/s PCIe", 64.0),
+        ("Unknown", None),
+        ("Unknown speed", None),
+        ("0.0 GT/s PCIe", None),
+        ("", None),
+    ],
+)
+def test_a_speed_is_read_in_each_form_of_the_kernel(text: str, speed: float | None) -> None:
+    assert parse_speed(text) == speed
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("16", 16), ("1", 1), ("0", None), ("255", None), ("-1", None), ("", None)]
+)
+def test_a_width_that_stands_for_an_unknown_one_is_none(text: str, width: int | None) -> None:
+    assert parse_width(text) == width
+
+
+# the kernel's Documentation and PCI-SIG's tables: GB/s of sixteen lanes, one direction
+@pytest.mark.parametrize(
+    ("speed", "gigabytes"), [(2.5, 4.0), (5.0, 8.0), (8.0, 15.75), (16.0, 31.51), (32.0, 63.02), (64.0, 128.0)]
+)
+def test_a_link_of_sixteen_lanes_carries_what_its_generation_does(speed: float, gigabytes: float) -> None:
+    assert count_bytes(speed, 16) == pytest.approx(gigabytes * 1e9, rel=0.001)
+
+
+def test_bytes_of_an_unknown_link_are_unknown() -> None:
+    assert (count_bytes(None, 16), count_bytes(32.0, None)) == (None, None)
+
+
+def test_a_chain_begins_at_the_last_host_bridge() -> None:
+    path = "/sys/devices/pci0000:80/0000:80:00.5/pci10000:80/10000:80:02.0/10000:81:00.0"
+    assert find_chain(path) == ("pci10000:80", "10000:80:02.0", "10000:81:00.0")
+
+
+@pytest.mark.parametrize("path", ["/sys/devices/virtual/infiniband/rxe0", "", "/sys/devices/pci0000:00"])
+def test_a_path_without_a_function_has_no_chain(path: str) -> None:
+    assert find_chain(path) == ()
+
+
+def test_what_hangs_below_a_function_belongs_to_it() -> None:
+    function = "/sys/devices/pci0000:00/0000:08:00.0"
+    assert find_function_folder(f"{function}/mlx5_core.sf.4") == function
+    assert find_function_folder("/sys/devices/virtual/net") == ""
+
+
+def test_the_links_are_those_between_a_port_and_what_is_plugged_into_it(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD)
+    links = links_of(machine)
+    assert [(link.upper, link.address) for link in links] == [
+        ("0000:15:01.0", "0000:16:00.0"),
+        ("0000:17:00.0", "0000:18:00.0"),
+    ]
+    assert {(link.speed_gts, link.width, link.max_speed_gts, link.max_width) for link in links} == {
+        (32.0, 16, 32.0, 16)
+    }
+
+
+def test_the_most_of_a_link_is_what_both_ends_can(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD, link=machines.write_link(GEN4, 4, GEN5, 16))
+    machine.rewrite("15/15:01.0/16:00.0/17:00.0", {"max_link_speed": GEN4, "max_link_width": "8"})
+    link = links_of(machine)[-1]
+    assert (link.speed_gts, link.width, link.max_speed_gts, link.max_width) == (16.0, 4, 16.0, 8)
+
+
+def test_where_one_end_says_nothing_the_other_counts(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD)
+    make_unreadable(machine.root / expand(CARD) / "current_link_speed")
+    link = links_of(machine)[-1]
+    assert (link.speed_gts, link.width) == (32.0, 16)
+
+
+def test_a_hidden_root_leaves_a_link_with_one_end() -> None:
+    links = pair_ends([End("b"), End("c"), End("d", 32.0, 16, 32.0, 16)])
+    assert [(link.upper, link.address) for link in links] == [("", "b"), ("c", "d")]
+
+
+def test_a_virtual_function_has_the_link_of_its_physical_one(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD)
+    place = CARD.replace("18:00.0", "18:00.1")
+    virtual = machine.add_nic("mlx5_1", place, ids=machines.VF, link=NO_LINK)
+    (virtual / "physfn").symlink_to("../0000:18:00.0")
+    link = links_of(machine, place)[-1]
+    assert (link.address, link.speed_gts, link.width) == ("0000:18:00.1", 32.0, 16)
+
+
+def test_a_port_of_a_virtual_machine_has_no_say(machine: Machine) -> None:
+    machine.add_function("00/00:01.0", machines.EMULATED_PORT, link=machines.write_link("2.5 GT/s PCIe", 1))
+    machine.add_nic("mlx5_0", "00/00:01.0/01:00.0")
+    (link,) = links_of(machine, "00/00:01.0/01:00.0")
+    assert (link.max_speed_gts, link.max_width, link.bytes_per_second) == (32.0, 16, count_bytes(32.0, 16))
+
+
+def test_the_narrowest_link_counts(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD)
+    machine.rewrite("15/15:01.0/16:00.0", {"current_link_width": "4", "max_link_width": "8"})
+    assert narrowest(links_of(machine)) == (count_bytes(32.0, 4), count_bytes(32.0, 8))
+
+
+def test_an_unknown_link_above_the_card_is_passed_over(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD)
+    for place in ("15/15:01.0", "15/15:01.0/16:00.0"):
+        machine.rewrite(place, NO_LINK)
+    assert narrowest(links_of(machine)) == (count_bytes(32.0, 16), count_bytes(32.0, 16))
+
+
+def test_an_unknown_link_of_the_card_makes_the_way_unknown(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARD, link=NO_LINK)
+    machine.rewrite(CARD.rpartition("/")[0], NO_LINK)
+    assert narrowest(links_of(machine)) == (None, None)
+    assert narrowest(()) == (None, None)
+
+
+def judged(links: tuple[PcieLink, ...], rate: float | None = 50e9) -> list[tuple[str, str]]:
+    return [(verdict.word, verdict.sentence) for verdict in judge(links, *narrowest(links), rate)]
+
+
+def link(speed: float | None, width: int | None, most: float | None = 32.0, lanes: int | None = 16) -> PcieLink:
+    return PcieLink("0000:18:00.0", "", speed, width, most, lanes, count_bytes(speed, width), count_bytes(most, lanes))
+
+
+def test_a_link_that_runs_as_fast_as_both_ends_can_has_no_verdict() -> None:
+    assert judged((link(32.0, 16),)) == []
+
+
+def test_a_downtrained_card_says_what_to_do() -> None:
+    assert judged((link(16.0, 16),)) == [
+        (
+            DOWNTRAINED,
+            "its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s x16, and carries 31.5 GB/s of its "
+            "port's 50 GB/s: reseat the card, or look at riser and slot.",
+        )
+    ]
+
+
+def test_a_downtrained_link_that_is_wide_enough_is_still_told() -> None:
+    ((word, sentence),) = judged((link(32.0, 8),), 25e9)
+    assert word == DOWNTRAINED
+    assert sentence.startswith("its PCIe link runs at 32 GT/s x8, though both ends can do 32 GT/s x16: ")
+
+
+def test_a_downtrained_link_above_the_card_is_named() -> None:
+    above = PcieLink("0000:16:00.0", "0000:15:01.0", 32.0, 4, 32.0, 16, count_bytes(32.0, 4), count_bytes(32.0, 16))
+    ((word, sentence),) = judged((above, link(32.0, 16)))
+    assert word == DOWNTRAINED
+    assert sentence.startswith("the PCIe link of the switch 0000:16:00.0 above it runs at 32 GT/s x4")
+
+
+def test_a_slot_too_slow_for_the_port_says_so() -> None:
+    assert judged((link(16.0, 16, 16.0),)) == [
+        (
+            SLOW_SLOT,
+            "its PCIe path carries 31.5 GB/s at best, less than the 50 GB/s of its port: move the card to a faster "
+            "slot, or expect no more.",
+        )
+    ]
+
+
+def test_a_slow_slot_is_judged_by_now_where_the_most_is_not_known() -> None:
+    assert [word for word, _ in judged((link(16.0, 16, None, None),))] == [SLOW_SLOT]
+
+
+def test_a_port_without_a_rate_has_no_slow_slot() -> None:
+    assert judged((link(16.0, 16, 16.0),), None) == []
+
+
+def test_an_unknown_link_says_where_to_look() -> None:
+    assert judged((link(None, None, None, None),)) == [
+        (
+            UNKNOWN,
+            "the kernel does not say how fast its PCIe link is, as in a virtual machine: look on the host, or name it "
+            "in topology.file.",
+        )
+    ]
+    assert judged(()) == []
+
+
+def test_half_a_link_is_not_downtrained_by_what_is_not_known() -> None:
+    assert not is_downtrained(link(None, 16))
+    assert is_downtrained(link(None, 8))
+
+
+def test_links_and_rates_are_written_for_people() -> None:
+    assert (write_link(2.5, None), write_link(None, 4), write_rate(63.015e9)) == ("2.5 GT/s x?", "? GT/s x4", "63 GB/s")

@@ -1,0 +1,359 @@
+"""The slow reader of one port and of a node: what it opens, what it leaves alone, what it says."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
+from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.slow import CounterReader
+from tests.fusefabric.client import FuseFabric, why_not
+from tests.sysfs.opened import Opened
+from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release
+
+SECOND = 1_000_000_000
+HW = MLX5_HW | {"packet_seq_err": "3\n", "np_cnp_sent": "5\n"}
+
+
+class Clock:
+    """A clock that moves a little at every look, and by hand."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        self.now_ns += 10
+        return self.now_ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def port(tree: Tree) -> Path:
+    tree.add("mlx5_0", {1: PortFiles(hw_counters=HW)})
+    return tree.port("mlx5_0")
+
+
+def reader(port: Path, clock: Clock, which: CounterSet = "diagnostic", driver: str = "mlx5_core") -> CounterReader:
+    return CounterReader(PortId("mlx5_0", 1), str(port), "InfiniBand", driver, which, clock)
+
+
+def values(read: PortReadings) -> dict[str, int]:
+    return {reading.file: reading.value for reading in read.readings}
+
+
+def test_values_come_with_their_names_and_times(port: Path, clock: Clock) -> None:
+    read = reader(port, clock).read()
+    assert read.port == PortId("mlx5_0", 1)
+    # the look at rx_write_requests comes first
+    assert read.readings[0] == CounterReading(
+        "ibpulse_out_of_sequence_packets_received_total", "out_of_sequence", 0, 35
+    )
+    assert values(read)["packet_seq_err"] == 3
+    assert [reading.taken_ns for reading in read.readings] == list(range(35, 35 + 20 * len(read.readings), 20))
+
+
+def test_what_renews_the_cache_is_opened_first(port: Path, clock: Clock, opened: Opened) -> None:
+    slow = reader(port, clock)
+    slow.read()
+    opened.clear()
+    slow.read()
+    paths = [Path(path) for path in opened.paths()]
+    assert paths[0] == port / "hw_counters" / "rx_write_requests"
+    assert [path.parent.name for path in paths] == ["hw_counters"] * 3 + ["counters"] * 6
+
+
+def test_what_is_not_asked_for_is_not_opened(port: Path, clock: Clock, opened: Opened) -> None:
+    reader(port, clock).read()
+    names = {Path(path).name for path in opened.paths()}
+    assert not names & {"np_cnp_sent", "VL15_dropped", "port_xmit_data", "unicast_xmit_packets", "lifespan"}
+
+
+def test_none_opens_nothing_but_the_listing(port: Path, clock: Clock, opened: Opened) -> None:
+    assert reader(port, clock, "none").read().readings == ()
+    assert {Path(path).name for path in opened.paths()} <= {"counters", "hw_counters"}
+
+
+def test_all_has_every_number(port: Path, clock: Clock) -> None:
+    found = values(reader(port, clock, "all").read())
+    assert set(found) == {*MLX5_COUNTERS, *HW} - {"lifespan"}
+    assert found["port_xmit_data"] == 4 * 205143497464492
+
+
+def test_a_counter_at_its_maximum_is_saturated(port: Path, clock: Clock) -> None:
+    saturated = {reading.file for reading in reader(port, clock).read().readings if reading.saturated}
+    assert saturated == {"link_downed", "port_xmit_wait"}
+
+
+def test_counters_of_broadcom_wrap(port: Path, clock: Clock) -> None:
+    assert not any(reading.saturated for reading in reader(port, clock, driver="bnxt_en").read().readings)
+
+
+def test_a_read_that_fails_is_no_value(port: Path, clock: Clock) -> None:
+    make_unreadable(port / "counters" / "symbol_error")
+    found = values(reader(port, clock).read())
+    assert "symbol_error" not in found
+    assert found["link_downed"] == 255
+
+
+def test_a_file_that_refuses_three_times_is_left_alone_for_a_minute(port: Path, clock: Clock, opened: Opened) -> None:
+    bad = port / "counters" / "symbol_error"
+    make_unreadable(bad)
+    slow = reader(port, clock)
+    tries = []
+    for second in (0, 5, 10, 15, 60, 69, 71, 75, 130, 190, 192):
+        clock.now_ns = second * SECOND
+        opened.clear()
+        slow.read()
+        tries += [second] * opened.paths().count(str(bad))
+    # the pause doubles: 60 s, then 120 s
+    assert tries == [0, 5, 10, 71, 192]
+
+
+def test_pauses_end_at_ten_minutes(port: Path, clock: Clock, opened: Opened) -> None:
+    bad = port / "counters" / "symbol_error"
+    make_unreadable(bad)
+    slow = reader(port, clock)
+    tries = []
+    for minute in range(120):
+        clock.now_ns = minute * 60 * SECOND
+        opened.clear()
+        slow.read()
+        tries += [minute] * opened.paths().count(str(bad))
+    assert {later - earlier for earlier, later in zip(tries[-5:], tries[-4:], strict=False)} <= {10, 11}
+
+
+def test_two_refusals_are_forgotten(port: Path, clock: Clock) -> None:
+    bad = port / "counters" / "symbol_error"
+    slow = reader(port, clock)
+    for _ in range(5):
+        make_unreadable(bad)
+        slow.read()
+        slow.read()
+        bad.unlink()
+        bad.write_text("9\n")
+        assert values(slow.read())["symbol_error"] == 9
+    assert slow.remark == ""
+
+
+def test_a_file_that_answers_again_has_a_value_again(port: Path, clock: Clock) -> None:
+    bad = port / "counters" / "symbol_error"
+    make_unreadable(bad)
+    slow = reader(port, clock)
+    for _ in range(3):
+        slow.read()
+    assert slow.remark
+    bad.unlink()
+    bad.write_text("9\n")
+    assert "symbol_error" not in values(slow.read())
+    clock.now_ns += 61 * SECOND
+    assert values(slow.read())["symbol_error"] == 9
+    assert slow.remark == ""
+
+
+def test_all_that_fails_on_a_port_is_one_remark_that_stays(port: Path, clock: Clock) -> None:
+    names = [*MLX5_COUNTERS, *HW]
+    for name in names:
+        folder = "counters" if name in MLX5_COUNTERS else "hw_counters"
+        make_unreadable(port / folder / name)
+    slow = reader(port, clock, "all")
+    remarks = set()
+    for _ in range(20):
+        slow.read()
+        clock.now_ns += 30 * SECOND
+        remarks.add(slow.remark)
+    assert remarks == {
+        "",
+        "some of its error counters have no value, first hw_counters/rx_write_requests, which cannot be read: "
+        "Invalid argument; they are left out, and tried again from time to time.",
+    }
+
+
+def test_a_driver_without_counters_is_left_alone(port: Path, clock: Clock, opened: Opened) -> None:
+    for path in (port / "counters").iterdir():
+        path.write_text("N/A (no PMA)\n")
+    slow = reader(port, clock)
+    for _ in range(4):
+        opened.clear()
+        assert set(values(slow.read())) == {"out_of_sequence", "packet_seq_err"}
+    assert not [path for path in opened.paths() if "/counters/" in path]
+    assert "says 'N/A (no PMA)': the driver has no counters" in slow.remark
+
+
+def test_what_is_no_number_is_left_out_of_all_without_a_word(port: Path, clock: Clock) -> None:
+    (port / "hw_counters" / "word").write_text("up\n")
+    slow = reader(port, clock, "all")
+    for _ in range(4):
+        assert "word" not in values(slow.read())
+    assert slow.remark == ""
+
+
+def test_a_diagnostic_counter_that_is_no_number_is_said(port: Path, clock: Clock) -> None:
+    (port / "counters" / "symbol_error").write_text("-3\n")
+    slow = reader(port, clock)
+    for _ in range(3):
+        slow.read()
+    assert "first counters/symbol_error, which holds '-3', which is not a count;" in slow.remark
+
+
+def test_what_fails_without_refusing_is_tried_every_time(port: Path, clock: Clock, opened: Opened) -> None:
+    bad = port / "counters" / "symbol_error"
+    bad.unlink()
+    bad.mkdir()
+    slow = reader(port, clock)
+    for _ in range(6):
+        opened.clear()
+        slow.read()
+        assert str(bad) in opened.paths()
+    assert slow.remark.endswith(
+        "which cannot be read: Is a directory; they are left out, and tried again at every scan."
+    )
+
+
+@pytest.mark.fuse
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+def test_a_device_that_went_away_has_no_counters(tmp_path: Path) -> None:
+    with FuseFabric(tmp_path / "sys", ports=1) as fabric:
+        scans = Inventory(fabric.root, counters="diagnostic")
+        assert len(scans.scan().counters[0].readings) == 12
+        fabric.set("mlx5_0", errno=errno.ENODEV, files=("link_downed",))
+        assert scans.scan().counters[0].readings == ()
+        fabric.clear()
+        assert len(scans.scan().counters[0].readings) == 12
+
+
+def test_after_a_slow_read_nothing_more_is_asked(port: Path, opened: Opened) -> None:
+    looks = iter([0, 10, 20, 30 + 2 * SECOND, 40])
+    slow = CounterReader(PortId("mlx5_0", 1), str(port), "InfiniBand", "mlx5_core", "diagnostic", lambda: next(looks))
+    opened.clear()
+    assert list(values(slow.read())) == ["out_of_sequence"]
+    assert [Path(path).name for path in opened.paths()][2:] == ["rx_write_requests", "out_of_sequence"]
+
+
+# a node
+
+
+@pytest.fixture
+def node(tree: Tree) -> Iterator[Tree]:
+    """Three devices; whatever hangs on the middle one is let go at the end."""
+    for index in range(3):
+        tree.add(f"mlx5_{index}", {1: PortFiles(hw_counters=HW)}, pci=f"0000:{index:02x}:00.0")
+    yield tree
+    hanging = port_of(tree) / "hw_counters" / "packet_seq_err"
+    for thread in [thread for thread in threading.enumerate() if thread.name == "sysfs-mlx5_1"]:
+        release(hanging)
+        thread.join()
+
+
+def port_of(tree: Tree, name: str = "mlx5_1") -> Path:
+    return tree.port(name)
+
+
+def inventory(tree: Tree) -> Inventory:
+    return Inventory(tree.root, counters="diagnostic", timeout_seconds=0.2)
+
+
+def counted(fabric: Fabric) -> list[str]:
+    return [str(port.port) for port in fabric.counters]
+
+
+def test_a_scan_has_the_counters_of_every_port(node: Tree) -> None:
+    fabric = inventory(node).scan()
+    assert counted(fabric) == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
+    assert len(fabric.counters[0].readings) == 8
+
+
+def test_counters_are_not_read_unless_asked_for(node: Tree) -> None:
+    assert all(port.readings == () for port in Inventory(node.root).scan().counters)
+
+
+def test_a_fabric_is_the_same_whatever_its_counters_are(node: Tree) -> None:
+    scans = inventory(node)
+    first = scans.scan()
+    (port_of(node) / "counters" / "symbol_error").write_text("9\n")
+    second = scans.scan()
+    assert first == second
+    assert first.counters != second.counters
+
+
+def test_a_counter_that_hangs_leaves_the_status_of_its_device_and_all_of_the_others(node: Tree) -> None:
+    make_hang(port_of(node) / "hw_counters" / "packet_seq_err")
+    (port_of(node) / "state").write_text("1: DOWN\n")
+    fabric = inventory(node).scan()
+    assert [port.active for port in fabric.ports] == [True, False, True]
+    assert fabric.stuck_devices == ("mlx5_1",)
+    assert counted(fabric) == ["mlx5_0:1", "mlx5_2:1"]
+
+
+def test_old_counters_are_not_shown_for_ever(node: Tree) -> None:
+    scans = inventory(node)
+    scans.scan()
+    make_hang(port_of(node) / "hw_counters" / "packet_seq_err")
+    shown = [counted(scans.scan()) for _ in range(4)]
+    assert ["mlx5_1:1" in names for names in shown] == [True, True, False, False]
+    assert all({"mlx5_0:1", "mlx5_2:1"} <= set(names) for names in shown)
+
+
+def test_a_device_that_answers_again_has_counters_again(node: Tree) -> None:
+    scans = inventory(node)
+    hanging = (port_of(node) / "hw_counters" / "packet_seq_err").resolve()
+    make_hang(hanging)
+    scans.scan()
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "sysfs-mlx5_1"]
+    release(hanging)
+    thread.join()
+    hanging.unlink()
+    hanging.write_text("4\n")
+    assert counted(scans.scan()) == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
+
+
+def test_refusing_files_of_many_ports_are_one_notice(node: Tree) -> None:
+    for index in range(3):
+        for name in ("symbol_error", "link_downed", "port_xmit_wait"):
+            make_unreadable(port_of(node, f"mlx5_{index}") / "counters" / name)
+    scans = inventory(node)
+    notices = [scans.scan().notices for _ in range(5)]
+    assert notices[:2] == [(), ()]
+    assert set(notices[2:]) == {
+        (
+            "mlx5_0:1, mlx5_1:1, mlx5_2:1: some of its error counters have no value, first counters/link_downed, which "
+            "cannot be read: Invalid argument; they are left out, and tried again from time to time.",
+        )
+    }
+
+
+def test_a_port_that_returns_is_asked_anew(node: Tree) -> None:
+    scans = inventory(node)
+    for name in MLX5_COUNTERS:
+        make_unreadable(port_of(node) / "counters" / name)
+    for _ in range(3):
+        scans.scan()
+    node.remove("mlx5_1")
+    assert counted(scans.scan()) == ["mlx5_0:1", "mlx5_2:1"]
+    node.add("mlx5_1", {1: PortFiles(hw_counters=HW)}, pci="0000:09:00.0")
+    fabric = scans.scan()
+    assert len(fabric.counters[1].readings) == 8
+    assert fabric.notices == ()
+
+
+def test_planes_of_a_device_are_not_counted_again(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("smi1", {number: PortFiles(hw_counters=None) for number in (1, 2)})
+    assert counted(inventory(tree).scan()) == ["mlx5_0:1"]
+
+
+def test_counters_of_a_device_beside_its_ports_are_never_opened(tree: Tree, opened: Opened) -> None:
+    tree.add("mlx5_0", {1: PortFiles(hw_counters=HW)}, hw_counters={"rx_write_requests": "1\n"})
+    opened.clear()
+    Inventory(tree.root, counters="all").scan()
+    forbidden = str(tree.folder("mlx5_0") / "hw_counters")
+    assert not [path for path in opened.paths() if path.startswith(forbidden)]

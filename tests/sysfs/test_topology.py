@@ -1,0 +1,358 @@
+"""Places, GPUs, kinds and notices of one node, as a scan tells them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import DevicePlace, Fabric
+from ibpulse.sysfs.distance import NODE, PHB, PIX, PXB, SYS, UNKNOWN, find_nearest, measure
+from ibpulse.sysfs.gpus import PRODUCTS, GpuReader
+from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.kinds import KINDS
+from ibpulse.sysfs.overrides import Override
+from tests.sysfs import machines
+from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
+from tests.sysfs.opened import Opened
+from tests.sysfs.trees import MLX5_COUNTERS, PortFiles, make_hang, make_unreadable, release, roce
+
+CARDS = ("15/15:01.0/16:00.0", "25/25:01.0/26:00.0", "35/35:01.0/36:00.0")
+SWITCHED = "15/15:01.0/16:00.0/17:00.0/18:00.0"
+BESIDE = "15/15:01.0/16:00.0/17:01.0/19:00.0"
+SHORT_SECONDS = 0.3
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "sys")
+
+
+def scan(
+    machine: Machine,
+    *,
+    exclude: Sequence[str] = (),
+    rails: Sequence[str] = (),
+    overrides: Mapping[str, Override] | None = None,
+) -> Fabric:
+    return Inventory(machine.root, exclude=exclude, rails=rails, overrides=overrides).scan()
+
+
+def places(fabric: Fabric) -> dict[str, DevicePlace]:
+    return {place.device: place for place in fabric.topology.devices}
+
+
+def kinds(fabric: Fabric) -> dict[str, str]:
+    return {str(port.id): port.identity.kind for port in fabric.ports}
+
+
+def rails(fabric: Fabric) -> list[str]:
+    return [str(port.id) for port in fabric.ports if port.rail]
+
+
+CHAIN = ("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:18:00.0")
+
+
+@pytest.mark.parametrize(
+    ("other", "node", "word"),
+    [
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:01.0", "0000:19:00.0"), 0, PIX),
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:18:00.1"), 0, PIX),
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:02.0", "0000:19:00.0", "0000:1a:00.0"), 0, PXB),
+        (("pci0000:15", "0000:15:02.0", "0000:1b:00.0"), 0, PHB),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 0, NODE),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 1, SYS),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), None, UNKNOWN),
+        ((), 0, UNKNOWN),
+    ],
+)
+def test_a_distance_follows_the_first_place_where_two_ways_part(
+    other: tuple[str, ...], node: int | None, word: str
+) -> None:
+    assert measure(CHAIN, 0, other, node) == word
+    assert measure(other, node, CHAIN, 0) == word
+
+
+def test_the_nearest_are_all_that_are_equally_near_in_the_order_of_their_addresses() -> None:
+    distances = {
+        "10000:01:00.0": PXB,
+        "0000:9d:00.0": PXB,
+        "0000:1b:00.0": PXB,
+        "0000:43:00.0": SYS,
+        "0000:00:00.0": "",
+    }
+    assert find_nearest(distances) == (("0000:1b:00.0", "0000:9d:00.0", "10000:01:00.0"), PXB)
+
+
+def test_without_a_known_distance_nothing_is_nearest() -> None:
+    assert find_nearest({"0000:1b:00.0": UNKNOWN}) == ((), UNKNOWN)
+
+
+def test_a_port_is_told_with_its_kind_and_its_nearest_gpu(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", SWITCHED)
+    machine.add_gpu(BESIDE)
+    (port,) = scan(machine).ports
+    assert (port.identity.kind, port.identity.gpu, port.identity.gpu_distance) == ("pf", "0000:19:00.0", "PIX")
+
+
+def test_a_place_is_told_in_full(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", SWITCHED, 1)
+    (place,) = scan(machine).topology.devices
+    assert (place.pci_address, place.numa_node, place.local_cpus) == ("0000:18:00.0", 1, "48-95")
+    assert place.chain == CHAIN
+    assert place.pcie_bytes_per_second == place.pcie_max_bytes_per_second == pytest.approx(63.015e9, rel=1e-4)
+    assert (place.verdicts, place.source) == ((), "sysfs")
+
+
+def test_gpus_are_named_with_their_form(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    for place, device in (("40/40:01.0/41:00.0", "0x2330"), ("50/50:01.0/51:00.0", "0x2331")):
+        machine.add_gpu(place, ids=("0x10de", device, "0x030200"))
+    machine.add_gpu("60/60:01.0/61:00.0", ids=("0x10de", "0xffff", "0x030200"))
+    machine.add_gpu("70/70:01.0/71:00.0", ids=("0x1002", "0x74a1", "0x120000"))
+    found = [(gpu.name, gpu.form_factor) for gpu in scan(machine).topology.gpus]
+    assert found == [("H100 80GB", "SXM"), ("H100 80GB", "PCIe"), ("", ""), ("MI300X", "OAM")]
+
+
+def test_gpus_of_several_forms_are_told(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    for bus, device in (("40", "0x2330"), ("50", "0x2331"), ("60", "0x2331")):
+        machine.add_gpu(f"{bus}/{bus}:01.0/{bus[0]}1:00.0", ids=("0x10de", device, "0x030200"))
+    told = "GPUs: the GPUs of this node are of several forms (2 PCIe, 1 SXM): see whether it is what was bought."
+    assert scan(machine).notices == (told,)
+
+
+@pytest.mark.parametrize("ids", [("0x1a03", "0x2000", "0x030000"), ("0x10de", "0x22a3", "0x068000")])
+def test_what_is_no_gpu_is_none(machine: Machine, ids: tuple[str, str, str]) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_gpu("40/40:01.0/41:00.0", ids=ids)
+    assert scan(machine).topology.gpus == ()
+
+
+def test_the_virtual_function_of_a_gpu_is_no_gpu(machine: Machine) -> None:
+    folder = machine.add_gpu("40/40:01.0/41:00.4")
+    machine.add_gpu("40/40:01.0/41:00.0")
+    (folder / "physfn").symlink_to("../0000:41:00.0")
+    assert [gpu.address for gpu in GpuReader(str(machine.root)).read()] == ["0000:41:00.0"]
+
+
+def test_a_gpu_that_comes_is_found_and_one_that_falls_off_the_bus_goes(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    inventory = Inventory(machine.root)
+    assert inventory.scan().topology.gpus == ()
+    machine.add_gpu("40/40:01.0/41:00.0")
+    assert len(inventory.scan().topology.gpus) == 1
+    (machine.root / "bus/pci/devices/0000:41:00.0").unlink()
+    assert inventory.scan().topology.gpus == ()
+
+
+def test_a_known_function_is_not_read_again(machine: Machine, opened: Opened) -> None:
+    machine.add_gpu("40/40:01.0/41:00.0")
+    reader = GpuReader(str(machine.root))
+    reader.read()
+    opened.clear()
+    reader.read()
+    assert opened.paths() == [str(machine.root / "bus/pci/devices")]
+
+
+def test_no_file_of_a_device_that_is_left_out_is_opened(machine: Machine, opened: Opened) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[1])
+    opened.clear()
+    scan(machine, exclude=["mlx5_1"])
+    assert not [path for path in opened.paths() if "mlx5_1" in path or "26:00.0" in path]
+
+
+def test_the_ids_of_the_table_are_as_the_kernel_writes_them() -> None:
+    assert {form for _, form in PRODUCTS.values()} <= {"SXM", "PCIe", "OAM", "superchip", ""}
+    assert all(len(vendor) == len(device) == 6 and device == device.lower() for vendor, device in PRODUCTS)
+
+
+def test_equal_faults_stand_in_one_notice(machine: Machine) -> None:
+    for number, place in enumerate(CARDS):
+        machine.add_nic(f"mlx5_{number}", place, link=machines.write_link(GEN4, 16, GEN5, 16))
+    (notice,) = scan(machine).notices
+    assert notice.startswith(
+        "mlx5_0, mlx5_1, mlx5_2: its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s"
+    )
+
+
+def test_a_gen4_slot_under_a_400g_port_is_told(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.rewrite("15/15:01.0", machines.write_link(GEN4))
+    machine.rewrite(CARDS[0], {"current_link_speed": GEN4})
+    fabric = scan(machine)
+    assert [verdict.word for verdict in places(fabric)["mlx5_0"].verdicts] == ["slow_slot"]
+    assert fabric.notices == (
+        "mlx5_0: its PCIe path carries 31.5 GB/s at best, less than the 50 GB/s of its port: move the card to a faster "
+        "slot, or expect no more.",
+    )
+
+
+def test_an_unknown_link_is_a_verdict_but_no_notice(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0], ids=machines.VF, link=NO_LINK)
+    machine.rewrite("15/15:01.0", NO_LINK)
+    fabric = scan(machine)
+    assert ([verdict.word for verdict in places(fabric)["mlx5_0"].verdicts], fabric.notices) == (["unknown"], ())
+
+
+def test_links_are_read_again_every_twelfth_scan(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    inventory = Inventory(machine.root)
+    inventory.scan()
+    machine.rewrite(CARDS[0], {"current_link_width": "8\n"})
+    widths = [inventory.scan().topology.devices[0].links[-1].width for _ in range(12)]
+    assert widths == [16] * 11 + [8]
+
+
+def test_another_card_under_an_old_name_is_not_taken_for_the_first(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    inventory = Inventory(machine.root)
+    inventory.scan()
+    machine.remove("mlx5_0")
+    machine.add_nic("mlx5_0", CARDS[1])
+    assert inventory.scan().topology.devices[0].chain == ()
+    assert inventory.scan().topology.devices[0].pci_address == "0000:26:00.0"
+
+
+@pytest.fixture
+def hanging(machine: Machine) -> Iterator[Path]:
+    """Three devices; the link file of the middle one hangs."""
+    for number, place in enumerate(CARDS):
+        machine.add_nic(f"mlx5_{number}", place)
+    file = machine.root / expand(CARDS[1]) / "current_link_speed"
+    make_hang(file)
+    yield file
+    for thread in [thread for thread in threading.enumerate() if thread.name == "sysfs-path-mlx5_1"]:
+        release(file)
+        thread.join()
+
+
+def test_a_link_that_hangs_holds_up_neither_others_nor_the_status_of_its_own(machine: Machine, hanging: Path) -> None:
+    inventory = Inventory(machine.root, timeout_seconds=SHORT_SECONDS)
+    fabric = inventory.scan()
+    assert [str(port.id) for port in fabric.ports if port.active] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
+    assert [bool(place.links) for place in fabric.topology.devices] == [True, False, True]
+    assert fabric.notices == (
+        "mlx5_1: its PCIe files did not answer in time, so its place is what was last known of it.",
+    )
+    (machine.port("mlx5_1") / "state").write_text("1: DOWN\n")
+    assert [port.active for port in inventory.scan().ports] == [True, False, True]
+
+
+def test_the_numa_node_of_a_port_is_known_though_its_link_hangs(machine: Machine, hanging: Path) -> None:
+    fabric = Inventory(machine.root, timeout_seconds=SHORT_SECONDS).scan()
+    assert {port.identity.numa_node for port in fabric.ports} == {"0"}
+
+
+def test_each_kind_has_a_meaning() -> None:
+    assert all(text and not text.endswith(".") for text in KINDS.values())
+
+
+def test_a_virtual_function_is_known_by_its_link_or_its_id(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[1], ids=machines.VF)
+    folder = machine.add_nic("mlx5_2", CARDS[2])
+    (folder / "physfn").symlink_to("../0000:36:00.1")
+    assert kinds(scan(machine)) == {"mlx5_0:1": "pf", "mlx5_1:1": "vf", "mlx5_2:1": "vf"}
+
+
+def test_a_physical_function_and_its_virtual_one_are_both_rails(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", "15/15:01.0/16:00.1", ids=machines.VF)
+    assert rails(scan(machine)) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_sub_function_is_known_by_where_it_hangs(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[0], below="mlx5_core.sf.4")
+    fabric = scan(machine)
+    assert kinds(fabric) == {"mlx5_0:1": "pf", "mlx5_1:1": "sf"}
+    assert places(fabric)["mlx5_1"].pci_address == "0000:16:00.0"
+    assert rails(fabric) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_device_without_hardware_is_virtual(machine: Machine) -> None:
+    machine.add_virtual("rxe0", {1: PortFiles(link_layer="Ethernet\n")}, {})
+    fabric = scan(machine)
+    assert (kinds(fabric), places(fabric)["rxe0"].chain) == ({"rxe0:1": "virtual"}, ())
+
+
+def test_a_second_device_on_a_function_is_no_rail(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[0])
+    fabric = scan(machine)
+    assert (kinds(fabric), rails(fabric)) == ({"mlx5_0:1": "pf", "mlx5_1:1": "twin"}, ["mlx5_0:1"])
+    assert fabric.notices == ("mlx5_1: no rail, since it stands on the function of mlx5_0.",)
+
+
+def test_patterns_make_even_a_twin_a_rail(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[0])
+    assert rails(scan(machine, rails=["mlx5_*"])) == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def test_a_device_that_shows_planes_stands_in_the_topology_alone(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("smi1", CARDS[0], ports={number: PortFiles(hw_counters=None) for number in (1, 2, 3, 4)})
+    fabric = scan(machine)
+    assert kinds(fabric) == {"mlx5_0:1": "pf"}
+    assert places(fabric)["smi1"].kind == "plane"
+
+
+def test_a_bond_is_known_by_its_network_device(machine: Machine) -> None:
+    machine.add_netdev("bond0", "400000\n", bonding=True)
+    machine.add_nic("mlx5_bond_0", CARDS[0], ports={1: roce("bond0")})
+    assert kinds(scan(machine)) == {"mlx5_bond_0:1": "bond"}
+
+
+def test_a_device_in_switchdev_mode_is_its_uplink(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0], ports={number: roce("") for number in (1, 2, 3)})
+    (machine.folder("mlx5_0").resolve() / "hw_counters").mkdir()
+    assert kinds(scan(machine)) == {"mlx5_0:1": "switchdev"}
+
+
+def test_of_twelve_ports_those_of_the_planes_carry_data(machine: Machine) -> None:
+    down = PortFiles("1: DOWN\n", "3: Disabled\n", "40 Gb/sec (4X QDR)\n", "Ethernet\n")
+    ports = {number: roce("") if number % 3 == 0 else down for number in range(1, 13)}
+    machine.add_nic("mlx5_0", CARDS[0], ports=ports)
+    fabric = scan(machine)
+    data = [f"mlx5_0:{number}" for number in (3, 6, 9, 12)]
+    assert [name for name, kind in kinds(fabric).items() if kind == "multiplane"] == data
+    assert set(kinds(fabric).values()) == {"multiplane", "unused"}
+    assert rails(fabric) == data
+
+
+def test_a_function_that_refuses_its_counters_is_limited(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    machine.add_nic("mlx5_1", CARDS[1])
+    for name in MLX5_COUNTERS:
+        make_unreadable(machine.port("mlx5_1") / "counters" / name)
+    fabric = scan(machine)
+    assert (kinds(fabric), rails(fabric)) == ({"mlx5_0:1": "pf", "mlx5_1:1": "limited"}, ["mlx5_0:1"])
+
+
+def test_an_override_of_the_numa_node_decides_the_distance(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0], 0)
+    machine.add_gpu("40/40:01.0/41:00.0", 1)
+    fabric = scan(machine, overrides={"mlx5_0": Override(numa_node=1)})
+    assert fabric.topology.distances == (("NODE",),)
+    assert (fabric.ports[0].identity.numa_node, places(fabric)["mlx5_0"].source) == ("1", "topology.file")
+
+
+def test_an_override_that_names_what_is_not_there_is_told(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0])
+    gone = Override(gpus=("0000:99:00.0",), distance="PIX")
+    assert scan(machine, overrides={"mlx5_0": gone, "mlx5_7": Override(numa_node=1)}).notices == (
+        "topology.file: it puts 0000:99:00.0 near mlx5_0, which this node does not show.",
+        "topology.file: it places mlx5_7, which is not among the devices: correct the name.",
+    )
+
+
+def test_an_override_of_the_link_is_judged_by_the_rate_of_the_port(machine: Machine) -> None:
+    machine.add_nic("mlx5_0", CARDS[0], link=NO_LINK)
+    machine.rewrite("15/15:01.0", NO_LINK)
+    fabric = scan(machine, overrides={"mlx5_0": Override(pcie_bytes_per_second=31.5e9)})
+    assert [verdict.word for verdict in places(fabric)["mlx5_0"].verdicts] == ["slow_slot"]
