@@ -64,6 +64,11 @@ VERBS = {
             groups=("log",),
         ),
         Verb(
+            "doctor",
+            "Tell whether this node's numbers can be trusted, and what to do; needs no daemon and disturbs none.",
+            "ibpulse doctor --path.sysfs=/host/sys --format=json",
+        ),
+        Verb(
             "config",
             "Check the configuration and say where each value came from, or print it as a file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ibpulse.commands import VERBS, Verb
+from ibpulse.commands.counter_reference import counters_markdown
+from ibpulse.commands.doctor_reference import doctor_markdown
 from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, Row
 from ibpulse.metrics import metrics_markdown
@@ -112,6 +114,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_markdown,
     "cli.md": cli_markdown,
     "metrics.md": metrics_markdown,
+    "counters.md": counters_markdown,
+    "doctor.md": doctor_markdown,
 }
 """The pages by file name; whoever writes a page from a table adds it here."""
 

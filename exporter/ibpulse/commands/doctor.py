@@ -1,0 +1,184 @@
+"""`ibpulse doctor`: tells whether the numbers of this node can be trusted, on one page, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ibpulse.config import Settings
+    from ibpulse.doctor import DoctorOptions
+    from ibpulse.doctor.facts import Facts
+
+EVERY = "10s"
+CLEAR = "\033[H\033[2J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how to look and how to tell."""
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="A page, or a JSON document (default: text)"
+    )
+    parser.add_argument("--strict", action="store_true", help="End with exit code 1 for a warning too.")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=EVERY,
+        metavar="DURATION",
+        help=f"Look again and again, this long between two looks ({EVERY} if not said), until Ctrl-C.",
+    )
+    parser.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Only this check; may be repeated (all if not said).",
+    )
+    parser.add_argument("--no-look", action="store_true", help="Look at files only; take no samples.")
+    parser.add_argument(
+        "--bundle", type=Path, metavar="FILE", help="Also write what a maintainer needs to FILE (.tar.gz), redacted."
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print what is found; the exit code: 1 when anything failed, with --strict also when anything is warned of.
+
+    Raises:
+        ConfigError: a check or a duration is not one.
+    """
+    names = _check_names(arguments.check)
+    pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
+    options = make_options(settings, look=not arguments.no_look)
+    while True:
+        code = _run_once(arguments, settings, options, names)
+        if pause_ns is None:
+            return code
+        time.sleep(pause_ns / 1e9)
+        if arguments.format == "text" and sys.stdout.isatty():
+            print(CLEAR, end="")
+
+
+def _run_once(arguments: argparse.Namespace, settings: Settings, options: DoctorOptions, names: Sequence[str]) -> int:
+    from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
+    from ibpulse.doctor.apart import Order, gather_apart
+    from ibpulse.doctor.bundle import Contents, write_bundle
+
+    gathered = gather_apart(Order(options, with_tree=arguments.bundle is not None))
+    facts = gathered.facts
+    findings = examine(facts, names)
+    title, about = _title(facts), _tell_about(facts)
+    if arguments.format == "json":
+        print(json.dumps(document(findings, about), indent=None if arguments.watch else 2), flush=True)
+    else:
+        print(page(findings, title, colour=sys.stdout.isatty()), end="", flush=True)
+    if gathered.tree is not None:
+        told, versions = document(findings, about), _tell_versions()
+        hosts = _name_this_host()
+        contents = Contents(gathered.tree, page(findings, title), told, settings.written(), versions, hosts)
+        write_bundle(arguments.bundle, contents)
+    least = Level.WARN if arguments.strict else Level.FAIL
+    return 1 if worst_level(findings) >= least else 0
+
+
+def make_options(settings: Settings, *, look: bool = True) -> DoctorOptions:
+    """What doctor is told by the settings."""
+    from ibpulse.doctor import DoctorOptions  # not for help texts
+    from ibpulse.sysfs.overrides import read_overrides
+
+    return DoctorOptions(
+        sysfs=Path(settings.path.sysfs),
+        include=tuple(settings.ports.include),
+        exclude=tuple(settings.ports.exclude),
+        rails=tuple(settings.ports.rails),
+        overrides=read_overrides(settings.topology.file),
+        interval_ns=settings.sampler.interval,
+        history_ns=settings.sampler.history,
+        scheduler=settings.sampler.scheduler,
+        cpu=settings.sampler.cpu,
+        ring_dir=Path(settings.ring.dir),
+        host=settings.web.listen_address.host,
+        port=settings.web.listen_address.port,
+        active_bytes_per_second=settings.analysis.active_threshold,
+        look=look,
+    )
+
+
+def _check_names(given: Sequence[str]) -> tuple[str, ...]:
+    from ibpulse.doctor import CHECKS  # not for help texts
+    from ibpulse.errors import ConfigError
+
+    known = [check.name for check in CHECKS]
+    wrong = [name for name in given if name not in known]
+    if wrong:
+        raise ConfigError([f"--check={name}: no such check; choose of {', '.join(known)}" for name in wrong])
+    return tuple(given)
+
+
+def _parse_pause(text: str) -> int:
+    from ibpulse.errors import ConfigError
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ConfigError([f"--watch: {error}"]) from error
+
+
+def _tell_about(facts: Facts) -> dict[str, object]:
+    """What a document says of the run beside its findings."""
+    from ibpulse import __version__
+
+    look = facts.look
+    return {
+        "ibpulse": __version__,
+        "python": platform.python_version(),
+        "kernel": facts.machine.kernel,
+        "sysfs": str(facts.options.sysfs),
+        "look": None
+        if look is None
+        else {
+            "by_daemon": look.by_daemon,
+            "seconds": round(look.seconds, 3),
+            "interval": format_duration(look.interval_ns),
+        },
+    }
+
+
+def _title(facts: Facts) -> str:
+    from ibpulse import __version__
+
+    return f"ibpulse {__version__} looks at {facts.options.sysfs} on Linux {facts.machine.kernel}"
+
+
+def _tell_versions() -> dict[str, object]:
+    """Versions of what runs here."""
+    from importlib.metadata import version
+
+    from ibpulse import __version__
+
+    return {
+        "ibpulse": __version__,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "packages": {name: version(name) for name in ("numpy", "pydantic", "fastapi", "uvicorn")},
+    }
+
+
+def _name_this_host() -> tuple[str, ...]:
+    """Names under which this machine is known, without asking any server for them."""
+    names = [platform.node(), *(os.environ.get(name, "") for name in ("HOSTNAME", "NODE_NAME"))]
+    try:
+        names.append(Path("/etc/hostname").read_text(errors="replace"))
+    except OSError:
+        pass  # a container may have none
+    return tuple(filter(None, names))

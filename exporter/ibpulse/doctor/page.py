@@ -1,0 +1,83 @@
+"""Findings as one page for people and as a document for programs. Pure; it must not print nor know where it goes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from ibpulse.doctor.finding import Finding, Level, worst_level
+from ibpulse.doctor.wording import say_count, say_names
+
+WIDTH = 118
+COLOURS = {Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
+DOCUMENT_VERSION = 1
+_WORDS = {Level.OK: "OK: nothing to do", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+_LEVEL, _TOPIC = 6, 12
+
+
+def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) -> str:
+    """The findings as text: a line each, with what it means and what to do where that is not OK, and the verdict.
+
+    Findings that say the same of several subjects stand in one line.
+    """
+    lines = [title, ""] if title else []
+    for finding, subjects in merge(findings):
+        lines += _write_lines(finding, subjects, colour)
+    lines += ["", verdict(findings)]
+    return "\n".join(lines) + "\n"
+
+
+def merge(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
+    """Findings that differ in their subject alone put together, each at the place of its first, with all subjects."""
+    found: dict[Finding, list[str]] = {}
+    for finding in findings:
+        found.setdefault(replace(finding, subject=""), []).append(finding.subject)
+    return [(finding, tuple(filter(None, subjects))) for finding, subjects in found.items()]
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The worst level in a word, with how many findings are not OK."""
+    counts = Counter(finding.level for finding in findings)
+    worst = worst_level(findings)
+    if worst is Level.OK:
+        return f"verdict: {_WORDS[worst]}"
+    told = [say_count(counts[level], word) for level, word in ((Level.FAIL, "failure"), (Level.WARN, "warning"))]
+    return f"verdict: {_WORDS[worst]} ({', '.join(text for text in told if not text.startswith('0 '))})"
+
+
+def document(findings: Sequence[Finding], about: Mapping[str, object]) -> dict[str, object]:
+    """The findings as values that JSON knows: `verdict`, what `about` says, and `findings` one by one."""
+    return {
+        "version": DOCUMENT_VERSION,
+        "verdict": worst_level(findings).name,
+        **about,
+        "findings": [asdict(finding) | {"level": finding.level.name} for finding in findings],
+    }
+
+
+def _write_lines(finding: Finding, subjects: Sequence[str], colour: bool) -> list[str]:
+    head = f"{finding.level.name:<{_LEVEL}}{finding.topic:<{_TOPIC}}"
+    text = f"{say_names(subjects)}: {finding.sentence}" if subjects else finding.sentence
+    lines = _wrap(head, text)
+    if colour:
+        word = finding.level.name
+        lines[0] = lines[0].replace(word, f"\033[{COLOURS[finding.level]}m{word}\033[0m", 1)
+    if finding.level is not Level.OK or finding.meaning:
+        for label, told in (("means", finding.meaning), ("do", finding.advice)):
+            if told:
+                lines += _wrap(f"{'':<{_LEVEL + _TOPIC}}{label:<7}", told)
+    return lines
+
+
+def _wrap(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        head + text,
+        WIDTH,
+        subsequent_indent=" " * len(head),
+        drop_whitespace=True,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )

@@ -1,0 +1,291 @@
+"""Checks of the samples of the look: cost of reads, ticks, resolution, resets, flaps, balance. Pure functions."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from ibpulse.doctor.counts import FLAPS, REQUESTS
+from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
+from ibpulse.doctor.finding import Finding, Level, passed
+from ibpulse.doctor.wording import say_count, say_errno, say_names, say_rate, say_seconds
+from ibpulse.model import Port, PortId
+from ibpulse.sampler.calibration import BUSY_SHARE, stride_for
+from ibpulse.sampler.loop import LONGEST_READ
+from ibpulse.sysfs.counters import HW_COUNTERS
+from ibpulse.units import format_duration
+
+MS = 1_000_000
+# Intervals that divide one second in whole milliseconds.
+INTERVALS_NS = tuple(number * MS for number in range(1, 1001) if 1000 % number == 0)
+MOST_LOST = 0.05
+# A counter that moves at every sample has gaps of up to this many.
+SAME = 1.5
+# A device whose reads take this many times the usual is worth a look.
+SLOW_DEVICE = 10.0
+LEAST_SLOW_SECONDS = 100e-6
+
+
+def check_reads(facts: Facts) -> Iterator[Finding]:
+    """What a read costs, and the shortest interval at which this node can be sampled truly."""
+    look = facts.look
+    costs = {port: one.reads for port, one in look.ports.items() if one.reads} if look else {}
+    if look is None or not costs:
+        return
+    p50 = statistics.median(reads.p50 for reads in costs.values())
+    slowest = max(costs, key=lambda port: costs[port].p99)
+    tick = sum(reads.both_p99 for reads in costs.values())
+    shortest = find_shortest_interval(max(reads.p99 for reads in costs.values()), tick)
+    cost = (
+        f"One read takes {say_seconds(p50)} (median), {say_seconds(costs[slowest].p99)} at p99 on {slowest}, "
+        f"{say_seconds(max(reads.worst for reads in costs.values()))} at worst; "
+        f"all of a tick {say_seconds(tick)} at p99. "
+    )
+    if shortest is None or shortest > look.interval_ns:
+        honest = "longer than 1s" if shortest is None else format_duration(shortest)
+        yield Finding(
+            Level.WARN,
+            "",
+            f"{cost}The shortest honest interval is {honest}, sampler.interval is {format_duration(look.interval_ns)}.",
+            "A read that takes over a tenth of the interval is a hole; what remains is true, but not whole.",
+            f"Set sampler.interval to {honest}." if shortest else "Look for the device that is so slow.",
+        )
+    else:
+        yield passed("", f"{cost}The shortest honest interval is {format_duration(shortest)}.")
+    yield from _find_lengthened(facts, look)
+    usual = statistics.median(reads.p99 for reads in costs.values())
+    for port, reads in costs.items():
+        if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > LEAST_SLOW_SECONDS:
+            yield Finding(
+                Level.WARN,
+                str(port),
+                f"takes {say_seconds(reads.p99)} for a read at p99, the other ports {say_seconds(usual)}.",
+                "The firmware of this card is busy or sick; its slow reads hold up the others' ticks.",
+                "Look in the kernel's log for its driver, and for what else asks this card.",
+            )
+
+
+def _find_lengthened(facts: Facts, look: Look) -> Iterator[Finding]:
+    """Ports that the sampler reads more seldom than it should, because their reads take so long."""
+    for port in facts.fabric.ports:
+        one = look.ports.get(port.id)
+        if one and port.source and one.stride > stride_for(port.source.refresh_seconds, look.interval_ns):
+            yield Finding(
+                Level.WARN,
+                str(port.id),
+                f"is sampled every {say_seconds(one.stride * look.interval_ns / 1e9)}, since its reads take so long.",
+                "What it shows is true at that interval; shorter bursts are not seen.",
+                "Set sampler.interval to what the node can keep, or look for what makes this card slow.",
+            )
+
+
+def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
+    """The shortest interval in ns whose tenth holds a read and whose half holds all of a tick; None above a second."""
+    least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
+    return next((interval for interval in INTERVALS_NS if interval >= least), None)
+
+
+def check_ticks(facts: Facts) -> Iterator[Finding]:
+    """How many ticks were kept, and how late they were."""
+    look = facts.look
+    if look is None or not look.ticks:
+        return
+    lost = look.missed_ticks / (look.ticks + look.missed_ticks)
+    late = "".join(
+        f", {say_seconds(value)} late at most {words}"
+        for value, words in ((look.lateness_p50, "half of the time"), (look.lateness_p99, "at p99"))
+        if value is not None
+    )
+    sentence = f"{look.ticks} of {look.ticks + look.missed_ticks} ticks were kept{late}."
+    # a device that hangs costs the others some ticks, and has a line of its own
+    if lost > MOST_LOST and not look.health.quarantined_devices:
+        yield Finding(
+            Level.WARN,
+            "",
+            sentence,
+            "What was not sampled is a hole; averages stay true, peaks may be missed.",
+            "Give the sampler CPU time: no CPU limit, sampler.scheduler=fifo, a longer sampler.interval.",
+        )
+    else:
+        yield passed("", sentence)
+
+
+def check_resolution(facts: Facts) -> Iterator[Finding]:
+    """How often the counters really change, and what the kernel's cache has to do with it."""
+    for port in facts.fabric.ports:
+        if port.source is not None:
+            folders = facts.tree.folders.get(port.id, Folders())
+            yield _judge_resolution(port, facts.look, folders)
+
+
+def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Finding:
+    one = look.ports.get(port.id) if look else None
+    lifespan = f" (lifespan {folders.lifespan_ms} ms)" if folders.lifespan_ms is not None else ""
+    cached = port.source is not None and any(f"/{HW_COUNTERS}/" in path for path in port.source.transmit)
+    by_cache = (
+        "Its bytes are in hw_counters, which the kernel renews every "
+        f"{say_seconds(port.source.refresh_seconds)} at best{lifespan}."
+        if cached and port.source
+        else ""
+    )
+    if look is None or one is None:
+        return passed(str(port.id), by_cache or "Its counters were not sampled, so how often they change is not known.")
+    planned = one.stride * look.interval_ns / 1e9
+    if one.resolution_seconds is not None and one.resolution_seconds > SAME * planned:
+        return Finding(
+            Level.WARN,
+            str(port.id),
+            f"has counters that are refreshed only every {say_seconds(one.resolution_seconds)}, "
+            f"and is sampled every {say_seconds(planned)}.",
+            "Bursts shorter than that cannot be seen; nothing finer is computed from this port.",
+            "Ask the vendor for firmware that renews its counters at each read; nothing can be set for it in ibpulse.",
+        )
+    if cached and one.stride > 1:
+        return Finding(
+            Level.WARN,
+            str(port.id),
+            f"is sampled every {say_seconds(planned)}. {by_cache}".rstrip(),
+            "Sampled faster, a cached counter would show 0, 2x, 0, 2x; bursts shorter than this cannot be seen.",
+            "As root, write 0 into the port's hw_counters/lifespan; that is for every reader of the node.",
+        )
+    if one.resolution_seconds is None:
+        return passed(str(port.id), "carries too little to tell how often its counters change: not known.")
+    return passed(str(port.id), f"has counters that change at every sample of {say_seconds(planned)}.")
+
+
+def check_counting(facts: Facts) -> Iterator[Finding]:
+    """Counters that fell, and reads that failed."""
+    look = facts.look
+    if look is None:
+        if facts.no_look and facts.options.look and any(port.source for port in facts.fabric.ports):
+            yield Finding(
+                Level.FAIL, "", f"Nothing could be sampled: {facts.no_look}.", "A daemon would fail the same way."
+            )
+        return
+    whole = True
+    for port, one in look.ports.items():
+        for finding in _judge_counting(port, one, look):
+            whole = False
+            yield finding
+    if whole and look.ports:
+        source = "a running daemon" if look.by_daemon else "a sampler of doctor's own"
+        yield passed(
+            "",
+            f"{say_count(len(look.ports), 'port')} counted without a reset or a failed read in {look.seconds:.1f} s, "
+            f"sampled every {format_duration(look.interval_ns)} by {source}.",
+        )
+
+
+def _judge_counting(port: PortId, one: PortLook, look: Look) -> Iterator[Finding]:
+    there = {found.id for found in look.fabrics[-1].ports}
+    away = port not in there or port.device in look.health.quarantined_devices
+    if one.resets:
+        times = "once" if one.resets == 1 else f"{one.resets} times"
+        yield Finding(
+            Level.WARN,
+            str(port),
+            f"was reset: its counters fell {times} in the last {look.history_seconds:.0f} s.",
+            "The samples across the reset are holes; totals count on.",
+            "Find what resets the card or clears its counters: its driver, firmware, or another tool.",
+        )
+    if (one.errors or one.left_alone) and not one.gone and not away:
+        rest = ", and is left alone for a minute at a time" if one.left_alone else ""
+        yield Finding(
+            Level.FAIL,
+            str(port),
+            f"has reads that fail with {say_errno(one.last_errno)}{rest}.",
+            "What was not read is a hole, never 0.",
+            "Look in the kernel's log for errors of its driver.",
+        )
+    elif not one.samples and not away and not one.gone:
+        yield Finding(
+            Level.FAIL, str(port), f"gave no sample in {look.seconds:.1f} s.", "It is a hole in every number."
+        )
+
+
+def check_links(facts: Facts) -> Iterator[Finding]:
+    """Links that went down or recovered from an error."""
+    if facts.look is None:
+        return
+    still = True
+    for port in facts.look.fabrics[-1].ports:
+        states = [seen.state for fabric in facts.look.fabrics for seen in fabric.ports if seen.id == port.id]
+        changes = [state for index, state in enumerate(states) if index == 0 or state != states[index - 1]]
+        counts = facts.counts.get(port.id)
+        risen = [name for name in FLAPS if counts and counts.rise(name)]
+        # one that is down now has its line among the rails
+        if port.active and (len(changes) > 1 or risen):
+            still = False
+            told = " then ".join(changes) if len(changes) > 1 else f"{say_names(risen)} rose"
+            yield Finding(
+                Level.WARN,
+                str(port.id),
+                f"flapped while it was looked at: {told}.",
+                "While a link is down its traffic stops, and the job waits or fails.",
+                "Look at cable, transceiver and switch port.",
+            )
+    if still and facts.look.fabrics[-1].ports:
+        yield passed("", f"No link that is up now went down in {facts.look.seconds:.1f} s.")
+
+
+def check_balance(facts: Facts) -> Iterator[Finding]:
+    """Rails that carry nothing or less than the others, and counters that stand still while traffic flows."""
+    look = facts.look
+    rails = [port.id for port in look.fabrics[-1].ports if port.rail and port.active] if look else []
+    seen = {port: one for port in rails if look and (one := look.ports.get(port)) and one.rates}
+    if look is None or not seen:
+        return
+    carried = {port: sum(one.rates or ()) for port, one in seen.items()}
+    if max(carried.values()) <= facts.options.active_bytes_per_second:
+        yield passed("", "No traffic flows on the rails, so how evenly they carry it is not known.")
+        return
+    even = True
+    for port, one in seen.items():
+        others = statistics.median([rate for other, rate in carried.items() if other != port] or [0.0])
+        finding = _judge_balance(port, one, carried[port], others, facts)
+        if finding is not None:
+            even = False
+            yield finding
+    if even:
+        yield passed(
+            "", f"{say_count(len(seen), 'rail')} carry {say_spread(list(carried.values()))} each, both ways together."
+        )
+
+
+def say_spread(rates: Sequence[float]) -> str:
+    """The least and the most of some rates."""
+    least, most = say_rate(min(rates)), say_rate(max(rates))
+    return least if least == most else f"{least} to {most}"
+
+
+def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, facts: Facts) -> Finding | None:
+    if one.standing is None or not (one.standing.idle or one.standing.slow):
+        return None
+    if one.standing.slow:
+        return Finding(
+            Level.WARN,
+            str(port),
+            f"is slow: it carries {say_rate(rate)}, the median of the other rails {say_rate(others)}.",
+            "The job waits for its slowest rail.",
+            "Look at its errors, its PCIe path, its cable and its switch port.",
+        )
+    counts = facts.counts.get(port)
+    requests = sum(counts.rise(name) for name in REQUESTS) if counts else 0
+    if requests:
+        return Finding(
+            Level.FAIL,
+            str(port),
+            f"has counters that are stuck: its bytes stand still, yet it received {say_count(requests, 'request')}.",
+            "Its traffic is missing in every number of the node.",
+            "Reset the card, and ask the vendor about its firmware.",
+        )
+    doubt = (
+        "" if counts and any(name in counts.end for name in REQUESTS) else " Or its counters are stuck: nothing tells."
+    )
+    return Finding(
+        Level.WARN,
+        str(port),
+        f"is idle: it carries {say_rate(rate)}, the median of the other rails {say_rate(others)}.{doubt}",
+        "The job does not use this rail, and loses its bandwidth.",
+        "Look at the job's choice of devices (NCCL_IB_HCA and the like), and at the GPU next to it.",
+    )

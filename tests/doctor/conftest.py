@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.sysfs.conftest import opened, tree
+
+__all__ = ["opened", "tree"]

@@ -1,0 +1,84 @@
+"""The process apart: it hands over what it found, and nobody waits for its end."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ibpulse.doctor import DoctorOptions, apart
+from ibpulse.doctor.apart import Gathered, Order, gather_apart
+from ibpulse.errors import FabricError
+from tests.doctor.making import make_facts
+from tests.sysfs.trees import Tree
+
+
+def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    order = Order(DoctorOptions(sysfs=tree.root, port=0, look=False), with_tree=True)
+    found = gather_apart(order)
+    assert [str(port.id) for port in found.facts.fabric.ports] == ["mlx5_0:1"]
+    assert found.tree is not None
+    assert "class/infiniband/mlx5_0" in found.tree.links
+    assert gather_apart(Order(order.options)).tree is None
+
+
+def test_facts_can_be_handed_over() -> None:
+    facts = make_facts()
+    assert pickle.loads(pickle.dumps(Gathered(facts))).facts == facts
+
+
+def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    real = apart.subprocess.Popen
+    monkeypatch.setattr(apart.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", program], **how))
+
+
+def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_instead(monkeypatch, "import sys; sys.stdin.buffer.read()")
+    with pytest.raises(FabricError, match="the process that looks at the devices gave no answer"):
+        gather_apart(Order(DoctorOptions()))
+
+
+def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
+    monkeypatch.setattr(apart, "LONGEST_SECONDS", 0.3)
+    with pytest.raises(FabricError):
+        gather_apart(Order(DoctorOptions()))
+
+
+def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import pickle, sys, time\n"
+        "from ibpulse.doctor.apart import Gathered\n"
+        "from tests.doctor.making import make_facts\n"
+        "sys.stdin.buffer.read()\n"
+        "answer = pickle.dumps(Gathered(make_facts()))\n"
+        "sys.stdout.buffer.write(len(answer).to_bytes(8, 'little') + answer)\n"
+        "sys.stdout.flush()\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'exporter'}")
+    run_instead(monkeypatch, program)
+    begin = time.monotonic()
+    assert gather_apart(Order(DoctorOptions())).facts == make_facts()
+    assert time.monotonic() - begin < 30.0
+
+
+def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(_: Order) -> Gathered:
+        raise KeyboardInterrupt
+
+    orders = tmp_path / "order"
+    orders.write_bytes(pickle.dumps(Order(DoctorOptions())))
+    monkeypatch.setattr(apart, "gather", interrupt)
+    monkeypatch.setattr(apart.logging, "disable", lambda _: None)
+    monkeypatch.setattr(apart.os, "dup2", lambda *_: 0)
+    with orders.open("rb") as stream, (tmp_path / "out").open("wb") as out:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(fileno=out.fileno))
+        monkeypatch.setattr(sys, "stderr", SimpleNamespace(fileno=out.fileno))
+        assert apart.main() == 130

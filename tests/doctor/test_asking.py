@@ -1,0 +1,30 @@
+"""Questions in threads of their own: whatever one does, the others are answered in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ibpulse.doctor.asking import ask_all
+
+
+def test_answers_come_by_name() -> None:
+    answers = ask_all({"a": lambda: 1, "b": lambda: 2}, 5.0)
+    assert (answers.given, answers.late, answers.failed) == ({"a": 1, "b": 2}, (), ())
+
+
+def test_a_question_that_hangs_is_late_and_holds_up_nobody() -> None:
+    release = threading.Event()
+    begin = time.monotonic()
+    answers = ask_all({"hangs": release.wait, "answers": lambda: True}, 0.2)
+    assert time.monotonic() - begin < 5.0
+    assert (dict(answers.given), answers.late) == ({"answers": True}, ("hangs",))
+    release.set()
+
+
+def test_a_question_that_fails_is_named() -> None:
+    def fail() -> int:
+        raise OSError("gone")
+
+    answers = ask_all({"fails": fail, "answers": lambda: 3}, 5.0)
+    assert (dict(answers.given), answers.late, answers.failed) == ({"answers": 3}, (), ("fails",))

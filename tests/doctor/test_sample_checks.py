@@ -1,0 +1,258 @@
+"""What is said of the samples: cost, ticks, resolution, resets, flaps, balance, full counters."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.doctor import Level, examine
+from ibpulse.doctor.facts import Counts, Reads
+from ibpulse.doctor.sample_checks import INTERVALS_NS, find_shortest_interval
+from ibpulse.model import ByteSource, Fabric
+from tests.doctor.making import MS, make_facts, make_look_at, make_port, only_trouble, sentences, troubles
+
+RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
+SILENT = RailStanding(0.0, True, False)
+HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
+HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.016)
+
+
+def test_every_interval_divides_a_second() -> None:
+    assert INTERVALS_NS[:6] == (MS, 2 * MS, 4 * MS, 5 * MS, 8 * MS, 10 * MS)
+    assert INTERVALS_NS[-1] == 1000 * MS
+
+
+@pytest.mark.parametrize(
+    ("read", "tick", "expected"),
+    [
+        (1e-6, 16e-6, MS),
+        # a read of 150 µs fits a tenth of 2 ms
+        (150e-6, 300e-6, 2 * MS),
+        # eight ports of two reads each: half of the interval
+        (150e-6, 2.4e-3, 5 * MS),
+        (0.9e-3, 7e-3, 20 * MS),
+        (0.2, 0.2, None),
+    ],
+)
+def test_the_shortest_honest_interval_holds_every_read(read: float, tick: float, expected: int | None) -> None:
+    assert find_shortest_interval(read, tick) == expected
+
+
+def slow_reads(factor: float) -> Reads:
+    return Reads(700, 1e-6 * factor, 10e-6 * factor, 50e-6 * factor, 20e-6 * factor)
+
+
+def test_the_cost_of_reads_is_told() -> None:
+    assert sentences(make_facts(), "reads") == [
+        ": One read takes 1 µs (median), 10 µs at p99 on mlx5_0:1, 50 µs at worst; all of a tick 40 µs at p99. "
+        "The shortest honest interval is 1ms."
+    ]
+
+
+def test_an_interval_that_is_too_short_is_a_warning_with_the_right_one() -> None:
+    slow = make_look_at(reads=slow_reads(120))
+    finding = only_trouble(make_facts(looks={"mlx5_0": slow, "mlx5_1": slow}))
+    assert finding.sentence.endswith("The shortest honest interval is 20ms, sampler.interval is 10ms.")
+    assert finding.advice == "Set sampler.interval to 20ms."
+
+
+def test_reads_too_slow_for_any_interval_are_said_so() -> None:
+    slow = make_look_at(reads=slow_reads(20_000))
+    finding = only_trouble(make_facts(looks={"mlx5_0": slow, "mlx5_1": slow}))
+    assert "longer than 1s" in finding.sentence
+
+
+def test_one_slow_card_among_others_is_named() -> None:
+    rails = [make_port(f"mlx5_{number}") for number in range(4)]
+    facts = make_facts(rails, looks={"mlx5_2": make_look_at(reads=slow_reads(30))})
+    finding = only_trouble(facts)
+    assert (finding.subject, finding.topic) == ("mlx5_2:1", "reads")
+    assert finding.sentence == "takes 300 µs for a read at p99, the other ports 10 µs."
+
+
+def test_a_port_that_the_sampler_reads_more_seldom_is_named() -> None:
+    finding = only_trouble(make_facts(looks={"mlx5_1": make_look_at(stride=2, resolution_seconds=0.02)}))
+    assert finding.sentence == "is sampled every 20 ms, since its reads take so long."
+
+
+def test_a_look_without_reads_tells_no_cost() -> None:
+    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(reads=None)})
+    assert sentences(facts, "reads") == []
+
+
+def test_lost_ticks_are_a_warning() -> None:
+    finding = only_trouble(make_facts(look={"missed_ticks": 50}))
+    assert (
+        finding.sentence
+        == "350 of 400 ticks were kept, 100 µs late at most half of the time, 1 ms late at most at p99."
+    )
+
+
+def test_lateness_that_nobody_knows_is_left_out() -> None:
+    facts = make_facts(look={"lateness_p50": None, "lateness_p99": None})
+    assert sentences(facts, "ticks") == [": 350 of 350 ticks were kept."]
+    assert sentences(make_facts(look={"ticks": 0}), "ticks") == []
+
+
+def test_counters_that_are_refreshed_seldom_are_a_warning() -> None:
+    finding = only_trouble(make_facts(looks={"mlx5_1": make_look_at(resolution_seconds=0.1)}))
+    assert (finding.subject, finding.topic) == ("mlx5_1:1", "resolution")
+    assert finding.sentence == "has counters that are refreshed only every 100 ms, and is sampled every 10 ms."
+
+
+def test_a_resolution_that_nobody_knows_is_told() -> None:
+    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(resolution_seconds=None)})
+    assert sentences(facts, "resolution") == [
+        "mlx5_0:1: carries too little to tell how often its counters change: not known."
+    ]
+
+
+def test_without_a_look_the_resolution_is_not_known() -> None:
+    facts = make_facts([RAILS[0]], no_look="it was not asked for", options={"look": False})
+    assert sentences(facts, "resolution") == [
+        "mlx5_0:1: Its counters were not sampled, so how often they change is not known."
+    ]
+    assert troubles(facts) == []
+
+
+def test_cached_counters_say_how_fine_they_are() -> None:
+    port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
+    look = make_look_at(stride=5, resolution_seconds=0.05)
+    finding = only_trouble(make_facts([port], looks={"rdmap0": look}))
+    assert finding.sentence == (
+        "is sampled every 50 ms. Its bytes are in hw_counters, which the kernel renews every 16 ms at best "
+        "(lifespan 10 ms)."
+    )
+    assert "lifespan" in finding.advice
+    still = make_facts([port], no_look="it was not asked for", options={"look": False})
+    assert sentences(still, "resolution")[0].startswith("rdmap0:1: Its bytes are in hw_counters")
+
+
+def test_a_reset_is_a_warning() -> None:
+    facts = make_facts(looks={"mlx5_1": make_look_at(resets=1)})
+    assert only_trouble(facts).sentence == "was reset: its counters fell once in the last 4 s."
+    facts = make_facts(looks={"mlx5_1": make_look_at(resets=3)})
+    assert "fell 3 times" in only_trouble(facts).sentence
+
+
+def test_reads_that_fail_are_a_failure_with_the_error() -> None:
+    facts = make_facts(looks={"mlx5_1": make_look_at(errors=6, last_errno=errno.EINVAL, left_alone=True)})
+    finding = only_trouble(facts)
+    assert finding.level is Level.FAIL
+    assert finding.sentence == (
+        "has reads that fail with EINVAL (Invalid argument), and is left alone for a minute at a time."
+    )
+
+
+def test_a_port_without_a_sample_is_a_failure() -> None:
+    nothing = make_look_at(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)
+    assert only_trouble(make_facts(looks={"mlx5_1": nothing})).sentence == "gave no sample in 3.5 s."
+
+
+def test_a_node_that_could_not_be_sampled_is_a_failure() -> None:
+    finding = only_trouble(make_facts(no_look="ring /x has no room"))
+    assert (finding.level, finding.sentence) == (Level.FAIL, "Nothing could be sampled: ring /x has no room.")
+
+
+def test_who_sampled_is_told() -> None:
+    assert "by a running daemon" in sentences(make_facts(look={"by_daemon": True}), "counting")[0]
+    assert "by a sampler of doctor's own" in sentences(make_facts(), "counting")[0]
+
+
+def test_a_link_that_flaps_is_a_warning() -> None:
+    down = replace(RAILS[1], active=False, state="DOWN")
+    facts = make_facts()
+    assert facts.look is not None
+    fabrics = tuple(Fabric((RAILS[0], port), topology=facts.fabric.topology) for port in (RAILS[1], down, RAILS[1]))
+    finding = only_trouble(replace(facts, look=replace(facts.look, fabrics=fabrics)))
+    assert finding.sentence == "flapped while it was looked at: ACTIVE then DOWN then ACTIVE."
+
+
+def test_a_flap_between_two_scans_is_seen_in_its_counter() -> None:
+    counts = {"mlx5_1": Counts({"counters/link_downed": 3}, {"counters/link_downed": 4})}
+    assert only_trouble(make_facts(counts=counts)).sentence == (
+        "flapped while it was looked at: counters/link_downed rose."
+    )
+
+
+def test_an_idle_rail_is_a_warning() -> None:
+    facts = make_facts(looks={"mlx5_1": make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)})
+    finding = only_trouble(facts)
+    assert (finding.level, finding.subject) == (Level.WARN, "mlx5_1:1")
+    assert finding.sentence == "is idle: it carries 0 GB/s, the median of the other rails 40.0 GB/s."
+
+
+def test_an_idle_rail_without_requests_to_compare_may_be_stuck() -> None:
+    silent = make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
+    facts = make_facts(looks={"mlx5_1": silent}, counts={"mlx5_1": Counts({}, {"counters/symbol_error": 0})})
+    assert only_trouble(facts).sentence.endswith("Or its counters are stuck: nothing tells.")
+
+
+def test_a_rail_that_stands_still_while_requests_come_is_stuck() -> None:
+    silent = make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
+    name = "hw_counters/rx_write_requests"
+    facts = make_facts(looks={"mlx5_1": silent}, counts={"mlx5_1": Counts({name: 100}, {name: 5100})})
+    finding = only_trouble(facts)
+    assert finding.level is Level.FAIL
+    assert finding.sentence == "has counters that are stuck: its bytes stand still, yet it received 5000 requests."
+
+
+def test_a_slow_rail_is_a_warning() -> None:
+    slow = make_look_at(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
+    assert only_trouble(make_facts(looks={"mlx5_1": slow})).sentence == (
+        "is slow: it carries 20.0 GB/s, the median of the other rails 40.0 GB/s."
+    )
+
+
+def test_balance_is_not_judged_without_traffic() -> None:
+    still = make_look_at(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
+    facts = make_facts(looks={"mlx5_0": still, "mlx5_1": still})
+    assert sentences(facts, "balance") == [": No traffic flows on the rails, so how evenly they carry it is not known."]
+
+
+def test_even_rails_say_how_much_they_carry() -> None:
+    facts = make_facts(looks={"mlx5_1": make_look_at(rates=(21e9, 20e9))})
+    assert sentences(facts, "balance") == [": 2 rails carry 40.0 GB/s to 41.0 GB/s each, both ways together."]
+    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(rates=None)})
+    assert sentences(facts, "balance") == []
+
+
+def test_full_counters_are_a_warning() -> None:
+    full = Counts({}, {"counters/port_xmit_wait": 2**32 - 1}, ("counters/port_xmit_wait", "counters/link_downed"))
+    finding = only_trouble(make_facts(counts={"mlx5_0": full}))
+    assert finding.sentence == ("has full counters: link_downed, port_xmit_wait.")
+
+
+def test_how_many_counters_were_looked_at_is_told() -> None:
+    assert sentences(make_facts(), "saturation") == [": None of 4 counters is full."]
+    assert sentences(make_facts(counts={"mlx5_0": Counts(), "mlx5_1": Counts()}), "saturation") == []
+
+
+def test_files_that_refuse_are_a_warning() -> None:
+    refused = Counts({}, {}, (), {"counters/VL15_dropped": "cannot be read: Invalid argument"})
+    finding = only_trouble(make_facts(counts={"mlx5_1": refused}))
+    assert finding.sentence == (
+        "has 1 counter without a value, first counters/VL15_dropped, which cannot be read: Invalid argument."
+    )
+
+
+def test_the_files_of_each_port_are_told() -> None:
+    port = replace(
+        make_port("irdma0"),
+        source=replace(HW_SOURCE, transmit=(f"{HW_FOLDER}/ip4OutOctets", f"{HW_FOLDER}/ip6OutOctets")),
+    )
+    facts = make_facts([RAILS[0], port], tree={"folders": {}})
+    assert [one.split(": ", 1)[1] for one in sentences(facts, "files")] == [
+        "counts bytes in counters/port_xmit_data and counters/port_rcv_data, 4 bytes a count; "
+        "it has no folder that answered.",
+        "counts bytes in hw_counters/ip4OutOctets + hw_counters/ip6OutOctets and hw_counters/rx_bytes, "
+        "1 byte a count; it has no folder that answered.",
+    ]
+
+
+def test_the_checks_of_the_look_say_nothing_without_one() -> None:
+    facts = make_facts(no_look="it was not asked for", options={"look": False})
+    assert examine(facts, ["reads", "ticks", "counting", "links", "balance"]) == ()
