@@ -5,6 +5,8 @@
     ├── FabricError         a sysfs tree that cannot be read as one
     ├── RingError           a ring file that is not one, is of another version, or does not fit
     ├── SamplerError        the sampler process could not be started
+    ├── RecordingError      a recording that cannot be read or written
+    ├── CaptureError        a capture that cannot be taken
     └── RequestError        a request that is refused: unknown port, span too wide, bad time
 
 Messages name the thing, its value, the place, and the way out.
@@ -41,6 +43,18 @@ class RingError(IbpulseError):
 
 class SamplerError(IbpulseError):
     """The sampler process could not be started."""
+
+
+class RecordingError(IbpulseError):
+    """A recording that cannot be read or written."""
+
+
+class CaptureError(IbpulseError):
+    """A capture that cannot be taken; `busy` when it could be in a while."""
+
+    def __init__(self, reason: str, *, busy: bool = False) -> None:
+        self.busy = busy
+        super().__init__(reason)
 
 
 class RequestError(IbpulseError):

@@ -1,0 +1,106 @@
+"""Samples as Arrow columns and back. It must not know files.
+
+A batch holds all ports over a run of ticks: every tick of the first port, then every tick of the next one.
+
+    time                        timestamp[ns, UTC], the wall time of the tick at which the rate ends
+    device, port                as the labels of the metrics have them: mlx5_0 and 1
+    transmit_bytes_per_second   float64, null in a hole; receive_... likewise
+    transmit_seconds            float64, measured time since the sample before, null in a hole; receive_... likewise
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.model import DIRECTIONS
+from ibpulse.recording.arrow import pa
+from ibpulse.recording.header import KEY, write_header
+from ibpulse.recording.recording import Recording, RecordingMeta
+
+RATE_COLUMNS = tuple(f"{direction}_bytes_per_second" for direction in DIRECTIONS)
+SECONDS_COLUMNS = tuple(f"{direction}_seconds" for direction in DIRECTIONS)
+
+_FIELDS = (
+    pa.field("time", pa.timestamp("ns", "UTC"), nullable=False),
+    pa.field("device", pa.dictionary(pa.int16(), pa.string()), nullable=False),
+    pa.field("port", pa.int16(), nullable=False),
+    *(pa.field(name, pa.float64()) for name in RATE_COLUMNS),
+    *(pa.field(name, pa.float64()) for name in SECONDS_COLUMNS),
+)
+
+
+def schema(meta: RecordingMeta) -> Any:
+    """The Arrow schema of a recording, with `meta` in its metadata."""
+    return pa.schema(_FIELDS, metadata={KEY: write_header(meta)})
+
+
+def missing_column(found: Any) -> str:
+    """The name of a column that an Arrow schema lacks or has with another type; empty when all are there."""
+    types = {field.name: field.type for field in found}
+    if len(types) != len(found):
+        return "each column once"
+    return next((field.name for field in _FIELDS if not _like(types.get(field.name), field.type)), "")
+
+
+def _like(found: Any, wanted: Any) -> bool:
+    # a reader that passes over Arrow's own schema sees plain strings and wider integers
+    if pa.types.is_dictionary(wanted):
+        return found == pa.string() or bool(pa.types.is_dictionary(found) and found.value_type == pa.string())
+    return bool(found == wanted)
+
+
+def encode(piece: Recording, into: Any) -> Any:
+    """The record batch of a piece, by the schema of its recording."""
+    devices = list(dict.fromkeys(port.device for port in piece.meta.ports))
+    codes = np.array([devices.index(port.device) for port in piece.meta.ports], dtype=np.int16)
+    numbers = np.array([port.port for port in piece.meta.ports], dtype=np.int16)
+    columns = [
+        pa.array(np.tile(piece.time_ns(), len(codes)), into.field("time").type),
+        pa.DictionaryArray.from_arrays(np.repeat(codes, piece.ticks), devices),
+        pa.array(np.repeat(numbers, piece.ticks)),
+    ]
+    holes = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
+    columns += [pa.array(piece.bytes_per_second[:, way].ravel(), mask=holes[way]) for way in range(2)]
+    columns += [pa.array(piece.seconds[:, way].ravel(), mask=holes[way]) for way in range(2)]
+    return pa.record_batch(columns, schema=into)
+
+
+def decode(batch: Any, meta: RecordingMeta) -> Recording:
+    """The piece that a batch holds.
+
+    Raises:
+        ValueError: the rows are not those of these ports on a regular grid; the message goes on behind a name.
+    """
+    ports = len(meta.ports)
+    ticks, rest = divmod(batch.num_rows, ports)
+    if rest or not ticks:
+        raise ValueError(f"has {batch.num_rows} rows where each of {ports} ports should have as many as the others")
+    if any(batch.column(name).null_count for name in ("time", "device", "port")):
+        raise ValueError("has rows without a time or a port; use the file that ibpulse wrote")
+    time_ns = np.asarray(batch.column("time").cast(pa.int64())).reshape(ports, ticks)
+    start_ns = int(time_ns[0, 0])
+    regular = start_ns + meta.interval_ns * np.arange(ticks, dtype=np.int64)
+    if not (time_ns == regular).all() or not _ports_in_order(batch, meta, ticks):
+        raise ValueError("has its rows in another order than ibpulse writes them; use the file that ibpulse wrote")
+    rates = np.stack([_floats(batch, name, np.nan, ports) for name in RATE_COLUMNS], axis=1)
+    seconds = np.stack([_floats(batch, name, 0.0, ports) for name in SECONDS_COLUMNS], axis=1)
+    return Recording(meta, start_ns, rates, seconds)
+
+
+def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
+    numbers = np.repeat(np.array([port.port for port in meta.ports], dtype=np.int16), ticks)
+    if not np.array_equal(np.asarray(batch.column("port")), numbers):
+        return False
+    devices = batch.column("device").dictionary_encode()
+    names = devices.dictionary.to_pylist()
+    codes = np.asarray(devices.indices).reshape(len(meta.ports), ticks)
+    same = codes == codes[:, :1]
+    return bool(same.all()) and [names[code] for code in codes[:, 0]] == [port.device for port in meta.ports]
+
+
+def _floats(batch: Any, name: str, hole: float, ports: int) -> npt.NDArray[np.float64]:
+    """A column as (ports, ticks), with `hole` where it is null."""
+    return np.asarray(batch.column(name).fill_null(hole), dtype=np.float64).reshape(ports, -1)

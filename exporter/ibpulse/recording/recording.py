@@ -1,0 +1,162 @@
+"""A recording as a value: rates of all its ports on one regular grid of wall time. It must not touch a file."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse import __version__
+from ibpulse.model import PortId, PortIdentity
+
+Floats = npt.NDArray[np.float64]
+
+# as many as a ring has slots
+MAX_PORTS = 256
+MAX_INTERVAL_NS = 3_600_000_000_000
+LATEST_NS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPort:
+    """One port of a recording, as it was known when the recording was made.
+
+    `rate_bytes_per_second` is the data rate of one direction, None where it was not known. `source` names the counters
+    that were read, every `stride` ticks; `resolution_seconds` is how long they were seen to stand still, None if that
+    was not measured.
+    """
+
+    device: str
+    port: int
+    rate_bytes_per_second: float | None = None
+    rail: bool = True
+    active: bool = True
+    state: str = ""
+    source: str = ""
+    stride: int = 1
+    resolution_seconds: float | None = None
+    identity: PortIdentity = field(default_factory=PortIdentity)
+
+    def __post_init__(self) -> None:
+        if not self.device or not 0 <= self.port <= 255:
+            raise ValueError(f"{self.device!r}:{self.port} names no port")
+        if self.stride < 1:
+            raise ValueError(f"port {self.id} has a stride of {self.stride}; the least is 1")
+
+    @property
+    def id(self) -> PortId:
+        """Device and number; as text `mlx5_0:1`."""
+        return PortId(self.device, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingMeta:
+    """What a recording says of itself.
+
+    `source` says what made it: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
+    belong to captures. `complete` is false in a recording that was cut off before it was finished.
+    """
+
+    host: str
+    interval_ns: int
+    ports: tuple[RecordedPort, ...]
+    source: str
+    reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    trigger_ns: int | None = None
+    ibpulse_version: str = __version__
+    complete: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval_ns <= MAX_INTERVAL_NS:
+            raise ValueError(f"an interval of {self.interval_ns} ns is out of bounds; at most an hour, above 0")
+        if not 0 < len(self.ports) <= MAX_PORTS:
+            raise ValueError(f"{len(self.ports)} ports; a recording has 1 to {MAX_PORTS}")
+        if len({port.id for port in self.ports}) < len(self.ports):
+            raise ValueError("a port is listed twice")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Rates of `meta.ports`, in their order, at ticks that begin at wall time `start_ns`, one each `meta.interval_ns`.
+
+    `bytes_per_second` is float64 (ports, 2, ticks): transmit, receive; the mean rate since the sample before, NaN in a
+    hole. `seconds`, of the same shape, is the measured time that a rate stands for, 0 in a hole.
+
+    Law: where there are no holes, the sum of `bytes_per_second * seconds` is what the counter rose by.
+    """
+
+    meta: RecordingMeta
+    start_ns: int
+    bytes_per_second: Floats
+    seconds: Floats
+
+    def __post_init__(self) -> None:
+        shape = self.bytes_per_second.shape
+        if len(shape) != 3 or shape[:2] != (len(self.meta.ports), 2) or self.seconds.shape != shape:
+            raise ValueError(f"arrays of {shape} and {self.seconds.shape} do not fit {len(self.meta.ports)} ports")
+        if self.start_ns < 0 or self.start_ns + shape[2] * self.meta.interval_ns > LATEST_NS:
+            raise ValueError(f"{shape[2]} ticks from {self.start_ns} ns on are outside of 1970 to 2262")
+        holes = np.isnan(self.bytes_per_second)
+        sound = np.isfinite(self.seconds) & (self.seconds >= 0) & ((self.bytes_per_second >= 0) | holes)
+        if not sound.all() or np.isinf(self.bytes_per_second).any():
+            raise ValueError("a rate or its time is negative or not finite")
+        if self.seconds[holes].any():
+            raise ValueError("a hole stands for some time; its seconds must be 0")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recording):
+            return NotImplemented
+        return (
+            (self.meta, self.start_ns) == (other.meta, other.start_ns)
+            and np.array_equal(self.bytes_per_second, other.bytes_per_second, equal_nan=True)
+            and np.array_equal(self.seconds, other.seconds)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.start_ns, self.seconds.shape))
+
+    @property
+    def ticks(self) -> int:
+        """Number of ticks."""
+        return int(self.bytes_per_second.shape[2])
+
+    @property
+    def end_ns(self) -> int:
+        """Wall time of the tick after the last."""
+        return self.start_ns + self.ticks * self.meta.interval_ns
+
+    def time_ns(self) -> npt.NDArray[np.int64]:
+        """Wall time of each tick in ns since the epoch: int64 (ticks,)."""
+        return self.start_ns + self.meta.interval_ns * np.arange(self.ticks, dtype=np.int64)
+
+    def cut(self, first: int, end: int) -> Recording:
+        """The ticks from index `first` to before `end`; the arrays are views."""
+        first, end, _ = slice(first, end).indices(self.ticks)
+        start_ns = self.start_ns + first * self.meta.interval_ns
+        return Recording(self.meta, start_ns, self.bytes_per_second[:, :, first:end], self.seconds[:, :, first:end])
+
+
+def concatenate(pieces: Sequence[Recording]) -> Recording:
+    """The pieces as one recording; each begins where the one before ends.
+
+    Raises:
+        ValueError: there is no piece, or they do not follow each other.
+    """
+    if not pieces:
+        raise ValueError("there is no piece to put together")
+    first = pieces[0]
+    for before, after in itertools.pairwise(pieces):
+        if after.start_ns != before.end_ns or after.meta != first.meta:
+            raise ValueError(
+                f"a piece begins at {after.start_ns} ns, not at {before.end_ns} ns where the last one ends"
+            )
+    return Recording(
+        first.meta,
+        first.start_ns,
+        np.concatenate([piece.bytes_per_second for piece in pieces], axis=2),
+        np.concatenate([piece.seconds for piece in pieces], axis=2),
+    )
