@@ -223,3 +223,17 @@ class SamplerHealth:
     heartbeat_age_seconds: float | None = None
     throttled_periods: int | None = None
     reads: tuple[DeviceReads, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCounts:
+    """How the flight recorder goes: captures taken by what asked for them, failures, and what is stored.
+
+    `newest_seconds` is the wall time of the newest stored capture's trigger, None without any.
+    """
+
+    taken: tuple[tuple[str, int], ...] = ()
+    errors: int = 0
+    stored: int = 0
+    stored_bytes: int = 0
+    newest_seconds: float | None = None

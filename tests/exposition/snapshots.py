@@ -6,8 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.metrics import DIAGNOSTIC_COUNTERS
-from ibpulse.model import CounterReading, DevicePlace, DeviceReads, Fabric, Port, PortReadings, SamplerHealth, Topology
+from ibpulse.metrics import CAPTURE_ORIGINS, DIAGNOSTIC_COUNTERS
+from ibpulse.model import (
+    CaptureCounts,
+    CounterReading,
+    DevicePlace,
+    DeviceReads,
+    Fabric,
+    Port,
+    PortReadings,
+    SamplerHealth,
+    Topology,
+)
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.diagnostics import CounterSet, choose_counters
 from tests.aggregator.rings import Ring, constant, port, square
@@ -22,6 +32,13 @@ HEALTH = SamplerHealth(
     heartbeat_age_seconds=0.004,
     throttled_periods=17,
     reads=(DeviceReads("mlx5_0", 0.0081, True), DeviceReads("mlx5_1", None)),
+)
+CAPTURES = CaptureCounts(
+    taken=tuple((origin, number) for number, origin in enumerate(CAPTURE_ORIGINS)),
+    errors=2,
+    stored=15,
+    stored_bytes=21_000_000,
+    newest_seconds=1763683200.5,
 )
 
 
@@ -63,7 +80,8 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
         ring.write(str(each.id), (square(number * 5e9, 20, 30), constant(number * 1e9)), 1, 600)
     aggregator.update(_read_all(ring.fabric, 7, 1), HEALTH, ring.now_after(4))
     fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
-    return aggregator.update(fabric, HEALTH, ring.now_after(5))
+    made = aggregator.update(fabric, HEALTH, ring.now_after(5))
+    return replace(made, captures=CAPTURES)
 
 
 def node(path: Path, ports: int = 8) -> Snapshot:

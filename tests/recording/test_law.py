@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,16 @@ def test_a_long_recording_has_several_row_groups_and_comes_back_piece_by_piece(t
     pieces = list(scan(tmp_path / "a.parquet"))
     assert [piece.ticks for piece in pieces] == [16_384, 16_384, 5]
     assert concatenate(pieces) == recording
+
+
+def test_small_pieces_are_put_together_to_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS", 60)
+    recording = make_recording(100)
+    with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
+        for first in range(0, 100, 7):
+            writer.append(recording.cut(first, first + 7))
+    assert [piece.ticks for piece in scan(tmp_path / "a.parquet")] == [35, 35, 30]
+    assert load(tmp_path / "a.parquet") == recording
 
 
 def test_a_gap_between_two_pieces_becomes_holes(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ None stands for what is not known; nothing in here is ever NaN. Tuples named `wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ibpulse.model import Fabric, Port, PortId, SamplerHealth
+from ibpulse.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,10 @@ class SamplerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All numbers of one second. `end_tick` is the last tick in them, 0 and `end_wall_ns` None before the first."""
+    """All numbers of one second. `end_tick` is the last tick in them, 0 and `end_wall_ns` None before the first.
+
+    `captures` are put in by the command that serves: the flight recorder is none of the aggregator's.
+    """
 
     end_tick: int
     end_wall_ns: int | None
@@ -180,3 +183,4 @@ class Snapshot:
     traffic: NodeTraffic
     skipped_seconds: int
     counters: tuple[PortCounters, ...] = ()
+    captures: CaptureCounts = field(default_factory=CaptureCounts)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ibpulse import __version__, metrics
 from ibpulse.aggregator.snapshot import DirectionSnapshot, DirectionWindow, NodeWindow, PortSnapshot, Snapshot
+from ibpulse.exposition.captures import capture_families
 from ibpulse.exposition.counters import counter_families
 from ibpulse.exposition.lines import Family, Value, known
 from ibpulse.exposition.traffic import traffic_families
@@ -23,6 +24,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     yield from _device_families(snapshot)
     yield from _sampler_families(snapshot)
     yield from _exporter_families(snapshot)
+    yield from capture_families(snapshot.captures)
 
 
 def _port_families(snapshot: Snapshot) -> Iterator[Family]:

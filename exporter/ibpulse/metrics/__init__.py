@@ -7,6 +7,14 @@ from ibpulse.metrics.buckets import (
     DURATION_BUCKETS,
     UTILIZATION_BUCKETS,
 )
+from ibpulse.metrics.captures import (
+    CAPTURE_ERRORS,
+    CAPTURE_LAST,
+    CAPTURE_ORIGINS,
+    CAPTURE_STORED_BYTES,
+    CAPTURES,
+    CAPTURES_STORED,
+)
 from ibpulse.metrics.counters import (
     DIAGNOSTIC_COUNTERS,
     OTHER_COUNTERS,
@@ -108,6 +116,12 @@ __all__ = [
     "AGGREGATED_UNTIL",
     "AGGREGATOR_SKIPPED",
     "BUILD_INFO",
+    "CAPTURES",
+    "CAPTURES_STORED",
+    "CAPTURE_ERRORS",
+    "CAPTURE_LAST",
+    "CAPTURE_ORIGINS",
+    "CAPTURE_STORED_BYTES",
     "CGROUP_THROTTLED",
     "DEVICE_INTERVAL_LENGTHENED",
     "DEVICE_PCIE",

@@ -49,6 +49,7 @@ _SECTIONS = (
     ("Devices", ("ibpulse_device_",)),
     ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
     ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_build_")),
+    ("Flight recorder", ("ibpulse_capture",)),
 )
 
 

@@ -1,0 +1,63 @@
+"""The writing process, without a daemon around it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.capture.job import Job, parse_job
+from ibpulse.recording import RecordedPort, RecordingMeta, load
+from tests.aggregator.rings import Ring, constant, port
+from tests.running import eventually
+
+META = RecordingMeta("node7", 10_000_000, (RecordedPort("mlx5_0", 1),), "capture", labels={"a": "Ω"})
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
+    ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 500)
+    return Job(ring.file.path, tmp_path / "a.parquet", 101, 200, 10**18, META)
+
+
+def write(job: Job) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "ibpulse.capture.writer", "30"]
+    return subprocess.run(command, input=job.dump(), capture_output=True, check=False, timeout=60)
+
+
+def test_a_job_is_the_same_on_the_other_side(job: Job) -> None:
+    assert parse_job(job.dump()) == job
+
+
+def test_a_job_becomes_a_file(job: Job) -> None:
+    ended = write(job)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    capture = load(job.path)
+    assert (capture.meta, capture.start_ns, capture.ticks) == (META, 10**18, 100)
+    np.testing.assert_allclose(capture.bytes_per_second[0, 1], 2e9)
+
+
+def test_what_is_wrong_is_said_in_a_sentence(job: Job, tmp_path: Path) -> None:
+    ended = write(Job(tmp_path / "missing", job.path, 1, 2, 0, META))
+    assert ended.returncode == 1
+    assert b"missing cannot be opened: No such file or directory" in ended.stderr
+
+
+def test_a_writer_ends_by_itself_and_not_for_the_signals_of_a_service(job: Job) -> None:
+    process = subprocess.Popen([sys.executable, "-m", "ibpulse.capture.writer", "1"], stdin=subprocess.PIPE)
+    ignored = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
+
+    def ignores() -> bool:
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        mask = next(line.split()[1] for line in lines if line.startswith("SigIgn"))
+        return int(mask, 16) & ignored == ignored
+
+    eventually(ignores)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGALRM
