@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench docs accuracy format lock clean
+.PHONY: help run test check bench docs accuracy fuzz format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -35,6 +35,9 @@ accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and w
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/
 	$(BIN)/python -m ibpulse.commands.reference docs
+
+fuzz: $(VENV)/dev.stamp ## Ask a running daemon 10,000 things that its API document allows, and forbids
+	FUZZ_CASES=10000 $(BIN)/python -m pytest tests/web/test_fuzz.py -q -s $(ARGS)
 
 format: $(VENV)/dev.stamp ## Format the code
 	$(BIN)/ruff format exporter tests bench

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from bench import machine
 from bench.bench import Bench
-from bench.cases import answers, daemon_cost, growth, lateness, peers, rendering, tick_cost, traffic
+from bench.cases import answers, daemon_cost, growth, lateness, peers, rendering, stream, tick_cost, traffic
 from bench.report import Section, render
 
 CASES: dict[str, ModuleType] = {
@@ -20,6 +20,7 @@ CASES: dict[str, ModuleType] = {
     "daemon": daemon_cost,
     "rendering": rendering,
     "answers": answers,
+    "stream": stream,
     "traffic": traffic,
     "growth": growth,
     "peers": peers,

@@ -70,6 +70,7 @@ def running_daemon(
     command = [
         *(sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={tree}", f"--ring.dir={ring}"),
         *(f"--sampler.interval={interval_ms}ms", f"--web.listen-address=127.0.0.1:{port}"),
+        f"--capture.dir={folder / 'captures'}",
     ]
     log = folder / "daemon.log"
     with processes.running(command, log) as process:

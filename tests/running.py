@@ -60,18 +60,27 @@ class Running:
     """`ibpulse serve` over a tree, on a free loopback port."""
 
     def __init__(
-        self, tree: Path, ring_dir: Path, *flags: str, interval: str = "10ms", needs_ports: bool = True
+        self,
+        tree: Path,
+        ring_dir: Path,
+        *flags: str,
+        interval: str = "10ms",
+        needs_ports: bool = True,
+        capture_rules: str = "none",
     ) -> None:
         self.log_path = ring_dir.with_name(ring_dir.name + ".log")
         self._command = [
             *(sys.executable, "-m", "ibpulse", "serve"),
             *(f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", f"--sampler.interval={interval}"),
             "--web.listen-address=127.0.0.1:0",
+            *(f"--capture.dir={ring_dir.with_name('captures')}", f"--capture.rules={capture_rules}"),
             *flags,
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._needs_ports = needs_ports
         self.url = ""
+        # how to ask: verify and auth, where the front door wants more than an address
+        self.http: dict[str, Any] = {}
 
     def __enter__(self) -> Running:
         self.start()
@@ -96,7 +105,7 @@ class Running:
     def _announced(self) -> str:
         assert self._process is not None
         assert self._process.poll() is None, self.log()
-        found = re.search(r"http://127\.0\.0\.1:\d+", self.log())
+        found = re.search(r"https?://127\.0\.0\.1:\d+", self.log())
         return found.group() if found else ""
 
     @property
@@ -124,7 +133,7 @@ class Running:
         return self.log_path.read_text(errors="replace")
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
-        return httpx.get(self.url + path, params=params, timeout=20)
+        return httpx.get(self.url + path, params=params, timeout=20, **self.http)
 
     def metrics(self) -> Metrics:
         return Metrics.parse(self.ask("/metrics").text)

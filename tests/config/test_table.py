@@ -24,7 +24,7 @@ def test_every_group_is_described() -> None:
 def test_fields_are_named_like_their_settings() -> None:
     for kind in groups().values():
         for name, field in kind.model_fields.items():
-            assert name.replace("_", "-") == field.alias
+            assert name.replace("_", "-") == (field.alias or "").replace(".", "-")
 
 
 def test_a_setting_is_named_alike_as_flag_and_variable() -> None:

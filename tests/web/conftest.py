@@ -9,6 +9,7 @@ import pytest
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebParts
 from tests.web.rings import Node, full_node
+from tests.web.served import Files, Served
 
 
 @pytest.fixture
@@ -21,6 +22,25 @@ def node(tmp_path: Path) -> Iterator[Node]:
 @pytest.fixture
 async def client(node: Node) -> AsyncIterator[httpx.AsyncClient]:
     async with make_client(node.parts()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates are made once."""
+    directory = tmp_path_factory.mktemp("tls")
+    Files(directory)
+    return directory
+
+
+@pytest.fixture
+def files(certificates: Path, tmp_path: Path) -> Files:
+    return Files.copied(certificates, tmp_path)
+
+
+@pytest.fixture
+async def served(files: Files) -> AsyncIterator[Served]:
+    async with Served(files) as made:
         yield made
 
 

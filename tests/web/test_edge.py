@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -38,6 +39,25 @@ async def test_a_failure_in_the_middle_of_an_answer_is_logged_and_breaks_it_off(
     await Edge(app, HttpMetrics(None), 10)(scope, None, send)
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert "request /broken failed" in caplog.text
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_request_that_the_end_breaks_off_is_told_so_unless_its_answer_has_begun(begun: bool) -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    sent: list[Any] = []
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b""}
+    request = asyncio.create_task(Edge(app, HttpMetrics(None), 10)(scope, None, send))
+    await asyncio.sleep(0)
+    request.cancel()
+    await request
+    assert [message["status"] for message in sent if "status" in message] == [200 if begun else 503]
 
 
 async def test_the_body_of_an_answer_to_head_is_dropped() -> None:

@@ -41,9 +41,8 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-@pytest.mark.parametrize("path", PAGES)
-async def test_a_page_needs_nothing_from_elsewhere(client: httpx.AsyncClient, path: str) -> None:
-    answer = await client.get(path)
+async def test_the_reference_needs_nothing_but_itself(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/docs")
     page = Page(answer.text)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert page.fetched == []
@@ -52,9 +51,31 @@ async def test_a_page_needs_nothing_from_elsewhere(client: httpx.AsyncClient, pa
     assert "@import" not in answer.text
 
 
-@pytest.mark.parametrize("path", PAGES)
-async def test_the_content_policy_allows_the_page_s_own_style_alone(client: httpx.AsyncClient, path: str) -> None:
-    answer = await client.get(path)
+async def test_the_live_page_needs_nothing_but_this_server(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/")
+    page = Page(answer.text)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.fetched == ["/static/icon.svg", "/static/live.css", "/static/main.js"]
+    for address in page.fetched:
+        found = await client.get(address)
+        assert found.status_code == 200
+        assert "url(" not in found.text
+        assert "@import" not in found.text
+
+
+async def test_the_live_page_may_run_its_own_files_alone(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/")
+    assert answer.headers["content-security-policy"] == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    assert not re.search(r"<[^>]* (style|on[a-z]+)=", answer.text)
+    assert re.findall(r"<script[^>]*>[^<]+", answer.text) == []
+    assert "<style" not in answer.text
+
+
+async def test_the_content_policy_of_the_reference_allows_its_own_style_alone(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/docs")
     policy = answer.headers["content-security-policy"]
     style = re.search(r"<style>(.*?)</style>", answer.text, re.DOTALL)
     assert style
@@ -73,7 +94,7 @@ async def test_every_link_leads_somewhere(client: httpx.AsyncClient, path: str) 
         assert (await client.get(link)).status_code == 200, link
 
 
-async def test_the_landing_page_shows_the_ports(client: httpx.AsyncClient) -> None:
+async def test_the_live_page_shows_the_ports_without_its_script(client: httpx.AsyncClient) -> None:
     text = " ".join(Page((await client.get("/")).text).words)
     assert "What every InfiniBand and RoCE port of this node does, every 10 ms." in text
     assert "Version 1.2.3" in text

@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.errors import ConfigError
+from ibpulse.web import connection
 from ibpulse.web import server as server_module
 from ibpulse.web.app import create_app
 from ibpulse.web.server import WebServer, bind, serve
@@ -68,8 +69,14 @@ async def test_a_head_without_end_is_refused(server: WebServer) -> None:
     assert answer.endswith(b"The head of a request may have 65536 bytes.")
 
 
+async def test_a_long_head_that_comes_at_once_is_refused(server: WebServer) -> None:
+    answer = await talk(server, b"GET / HTTP/1.1\r\nHost: a\r\nX-Filler: " + b"x" * 70_000 + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 4")
+    assert b"The head of a request may have 65536 bytes." in answer
+
+
 async def test_a_head_that_never_comes_is_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
     running = await serve(create_app(node.parts()), "127.0.0.1", 0)
     assert await talk(running, b"") == b""
     assert await talk(running, b"GET / HTTP/1.1\r\nHost:") == b""
@@ -82,7 +89,7 @@ async def test_an_answer_may_take_longer_than_its_request(monkeypatch: pytest.Mo
         await asyncio.sleep(0.15)
         await PlainTextResponse("late")(scope, receive, send)
 
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
     running = await serve(slow, "127.0.0.1", 0)
     answer = await talk(running, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert answer.endswith(b"late")
@@ -153,9 +160,9 @@ def test_no_host_is_every_address(monkeypatch: pytest.MonkeyPatch, dual: bool) -
 
 
 async def test_a_server_that_cannot_start_says_why(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("no loop")
 
-    monkeypatch.setattr(server_module.Server, "startup", fail)
+    monkeypatch.setattr(server_module, "Listener", fail)
     with pytest.raises(RuntimeError, match="no loop"):
         await serve(create_app(node.parts()), "127.0.0.1", 0)

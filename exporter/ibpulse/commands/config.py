@@ -31,11 +31,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the verdict or the configuration; faults of the settings never come this far.
 
     Raises:
-        ConfigError: the file that topology.file names cannot be used.
+        ConfigError: the file that topology.file names cannot be used, or the web configuration file has faults.
     """
     from ibpulse.sysfs.overrides import read_overrides  # not for help texts
 
     read_overrides(settings.topology.file)
+    if settings.web.config_file:
+        from ibpulse.web.front.door import FrontDoor  # not for help texts
+
+        FrontDoor(settings.web.config_file)
     written = settings.written()
     if arguments.action == "check":
         print("ok", *_origin_lines(written, arguments.origins), sep="\n")

@@ -20,6 +20,7 @@ from ibpulse import __version__, exposition
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import Features, SignatureOptions
+from ibpulse.commands.captures import Captures
 from ibpulse.config import Settings
 from ibpulse.errors import RingError
 from ibpulse.ring.file import RingFile
@@ -28,8 +29,9 @@ from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.web.app import create_app
+from ibpulse.web.front.door import FrontDoor
 from ibpulse.web.parts import WebLimits, WebParts
-from ibpulse.web.server import serve
+from ibpulse.web.server import plain, serve
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +88,10 @@ class Daemon:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
+        self._captures = Captures(settings, self._reader)
+        self._ending = asyncio.Event()
+        web_config = settings.web.config_file
+        self._door = FrontDoor(web_config, self._registry) if web_config else None
         self._snapshot: Snapshot
 
     async def run(self) -> int:
@@ -95,19 +101,23 @@ class Daemon:
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         await self._supervisor.start()
         self._aggregate()
+        await self._captures.recorder.start()
         tasks = [
             asyncio.create_task(self._supervisor.run(), name="supervisor"),
             asyncio.create_task(self._aggregate_every_second(), name="aggregator"),
             asyncio.create_task(self._serve(), name="web"),
         ]
+        if self._door:
+            tasks.append(asyncio.create_task(self._door.watch(), name="web configuration"))
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
         gc.freeze()
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+        closing = asyncio.create_task(self._captures.recorder.close())
         for task in (waiting, *reversed(tasks)):
             task.cancel()
-        await asyncio.gather(*tasks, waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, waiting, closing, return_exceptions=True)
         for task in done - {waiting}:
             task.result()
         log.info("stopped")
@@ -115,11 +125,13 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        server = await serve(create_app(self._web_parts()), address.host, address.port)
+        tls = self._door.tls if self._door else plain
+        server = await serve(create_app(self._web_parts()), address.host, address.port, tls=tls)
         self._announce(server.host, server.port)
         try:
             await server.wait()
         finally:
+            self._ending.set()
             await server.stop()
 
     def _announce(self, host: str, port: int) -> None:
@@ -127,10 +139,11 @@ class Daemon:
         ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
         interval_ms = self._ring.interval_ns / 1e6
         log.info(
-            "ibpulse %s samples %d ports every %g ms and serves http://%s:%d/",
+            "ibpulse %s samples %d ports every %g ms and serves %s://%s:%d/",
             __version__,
             ports,
             interval_ms,
+            "https" if self._door and self._door.tls() else "http",
             shown,
             port,
         )
@@ -146,8 +159,14 @@ class Daemon:
             ready=self._ready,
             summarize=lambda seconds, end_ns: self._aggregator.summarize(self._supervisor.fabric, seconds, end_ns),
             version=__version__,
-            limits=WebLimits(max_wide_requests=web.max_wide_requests, max_values=web.max_points),
+            limits=WebLimits(
+                max_wide_requests=web.max_wide_requests, max_values=web.max_points, max_viewers=web.max_viewers
+            ),
             registry=self._registry,
+            snapshot=lambda: self._snapshot,
+            ending=self._ending,
+            door=self._door,
+            captures=self._captures.parts,
         )
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
@@ -168,7 +187,8 @@ class Daemon:
 
     def _aggregate(self) -> None:
         supervisor = self._supervisor
-        self._snapshot = self._aggregator.update(supervisor.fabric, supervisor.health(), self._reader.newest_tick())
+        snapshot = self._aggregator.update(supervisor.fabric, supervisor.health(), self._reader.newest_tick())
+        self._snapshot = self._captures.note(snapshot)
 
 
 def _inventory(settings: Settings) -> Inventory:

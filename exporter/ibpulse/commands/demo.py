@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Simulate and serve until SIGTERM or SIGINT; nothing stays behind."""
     from ibpulse.commands.daemon import run_daemon  # not for help texts
     from ibpulse.commands.logs import set_up_log
+    from ibpulse.config.loading import DEFAULT
 
     set_up_log(settings.log.level, settings.log.format)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -41,7 +42,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             path = settings.path.model_copy(update={"sysfs": tree})
             ring = settings.ring.model_copy(update={"dir": Path(scratch) / "ring"})
             print(f"look at it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
-            return run_daemon(settings.model_copy(update={"path": path, "ring": ring}))
+            changed = {"path": path, "ring": ring}
+            if arguments.origins["capture.dir"] == DEFAULT:
+                # nothing of a demo stays behind unless somebody says where
+                changed["capture"] = settings.capture.model_copy(update={"dir": Path(scratch) / "captures"})
+            return run_daemon(settings.model_copy(update=changed))
 
 
 @contextmanager

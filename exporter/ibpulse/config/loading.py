@@ -1,5 +1,5 @@
 """The sources put together: flags over environment over YAML file over default. It must not look at anything that
-is not passed in, save the file named and the directory that may hold the ring.
+is not passed in, save the file named and the directories that may hold the ring and the captures.
 
 Every fault of every source is found in one run; a fault is one sentence with the place in front.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
-from ibpulse.config.rules import RULES, fit_timescales, fit_traffic_window
+from ibpulse.config.rules import RULES, fit_capture_after, fit_capture_before, fit_timescales, fit_traffic_window
 from ibpulse.config.settings import Settings
 from ibpulse.config.sources import Source, read_environment, read_file, read_flags
 from ibpulse.config.table import CONFIG_FILE, ROWS
@@ -23,6 +23,7 @@ from ibpulse.config.values import ABSENT
 from ibpulse.errors import ConfigError
 
 SHARED_MEMORY = Path("/dev/shm")
+STATE = Path("/var/lib")
 DEFAULT = "default"
 
 
@@ -56,7 +57,12 @@ def resolve(
     """
     given = [read_flags(flags), read_environment(environ)]
     given.append(read_file(_file_named_by(given)))
-    found = Source(texts={"ring.dir": str(find_ring_directory(environ, shared_memory))})
+    found = Source(
+        texts={
+            "ring.dir": str(find_ring_directory(environ, shared_memory)),
+            "capture.dir": str(find_capture_directory(environ)),
+        }
+    )
     faults = [fault for source in given for fault in source.faults]
     origins = _origins(given)
     settings, wrong = _check(given, found, origins)
@@ -73,6 +79,16 @@ def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED
     # systemd gives several directories with colons between them when the unit asks for several
     runtime = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     return Path(runtime) if runtime else Path(environ.get("TMPDIR") or "/tmp") / "ibpulse"
+
+
+def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> Path:
+    """Where captures go when nobody says: where systemd or the system keeps what must last, else where nothing must."""
+    given = environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given) / "captures"
+    if os.access(state / "ibpulse", os.W_OK | os.X_OK) or os.access(state, os.W_OK | os.X_OK):
+        return state / "ibpulse" / "captures"
+    return Path(environ.get("TMPDIR") or "/tmp") / "ibpulse" / "captures"
 
 
 def _merge(mappings: Sequence[dict[str, Any]]) -> Settings:
@@ -117,6 +133,10 @@ def _check(given: Sequence[Source], found: Source, origins: Mapping[str, str]) -
         settings = _replace_analysis(settings, timescales=fit_timescales(settings))
     if origins["analysis.traffic-window"] == DEFAULT:
         settings = _replace_analysis(settings, traffic_window=fit_traffic_window(settings))
+    if origins["capture.after"] == DEFAULT:
+        settings = _replace_capture(settings, after=fit_capture_after(settings))
+    if origins["capture.before"] == DEFAULT:
+        settings = _replace_capture(settings, before=fit_capture_before(settings))
     for rule in RULES:
         if wrong.isdisjoint(rule.names):
             faults += (f"{_place(rule.names[0], origins)}: {sentence}" for sentence in rule.find(settings))
@@ -126,6 +146,11 @@ def _check(given: Sequence[Source], found: Source, origins: Mapping[str, str]) -
 def _replace_analysis(settings: Settings, **fields: object) -> Settings:
     analysis = settings.analysis.model_copy(update=fields)
     return settings.model_copy(update={"analysis": analysis})
+
+
+def _replace_capture(settings: Settings, **fields: object) -> Settings:
+    capture = settings.capture.model_copy(update=fields)
+    return settings.model_copy(update={"capture": capture})
 
 
 def _place(name: str, origins: Mapping[str, str]) -> str:

@@ -27,6 +27,26 @@ def fit_traffic_window(settings: Settings) -> int:
     return min(settings.analysis.traffic_window, settings.sampler.history // SECOND_NS * SECOND_NS)
 
 
+def fit_capture_after(settings: Settings) -> int:
+    """The time after a trigger, or a quarter of the history if that is shorter."""
+    return min(settings.capture.after, settings.sampler.history // 4)
+
+
+def fit_capture_before(settings: Settings) -> int:
+    """The time before a trigger, or what the history has beside the time after it; at least a second."""
+    return min(settings.capture.before, max(SECOND_NS, settings.sampler.history - settings.capture.after))
+
+
+def _history_covers_captures(settings: Settings) -> Iterator[str]:
+    history, wanted = settings.sampler.history, settings.capture.before + settings.capture.after
+    if history < wanted:
+        yield (
+            f"{format_duration(settings.capture.before)} with capture.after, "
+            f"{format_duration(settings.capture.after)}, is more than sampler.history, {format_duration(history)}; "
+            f"raise sampler.history to {format_duration(wanted)} or shorten the capture"
+        )
+
+
 def _history_covers_windows(settings: Settings) -> Iterator[str]:
     history, longest = settings.sampler.history, max(settings.analysis.windows)
     if history < longest:
@@ -67,6 +87,7 @@ def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
 RULES = (
     Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
     Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
+    Rule(("capture.before", "capture.after", "sampler.history"), _history_covers_captures),
     Rule(("analysis.burst-low", "analysis.active-threshold"), _bursts_end_below_their_beginning),
     Rule(("analysis.timescales", "sampler.interval"), _timescales_fit_interval),
 )

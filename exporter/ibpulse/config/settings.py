@@ -20,6 +20,7 @@ from ibpulse.config.values import (
     DurationNs,
     GridNs,
     GridsNs,
+    NodeNames,
     OptionalPath,
     OptionalRate,
     PortPatterns,
@@ -27,12 +28,16 @@ from ibpulse.config.values import (
     Ratio,
     SecondsNs,
     SixNumbers,
+    SizeBytes,
     SomePath,
+    Switch,
     TickBytes,
     WindowsNs,
+    Words,
     between,
     choice,
     lasting,
+    some_of,
 )
 
 
@@ -126,8 +131,27 @@ class WebSettings(Group):
     """How the results are served."""
 
     listen_address: Address = setting("web.listen-address")
+    config_file: OptionalPath = setting("web.config.file")
     max_wide_requests: Annotated[Count, between(1, 64)] = setting("web.max-wide-requests")
     max_points: Annotated[Count, between(1_000, 100_000_000)] = setting("web.max-points")
+    max_viewers: Annotated[Count, between(1, 1_000)] = setting("web.max-viewers")
+
+
+class CaptureSettings(Group):
+    """What freezes the samples around an instant to a file."""
+
+    dir: SomePath = setting("capture.dir")
+    before: Annotated[DurationNs, lasting("1s", "1h")] = setting("capture.before")
+    after: Annotated[DurationNs, lasting("0s", "10m")] = setting("capture.after")
+    rules: Annotated[Words, some_of("traffic-stalled", "rail-lost", "moe-saturation", "step-slower")] = setting(
+        "capture.rules"
+    )
+    cooldown: Annotated[DurationNs, lasting("1s", "30d")] = setting("capture.cooldown")
+    max_count: Annotated[Count, between(1, 100_000)] = setting("capture.max-count")
+    max_bytes: SizeBytes = setting("capture.max-bytes")
+    min_free: SizeBytes = setting("capture.min-free")
+    node: NodeNames = setting("capture.node")
+    allow_unauthenticated: Switch = setting("capture.allow-unauthenticated")
 
 
 class LogSettings(Group):
@@ -152,6 +176,7 @@ class Settings(BaseSettings):
     slow: SlowSettings = group()
     topology: TopologySettings = group()
     web: WebSettings = group()
+    capture: CaptureSettings = group()
     log: LogSettings = group()
 
     def written(self) -> dict[str, dict[str, object]]:

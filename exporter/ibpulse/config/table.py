@@ -61,6 +61,7 @@ GROUPS = {
     "slow": "What is read beside the samples: status, rate, new and vanished devices, error counters.",
     "topology": "Where devices are plugged in, for virtual machines that hide it.",
     "web": "How the results are served.",
+    "capture": "The flight recorder: what freezes the samples around an instant to a file, and where the files go.",
     "log": "What is logged, to standard error.",
 }
 
@@ -188,6 +189,13 @@ ROWS = (
         "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 is any free one.",
     ),
     Row(
+        "web.config.file",
+        "PATH",
+        "",
+        "YAML file with TLS, basic authentication and headers, as exporters of Prometheus read it; see security.md.",
+        "none",
+    ),
+    Row(
         "web.max-wide-requests",
         "COUNT",
         "2",
@@ -198,6 +206,61 @@ ROWS = (
         "COUNT",
         "200000",
         "Values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
+    ),
+    Row("web.max-viewers", "COUNT", "16", "Viewers of the live stream at a time, 1 to 1000; more are refused."),
+    Row(
+        "capture.dir",
+        "PATH",
+        "/var/lib/ibpulse/captures",
+        "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB.",
+        "$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if it can be written, else $TMPDIR/ibpulse/captures",
+    ),
+    Row(
+        "capture.before",
+        "DURATION",
+        "60s",
+        "What a capture holds of the time before its trigger, 1s to 1h; with capture.after at most sampler.history. "
+        "The default is cut to that.",
+    ),
+    Row(
+        "capture.after",
+        "DURATION",
+        "10s",
+        "What a capture holds of the time after its trigger, 0s to 10m. The default is at most a quarter of "
+        "sampler.history.",
+    ),
+    Row(
+        "capture.rules",
+        "RULE,...",
+        "traffic-stalled,rail-lost,moe-saturation,step-slower",
+        "Local rules that take captures, or none; see captures.md.",
+    ),
+    Row(
+        "capture.cooldown",
+        "DURATION",
+        "10m",
+        "Time in which the same rule, or the same alert, takes no other capture, 1s to 30d.",
+    ),
+    Row("capture.max-count", "COUNT", "100", "Captures that are kept, 1 to 100000; the oldest is removed for another."),
+    Row("capture.max-bytes", "SIZE", "1GB", "Size of all captures together; the oldest are removed for a new one."),
+    Row(
+        "capture.min-free",
+        "SIZE",
+        "500MB",
+        "What captures leave free on the disk: the oldest are removed, then no new one is taken.",
+    ),
+    Row(
+        "capture.node",
+        "NAME,...",
+        "",
+        "Names of this node in the labels of alerts: instance, node, nodename, hostname. Own addresses always count.",
+        "the host name",
+    ),
+    Row(
+        "capture.allow-unauthenticated",
+        "true|false",
+        "false",
+        "Whether everybody may take and delete captures; otherwise only users that web.config.file knows.",
     ),
     Row("log.level", "debug|info|warning|error", "info", "Least severity that is logged."),
     Row("log.format", "text|json", "text", "Lines for people, or one JSON object a line."),

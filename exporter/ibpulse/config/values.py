@@ -13,7 +13,15 @@ from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator
 
-from ibpulse.units import SECOND_NS, format_duration, format_rate, parse_duration, parse_rate
+from ibpulse.units import (
+    SECOND_NS,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 Given = str | Sequence[str]
 """What a source says about one setting."""
@@ -194,6 +202,34 @@ def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(periods_ns))
 
 
+def _switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is not known; choose true or false")
+    return text == "true"
+
+
+def _node_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", text):
+        raise ValueError(f"{text[:64]!r} is no name of a node; write it like gpu-node-7 or gpu-node-7.example.org")
+    return text
+
+
+def some_of(*allowed: str) -> AfterValidator:
+    """A validator for a list of a few words, each once; the word none alone is the empty list."""
+
+    def validate(words: tuple[str, ...]) -> tuple[str, ...]:
+        if words == ("none",):
+            return ()
+        for word in words:
+            if word not in allowed:
+                raise ValueError(f"{word!r} is not known; choose of {', '.join(allowed)}, or none")
+            if words.count(word) > 1:
+                raise ValueError(f"{word} is given twice; give it once")
+        return words
+
+    return AfterValidator(validate)
+
+
 DurationNs = Annotated[int, single(parse_duration), PlainSerializer(format_duration)]
 GridNs = Annotated[DurationNs, AfterValidator(_divides_second)]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
@@ -207,6 +243,10 @@ POSITIVE = AfterValidator(_positive)
 Count = Annotated[int, single(_integer)]
 Cpu = Annotated[int | None, single(_cpu)]
 TickBytes = Annotated[int | None, single(_tick_bytes)]
+SizeBytes = Annotated[int, single(parse_size), PlainSerializer(format_size)]
+Switch = Annotated[bool, single(_switch), PlainSerializer(lambda value: str(value).lower())]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+NodeNames = Annotated[tuple[Annotated[str, AfterValidator(_node_name)], ...], BeforeValidator(_split)]
 SomePath = Annotated[Path, single(_path), PlainSerializer(str)]
 OptionalPath = Annotated[Path | None, single(_optional_path), PlainSerializer(_write_optional_path)]
 Address = Annotated[ListenAddress, single(_listen_address), PlainSerializer(str)]

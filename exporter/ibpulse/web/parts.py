@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.summary import Summary
+from ibpulse.capture.alertmanager import AlertDesk
+from ibpulse.capture.recorder import FlightRecorder
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
+from ibpulse.web.front.door import FrontDoor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,22 @@ class WebLimits:
     wide_values: int = 100_000
     max_values: int = 1_000_000
     max_query_bytes: int = 16_384
+    max_body_bytes: int = 1_048_576
     max_ports: int = 256
+    max_viewers: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureParts:
+    """The flight recorder and who may ask it: everybody if `open_to_all`, else those whom the front door knows.
+
+    `usual_ns` is what a capture holds of the time before and after its trigger.
+    """
+
+    recorder: FlightRecorder
+    desk: AlertDesk
+    usual_ns: tuple[int, int]
+    open_to_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +53,9 @@ class WebParts:
 
     `slots` gives the ring slot of each port name (`mlx5_0:1`). `metrics` gives body and content type for an Accept
     header and a choice of names. `ready` gives the state and a sentence. `summarize` gives the summary of whole seconds
-    that end at a wall time (ns), or now. The server's own metrics go into `registry`.
+    that end at a wall time (ns), or now. The server's own metrics go into `registry`. `snapshot` gives the finished
+    numbers of the last second, None before the first. Streams end when `ending` is set. `door` has the rules of the web
+    configuration file, if there is one.
     """
 
     reader: RingReader
@@ -47,3 +69,7 @@ class WebParts:
     limits: WebLimits = field(default_factory=WebLimits)
     registry: CollectorRegistry | None = None
     wall_clock_ns: Callable[[], int] = time.time_ns
+    snapshot: Callable[[], Snapshot | None] = lambda: None
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    door: FrontDoor | None = None
+    captures: CaptureParts | None = None

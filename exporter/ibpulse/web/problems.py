@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ibpulse.errors import RequestError
 
@@ -43,7 +44,20 @@ KINDS = {
     "unknown-port": "No such port",
     "too-many-values": "The window holds too many values",
     "too-busy": "Too many wide requests at once",
+    "too-many-viewers": "Too many viewers at once",
     "query-too-long": "The query is too long",
+    "writing-needs-user": "Writing needs a user",
+    "unknown-capture": "No such capture",
+    "too-many-captures": "Too many captures wait",
+    "no-captures": "No capture can be taken or read",
+    "bad-range": "The file has no such range",
+    "login-needed": "A user and a password are needed",
+    "too-many-logins": "Too many passwords wait to be checked",
+    "too-many-requests": "Requests come too fast",
+    "too-many-connections": "Too many clients are connected",
+    "cross-site": "A page of another site may not write",
+    "body-too-long": "The body is too long",
+    "body-too-slow": "The body came too slowly",
 }
 """Kinds of problems and their titles."""
 
@@ -108,6 +122,17 @@ def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         detail = f"There is nothing at {request.url.path[:200]}; / lists what there is."
     elif error.status_code == 405:
-        headers["Allow"] = "GET, HEAD"
-        detail = f"{request.method[:32]} is not allowed here; use GET or HEAD."
+        headers["Allow"] = ", ".join(_methods(request))
+        detail = f"{request.method[:32]} is not allowed here; use {' or '.join(_methods(request))}."
     return problem_response(error.status_code, detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods that the path of a request takes; HEAD wherever there is GET."""
+    routes = request.app.routes
+    found = [
+        method
+        for method in ("GET", "POST", "DELETE")
+        if any(route.matches({**request.scope, "method": method})[0] == Match.FULL for route in routes)
+    ]
+    return ["GET", "HEAD", *found[1:]] if "GET" in found else found

@@ -16,7 +16,11 @@ def reference_body(schema: dict[str, Any]) -> str:
         f"<h1>{escape(info['title'])} API</h1>\n<p>{escape(info['description'])} "
         f'<span class="soft">Version {escape(info["version"])}</span></p>',
         '<p><a href="/">Start page</a> · <a href="/api/openapi.json">OpenAPI document</a></p>',
-        *(_operation(path, methods["get"]) for path, methods in schema["paths"].items()),
+        *(
+            _operation(method, path, operation)
+            for path, methods in schema["paths"].items()
+            for method, operation in methods.items()
+        ),
         "<h2>Problems</h2>\n<p>A refused request gets a problem document (RFC 9457): <code>type</code> is one of these "
         "anchors, <code>detail</code> names the bound and the way out.</p>",
         *(f'<h3 id="{kind}">{kind}</h3><p>{escape(title)}.</p>' for kind, title in KINDS.items()),
@@ -24,7 +28,7 @@ def reference_body(schema: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _operation(path: str, operation: dict[str, Any]) -> str:
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     parameters = [_parameter(item) for item in operation.get("parameters", [])]
     answers = [
         [
@@ -36,7 +40,7 @@ def _operation(path: str, operation: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"<h3>GET {escape(path)}</h3>\n<p>{escape(operation.get('description', ''))}</p>",
+            f"<h3>{method.upper()} {escape(path)}</h3>\n<p>{escape(operation.get('description', ''))}</p>",
             table(["Parameter", "Value", "Default", "Meaning"], parameters) if parameters else "",
             "<p></p>",
             table(["Status", "Answer", "Content"], answers),

@@ -6,19 +6,19 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ibpulse.errors import ConfigError
+from ibpulse.web.connection import Connection
+from ibpulse.web.front.tls import TlsServer
+from ibpulse.web.listener import Listener
 
 BACKLOG = 128
-MAX_CONNECTIONS = 256
-HEAD_SECONDS = 10.0
-MAX_HEAD_BYTES = 65_536
+# with the rest of the daemon the end must come within 5 s
+SHUTDOWN_SECONDS = 3
 # longer than the usual scrape interval of a minute, so that a scraper keeps its connection
 KEEP_ALIVE_SECONDS = 75
 
@@ -42,10 +42,26 @@ class WebServer:
         self._server.should_exit = True
         self._server.ending.set()
         await self._task
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
 
 
-async def serve(app: ASGIApp, host: str, port: int, *, shutdown_seconds: int = 5) -> WebServer:
+def plain() -> TlsServer | None:
+    """No TLS."""
+    return None
+
+
+async def serve(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    shutdown_seconds: int = SHUTDOWN_SECONDS,
+    tls: Callable[[], TlsServer | None] = plain,
+) -> WebServer:
     """A server that already listens; an empty host is every address, port 0 is any free port.
+
+    `tls` gives what a new connection is wrapped in.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -53,18 +69,16 @@ async def serve(app: ASGIApp, host: str, port: int, *, shutdown_seconds: int = 5
     listener = bind(host, port)
     config = Config(
         app,
-        http=_BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=shutdown_seconds,
     )
-    server = _Server(config)
+    server = _Server(config, listener, tls)
     running = WebServer(server, listener)
     started = asyncio.create_task(server.listening.wait())
     await asyncio.wait([started, running._task], return_when=asyncio.FIRST_COMPLETED)
@@ -102,8 +116,9 @@ def bind(host: str, port: int) -> socket.socket:
 class _Server(Server):
     """uvicorn's server with events instead of flags, which leaves the signals alone."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, listening: socket.socket, tls: Callable[[], TlsServer | None]) -> None:
         super().__init__(config)
+        self._listening, self._tls = listening, tls
         self.listening = asyncio.Event()
         self.ending = asyncio.Event()
 
@@ -119,47 +134,17 @@ class _Server(Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
-        await super().startup(sockets)
+        """Listen, and say so. The listener stands in place of asyncio's servers, which know no bounds."""
+        self._listener = Listener(self._listening, self._connect, self._tls)
+        self.servers = []
+        self.started = True
         self.listening.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and let running requests end."""
+        self._listener.close()
+        await self._listener.wait_closed()
+        await super().shutdown(sockets)
 
-class _BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with a bound on the length of a request's head and on the time it may take."""
-
-    _head_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._head_timer is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.send_400_response(f"The head of a request may have {MAX_HEAD_BYTES} bytes.")
-                return
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._head_timer is None:
-            self._expect_head()
-
-    def on_headers_complete(self) -> None:
-        self._end_head()
-        super().on_headers_complete()
-
-    def _expect_head(self) -> None:
-        self._head_bytes = 0
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _end_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _connect(self, tls: TlsServer | None, on_lost: Callable[[], None]) -> Connection:
+        return Connection(self.config, self.server_state, tls, on_lost)

@@ -1,0 +1,34 @@
+"""Viewers of the live stream: they read and drop what comes. `viewers.py PORT VIEWERS` runs until it is terminated."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import selectors
+import signal
+import sys
+import threading
+import time
+
+
+def main(port: int, viewers: int) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    waiting = selectors.DefaultSelector()
+    for number in range(viewers):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/api/v1/stream")
+        response = connection.getresponse()
+        if response.status != 200:
+            raise OSError(f"viewer {number}: status {response.status}")
+        waiting.register(connection.sock, selectors.EVENT_READ, connection)
+    received, begun = 0, time.monotonic()
+    print("watching", flush=True)
+    while not stop.is_set():
+        for key, _ in waiting.select(0.5):
+            received += len(key.data.sock.recv(65_536))
+    print(json.dumps({"seconds": time.monotonic() - begun, "bytes": received}), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,124 @@
+"""Requests that take or delete captures: from people, programs and Alertmanager. It must not know how one is taken."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ibpulse.capture.alertmanager import make_trigger
+from ibpulse.capture.recorder import Pending
+from ibpulse.capture.trigger import Trigger
+from ibpulse.errors import CaptureError
+from ibpulse.web.captures_answer import (
+    PATH,
+    NotificationAnswer,
+    PendingAnswer,
+    json_response,
+    pending_members,
+    refusals,
+)
+from ibpulse.web.captures_body import (
+    CaptureRequest,
+    Notification,
+    make_request_trigger,
+    read_alerts,
+    read_body,
+    request_schema,
+)
+from ibpulse.web.captures_name import find_name, unavailable, unknown
+from ibpulse.web.front.guard import USER
+from ibpulse.web.parts import CaptureParts, WebParts
+from ibpulse.web.problems import ProblemError
+
+log = logging.getLogger(__name__)
+
+
+def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRouter:
+    """The routes that write."""
+    router = APIRouter()
+
+    @router.post(
+        PATH,
+        status_code=202,
+        responses={
+            202: {"model": PendingAnswer, "description": "The capture that is taken."},
+            **refusals(401, 403, 413, 414, 422, 503),
+        },
+        response_class=Response,
+        openapi_extra=request_schema(CaptureRequest, required=False),
+    )
+    async def take_capture(request: Request) -> Response:
+        """Freeze the samples around now. Asked for again with the same words, it is the same capture until its end."""
+        _admit(request, captures)
+        body = read_body(CaptureRequest, await request.body())
+        history_ns = parts.reader.capacity * parts.reader.interval_ns
+        trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.usual_ns, history_ns)
+        pending = _ask(captures, trigger)
+        return json_response(202, pending_members(pending), {"Location": f"{PATH}/{pending.name}"})
+
+    @router.post(
+        f"{PATH}/alertmanager",
+        responses={
+            200: {"model": NotificationAnswer, "description": "The notification was taken."},
+            **refusals(401, 403, 413, 414, 422, 503),
+        },
+        response_class=Response,
+        openapi_extra=request_schema(Notification, required=True),
+    )
+    async def take_notification(request: Request) -> Response:
+        """Alertmanager's webhook: firing alerts that name this node, or none, freeze the samples around their start."""
+        _admit(request, captures)
+        return _take_alerts(parts, captures, read_body(Notification, await request.body()))
+
+    @router.delete(
+        PATH + "/{name}", status_code=204, responses=refusals(401, 403, 404, 414, 503), response_class=Response
+    )
+    async def delete_capture(request: Request, name: str) -> Response:
+        """Remove a whole capture."""
+        _admit(request, captures)
+        parsed = find_name(name)
+        try:
+            removed = await captures.recorder.remove(parsed)
+        except CaptureError as error:
+            raise unavailable(error) from error
+        if not removed:
+            raise unknown(name, captures.recorder.pending())
+        log.info("capture %s was removed by %s", parsed, request.scope.get(USER, "a request"))
+        return Response(status_code=204)
+
+    return router
+
+
+def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notification) -> Response:
+    now_ns = parts.wall_clock_ns()
+    chosen = captures.desk.choose(read_alerts(notification), now_ns)
+    if not chosen:
+        return json_response(200, {"capture": None, "alerts": 0})
+    reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.usual_ns[0]
+    pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
+    captures.desk.remember(chosen, now_ns)
+    return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
+
+
+def _admit(request: Request, captures: CaptureParts) -> None:
+    """Let pass who may write.
+
+    Raises:
+        ProblemError: nobody vouches for the client, and writing is not open to everybody.
+    """
+    if not request.scope.get(USER) and not captures.open_to_all:
+        raise ProblemError(
+            "writing-needs-user",
+            403,
+            "Taking and deleting captures needs a user: name users or client certificates in --web.config.file, "
+            "or open it to everybody with --capture.allow-unauthenticated=true.",
+        )
+
+
+def _ask(captures: CaptureParts, trigger: Trigger) -> Pending:
+    try:
+        return captures.recorder.ask(trigger)
+    except CaptureError as error:
+        raise ProblemError("too-many-captures" if error.busy else "no-captures", 503, f"{error}.") from error

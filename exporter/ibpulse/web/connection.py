@@ -1,0 +1,120 @@
+"""One connection: uvicorn's protocol with bounds on the head, on a client that does not read, and with a name.
+
+It must not know routes, or how connections come about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from ibpulse.web.front.peer import find_name, has_allowed_name
+from ibpulse.web.front.tls import TlsServer
+from ibpulse.web.problems import KINDS, problem_response
+
+# beyond these a request is refused; some more are let in so that it can be told
+MAX_CONNECTIONS = 256
+HEAD_SECONDS = 10.0
+MAX_HEAD_BYTES = 65_536
+# how long a client may leave what it was sent without reading any of it
+UNREAD_SECONDS = 20.0
+
+HEAD_TOO_LONG = f"The head of a request may have {MAX_HEAD_BYTES} bytes."
+_long = problem_response(431, HEAD_TOO_LONG, headers={"Connection": "close"})
+_crowded = problem_response(
+    503,
+    f"{MAX_CONNECTIONS} connections are open, and no more are answered. Try again in a second.",
+    KINDS["too-many-connections"],
+    "too-many-connections",
+    {"Connection": "close", "Retry-After": "1"},
+)
+
+
+class Connection(HttpToolsProtocol):
+    """A client. A verified certificate's name stands in the scope of its requests, as `certificate` of `state`."""
+
+    def __init__(self, config: Config, state: ServerState, tls: TlsServer | None, on_lost: Callable[[], None]) -> None:
+        super().__init__(config, state, {})
+        self._tls, self._on_lost = tls, on_lost
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes: int | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin, or end at once where the certificate has no allowed name."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("ssl_object")
+        if self._tls and not has_allowed_name(peer, self._tls.allowed_names):
+            transport.abort()
+            return
+        self.app_state = {"certificate": find_name(peer)}
+        self._expect_head()
+        self._watch_reader()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End all that waits for this client."""
+        self._end_head()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        self._on_lost()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, unless the head grows too long."""
+        if self.transport.is_closing():
+            return
+        expecting = self._head_timer
+        super().data_received(data)
+        # still the same head: what came in one piece with its end, or with what was before it, is measured there
+        if expecting is not None and expecting is self._head_timer:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.send_400_response(HEAD_TOO_LONG)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        self._unread_bytes = None
+        super().resume_writing()
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of a head."""
+        super().on_message_begin()
+        if self._head_timer is None:
+            self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        """Wait no longer, and begin the answer."""
+        self._end_head()
+        head_bytes = len(self.url) + sum(len(name) + len(text) for name, text in self.headers)
+        crowded = len(self.connections) > MAX_CONNECTIONS
+        self.app = _long if head_bytes > MAX_HEAD_BYTES else _crowded if crowded else self.config.loaded_app
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _watch_reader(self) -> None:
+        """Break off when nothing was read since the last look of what must leave before anything else can.
+
+        That is so while writing is paused, and when the connection is closing. Nothing is added to the buffer then, so
+        it shrinks if the client reads.
+        """
+        if self.flow.write_paused or self.transport.is_closing():
+            unread_bytes = self.transport.get_write_buffer_size()
+            if self._unread_bytes is not None and unread_bytes >= self._unread_bytes:
+                self.transport.abort()
+                return
+            self._unread_bytes = unread_bytes
+        self._unread_timer = self.loop.call_later(UNREAD_SECONDS, self._watch_reader)

@@ -1,0 +1,128 @@
+"""Passwords against bcrypt hashes, off the event loop, few at a time. It must not know where users are kept.
+
+What it costs to guess: one thread checks, at a low priority, so guesses come to at most some 20 a second at a hash of
+cost 10, of all clients together. Whoever has logged in is remembered and never waits behind guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import bcrypt
+
+MAX_WAITING = 16
+MAX_WAITING_PER_CLIENT = 4
+MAX_REMEMBERED = 1024
+REMEMBERED_SECONDS = 600.0
+# all that bcrypt looks at
+MAX_PASSWORD_BYTES = 72
+# about a tenth of a busy processor: guesses take little, and a login on a busy node still takes but a moment
+NICENESS = 10
+
+Credentials = tuple[str, bytes]
+
+
+class TooManyChecksError(Exception):
+    """More passwords wait to be checked than may."""
+
+
+def parse_basic(header: bytes) -> Credentials | None:
+    """User and password of an Authorization header (RFC 7617); None if it is none of that kind."""
+    scheme, _, encoded = header.strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return (user.decode(), password) if colon else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+class PasswordCheck:
+    """Checks passwords, and remembers for a while those that were right; never in the clear."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._secret = secrets.token_bytes(32)
+        self._remembered: OrderedDict[bytes, float] = OrderedDict()
+        self._running: dict[bytes, asyncio.Task[bool]] = {}
+        self._waiting: Counter[str] = Counter()
+        # os.nice is per thread on Linux
+        self._thread = ThreadPoolExecutor(1, "passwords", initializer=os.nice, initargs=(NICENESS,))
+
+    async def is_right(self, users: Mapping[str, str], credentials: Credentials, client: str) -> bool:
+        """Whether the password is the user's; for a user that there is not it takes as long as for one that there is.
+
+        `users` has the hash of each user, `client` is where the request comes from.
+
+        Raises:
+            TooManyChecksError: too many checks wait, all in all or of this client.
+        """
+        user, password = credentials
+        stored = users.get(user) or _unmatchable(users)
+        key = self._digest(user, stored, password)
+        if self._recalls(key):
+            return True
+        if key not in self._running:
+            self._admit(client)
+            check = self._check(key, stored, password)
+            self._running[key] = task = asyncio.create_task(check, name="password")
+            task.add_done_callback(lambda _: self._forget_task(key, client))
+        # one who hangs up must not end the check of another with the same password
+        return await asyncio.shield(self._running[key])
+
+    def _admit(self, client: str) -> None:
+        if len(self._running) >= MAX_WAITING or self._waiting[client] >= MAX_WAITING_PER_CLIENT:
+            raise TooManyChecksError
+        self._waiting[client] += 1
+
+    def _forget_task(self, key: bytes, client: str) -> None:
+        del self._running[key]
+        self._waiting[client] -= 1
+        if not self._waiting[client]:
+            del self._waiting[client]
+
+    async def _check(self, key: bytes, stored: str, password: bytes) -> bool:
+        loop = asyncio.get_running_loop()
+        right = await loop.run_in_executor(self._thread, _matches, stored, password)
+        if right:
+            self._remembered[key] = self._clock()
+            while len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.popitem(last=False)
+        return right
+
+    def _recalls(self, key: bytes) -> bool:
+        """Whether this was right not long ago; that counts from the last use."""
+        now = self._clock()
+        used = self._remembered.pop(key, None)
+        if used is None or now - used > REMEMBERED_SECONDS:
+            return False
+        self._remembered[key] = now
+        return True
+
+    def _digest(self, *parts: str | bytes) -> bytes:
+        """A keyed hash of user, stored hash and password: a hash that changed is another key."""
+        digest = hashlib.blake2b(key=self._secret, digest_size=32)
+        for part in parts:
+            content = part if isinstance(part, bytes) else part.encode()
+            digest.update(len(content).to_bytes(8, "big") + content)
+        return digest.digest()
+
+
+def _matches(stored: str, password: bytes) -> bool:
+    return bcrypt.checkpw(password[:MAX_PASSWORD_BYTES], stored.encode())
+
+
+def _unmatchable(users: Mapping[str, str]) -> str:
+    """A hash that nobody can meet, of the highest cost among the users'."""
+    cost = max((int(stored[4:6]) for stored in users.values()), default=10)
+    return f"$2b${cost:02d}${'.' * 53}"

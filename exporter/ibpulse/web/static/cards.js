@@ -1,0 +1,168 @@
+// The node's numbers as cards to be read from afar. It must not ask for them.
+
+import { element, put } from "./elements.js";
+import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
+
+const SIGNATURES = { idle: "idle", dense_like: "dense-like", moe_like: "MoE-like", unknown: "unknown" };
+
+/**
+ * Name, title and value of each card; `value` gives number, unit, remark and perhaps a tone.
+ */
+const CARDS = [
+  {
+    name: "Now",
+    title: "Bytes per second of the newest half second, transmit + receive of all rails; of a held view, its mean.",
+    value: (n) => [
+      gigabytes(n.now),
+      "GB/s",
+      n.now === null ? "" : `↑ ${gigabytes(n.transmit)}  ↓ ${gigabytes(n.receive)}`,
+    ],
+  },
+  { name: "Peak", title: "The highest single sample of the window.", value: peak },
+  {
+    name: "Mean when active",
+    title: "Mean over the samples with traffic: silence is left out.",
+    value: (n) => [
+      gigabytes(n.activeMean),
+      "GB/s",
+      n.mean === null ? "" : `mean ${gigabytes(n.mean)} GB/s, peak ÷ mean ${decimal(n.peakToMean, 1)}`,
+    ],
+  },
+  {
+    name: "Duty cycle",
+    title: "Share of the observed time in which there was traffic.",
+    value: (n) => [...split(percent(n.duty)), n.duty === null ? "" : "of the time with traffic"],
+  },
+  {
+    name: "Burstiness (CV)",
+    title:
+      "How much the samples with traffic differ: standard deviation ÷ mean (CV). " +
+      "It depends on the time scale, which is named.",
+    value: burstiness,
+  },
+  {
+    name: "Step period",
+    title:
+      "Length of the rhythm in the node's traffic, which for a training job is its step. " +
+      "Shown when the score is high enough.",
+    value: step,
+  },
+  {
+    name: "Signature",
+    title: "Which published run this traffic resembles. A resemblance with a confidence, never a fact.",
+    value: (n) => [
+      SIGNATURES[n.signature] ?? n.signature ?? UNKNOWN,
+      "",
+      n.confidence === null ? "" : `confidence ${percent(n.confidence, 0)}`,
+    ],
+  },
+  {
+    name: "Active rails",
+    title: "Rails that carry traffic, and how evenly: fairness is the Jain index, 1 when all carry the same.",
+    value: rails,
+  },
+];
+
+function split(text) {
+  const at = text.indexOf(" ");
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function peak(n) {
+  const line = n.line && n.peak !== null;
+  const remark = line ? `${percent(n.peak / n.line, 0)} of the line rate, ${gigabytes(n.line)} GB/s` : "";
+  return [gigabytes(n.peak), "GB/s", remark];
+}
+
+function step(n) {
+  // a rhythm needs four periods to be found: a short view sees a part of a long step
+  const reach = n.heldSeconds ? `, at most ${duration(n.heldSeconds * 250)} found here` : " of 1";
+  if (n.step !== null) return [...split(duration(n.step * 1000)), `score ${decimal(n.score)}${reach}`];
+  return [UNKNOWN, "", n.score === null ? "not looked for yet" : `no clear rhythm, score ${decimal(n.score)}`];
+}
+
+function burstiness(n) {
+  const scales = Object.entries(n.cv);
+  if (!scales.length || scales.every(([, value]) => value === null)) return [UNKNOWN, "", ""];
+  const rest = scales.slice(1).map(([scale, value]) => `${scale}\u00a0${decimal(value)}`);
+  return [decimal(scales[0][1]), scales[0][0], rest.join(", ")];
+}
+
+function rails(n) {
+  const named = n.idle.length ? `idle: ${n.idle.join(", ")}` : n.slow.length ? `slow: ${n.slow.join(", ")}` : "";
+  return [
+    n.activeRails ?? UNKNOWN,
+    `of ${n.rails ?? UNKNOWN}`,
+    named || `fairness ${decimal(n.fairness, 3)}`,
+    named ? "bad" : "",
+  ];
+}
+
+/** The numbers of a window of the newest second (an event `summary`). */
+export function fromSecond(second, name) {
+  const window = second.node.windows[name];
+  return { ...shared(second.node, second.ports), ...fromWindow(window) };
+}
+
+/** The numbers of an answer of /api/v1/summary. */
+export function fromSummary(answer) {
+  return { ...shared(answer.node, answer.ports), ...fromWindow(answer.node) };
+}
+
+/** The numbers of one window of the node. */
+export function fromWindow(window) {
+  const ways = [window.transmit_bytes_per_second, window.receive_bytes_per_second];
+  return {
+    peak: window.bandwidth_peak_bytes_per_second,
+    activeMean: window.bandwidth_active_mean_bytes_per_second,
+    mean: ways.includes(null) ? null : ways[0] + ways[1],
+    transmit: ways[0],
+    receive: ways[1],
+    peakToMean: window.peak_to_mean_ratio,
+    duty: window.duty_cycle_ratio,
+    cv: window.burstiness_cv,
+  };
+}
+
+function shared(node, ports) {
+  return {
+    rails: node.rails,
+    activeRails: node.active_rails,
+    fairness: node.rail_fairness_ratio,
+    step: node.step_period_seconds,
+    score: node.step_period_score,
+    signature: node.workload_signature,
+    confidence: node.workload_signature_confidence,
+    idle: ports.filter((port) => port.rail_idle).map((port) => port.port),
+    slow: ports.filter((port) => port.rail_slow && !port.rail_idle).map((port) => port.port),
+  };
+}
+
+export class Cards {
+  #parts;
+
+  constructor(holder) {
+    this.#parts = CARDS.map(({ name, title, value }) => {
+      const card = element("div", "card", holder);
+      card.title = title;
+      const head = element("h3", "", card);
+      head.textContent = name;
+      const number = element("p", "value", card);
+      const parts = { number: element("span", "", number), unit: element("small", "", number) };
+      return { ...parts, card, head, name, value, paragraph: number, sub: element("p", "sub", card) };
+    });
+  }
+
+  show(numbers) {
+    for (const part of this.#parts) {
+      const [number, unit, sub, tone] = part.value(numbers);
+      put(part.head, part.name === "Now" && numbers.heldSeconds ? "Mean" : part.name);
+      put(part.number, String(number));
+      put(part.unit, unit);
+      put(part.sub, sub);
+      part.sub.title = sub;
+      part.paragraph.classList.toggle("words", String(number).length > 6);
+      part.card.dataset.tone = tone ?? "";
+    }
+  }
+}

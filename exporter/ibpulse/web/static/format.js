@@ -1,0 +1,63 @@
+// Numbers and times as people read them. It must not touch the page.
+
+const GIGA = 1e9;
+export const UNKNOWN = "–";
+
+/** Gigabytes per second with three figures or so: 463, 46.3, 4.63. */
+export function gigabytes(bytesPerSecond) {
+  if (bytesPerSecond === null || bytesPerSecond === undefined || Number.isNaN(bytesPerSecond)) return UNKNOWN;
+  const value = bytesPerSecond / GIGA;
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+}
+
+/** A ratio as a percentage: 74.7 %, 100 %. */
+export function percent(ratio, digits = 1) {
+  if (ratio === null || ratio === undefined || Number.isNaN(ratio)) return UNKNOWN;
+  const text = (ratio * 100).toFixed(digits);
+  return `${text.startsWith("100.") ? "100" : text} %`;
+}
+
+/** A plain number with so many decimals. */
+export function decimal(value, digits = 2) {
+  return value === null || value === undefined || Number.isNaN(value) ? UNKNOWN : value.toFixed(digits);
+}
+
+/** A length of time in the unit that suits it: 10 ms, 1.44 s, 5 min. */
+export function duration(ms) {
+  if (ms < 1) return `${Number((ms * 1000).toPrecision(3))} µs`;
+  if (ms < 1000) return `${Number(ms.toPrecision(3))} ms`;
+  if (ms < 120_000) return `${Number((ms / 1000).toPrecision(3))} s`;
+  return `${Number((ms / 60_000).toPrecision(3))} min`;
+}
+
+/** Local time of day; `digits` of the second are shown. */
+export function clock(ms, digits = 0) {
+  const date = new Date(ms);
+  const pad = (value, width = 2) => String(value).padStart(width, "0");
+  const time = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+  return digits ? `${time}.${pad(date.getMilliseconds(), 3).slice(0, digits)}` : time;
+}
+
+/** Date, local time and its distance from UTC, for titles and pictures. */
+export function fullTime(ms) {
+  const date = new Date(ms);
+  const offset = -date.getTimezoneOffset();
+  const pad = (value) => String(value).padStart(2, "0");
+  const zone = `${offset < 0 ? "−" : "+"}${pad(Math.floor(Math.abs(offset) / 60))}:${pad(Math.abs(offset) % 60)}`;
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(ms, 2)} UTC${zone}`;
+}
+
+/** Names without what all of them share at both ends, for narrow places: mlx5_0:1, mlx5_1:1 become 0, 1. */
+export function shorten(names) {
+  if (names.length < 2) return names;
+  const shared = (a, b) => {
+    let count = 0;
+    while (count < a.length && a[count] === b[count]) count += 1;
+    return count;
+  };
+  const reversed = (text) => [...text].reverse().join("");
+  const begin = Math.min(...names.map((name) => shared(name, names[0])));
+  const end = Math.min(...names.map((name) => shared(reversed(name), reversed(names[0]))));
+  const short = names.map((name) => name.slice(begin, name.length - end));
+  return short.every((name) => name) ? short : names;
+}

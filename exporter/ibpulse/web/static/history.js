@@ -1,0 +1,81 @@
+// Fetches the tiles that the view needs and the stream did not bring, one at a time, out of /api/v1/window.
+
+const BUSY_PAUSE_MS = 1_000;
+const FAILED_PAUSE_MS = 3_000;
+// a tile that was answered in part is not asked for again before
+const AGAIN_MS = 1_000;
+
+export class History {
+  #store;
+  #changed;
+  #wanted = [];
+  #fetching = null;
+  #later = 0;
+  #working = false;
+
+  /** `changed` is called when a tile was filled. */
+  constructor(store, changed) {
+    this.#store = store;
+    this.#changed = changed;
+  }
+
+  /** Whether something that is looked at is still to come. */
+  get busy() {
+    return this.#working;
+  }
+
+  /**
+   * Say which tiles are looked at, the most wanted first. Those that are whole are left alone, but for the newest of a
+   * held view: the stream that would go on with it is closed, and it may end before `untilMs`.
+   */
+  want(tiles, untilMs) {
+    const lacking = tiles.filter((tile) => !tile.whole || tile.knownMs < Math.min(tile.endMs, untilMs));
+    const due = (tile) => tile !== this.#fetching && performance.now() - tile.askedAt > AGAIN_MS;
+    this.#wanted = lacking.filter(due);
+    clearTimeout(this.#later);
+    if (lacking.length > this.#wanted.length) this.#later = setTimeout(this.#changed, AGAIN_MS);
+    if (!this.#working && this.#wanted.length) this.#work();
+  }
+
+  async #work() {
+    this.#working = true;
+    while (this.#wanted.length) {
+      const tile = this.#wanted.shift();
+      tile.askedAt = performance.now();
+      this.#fetching = tile;
+      const pause = await this.#fetch(tile);
+      this.#fetching = null;
+      this.#changed();
+      if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+    this.#working = false;
+  }
+
+  /** Fill a tile; how long to wait before the next, 0 when all went well. */
+  async #fetch(tile) {
+    const query = new URLSearchParams({
+      from: tile.startMs,
+      to: tile.endMs,
+      resolution: `${tile.widthMs}ms`,
+      format: "npy",
+    });
+    try {
+      const answer = await fetch(`/api/v1/window?${query}`, { cache: "no-store" });
+      if (!answer.ok) return answer.status === 503 ? BUSY_PAUSE_MS : FAILED_PAUSE_MS;
+      const about = JSON.parse(answer.headers.get("X-Ibpulse-Window"));
+      const values = readNpy(await answer.arrayBuffer());
+      if (about.series.join() !== this.#store.names.join()) return FAILED_PAUSE_MS;
+      const rows = about.series.map((_, row) => values.subarray(row * about.points, (row + 1) * about.points));
+      this.#store.fill(tile, rows, about);
+      return 0;
+    } catch {
+      return FAILED_PAUSE_MS;
+    }
+  }
+}
+
+/** The float32 numbers of an NPY file of version 1, which begin at a multiple of 64 bytes. */
+export function readNpy(buffer) {
+  const begin = 10 + new DataView(buffer).getUint16(8, true);
+  return new Float32Array(buffer, begin);
+}

@@ -1,0 +1,228 @@
+// The picture as a whole: what span is shown, and painting it when something changed. It must not know the controls.
+
+import { Edge } from "./edge.js";
+import { hatching, paintHeat } from "./heat.js";
+import { History } from "./history.js";
+import {
+  GROUND_WORD,
+  columnSentence,
+  paintAxis,
+  paintLegend,
+  paintRows,
+  plannedRows,
+  savedPicture,
+} from "./picture.js";
+import { Rails, shownPorts } from "./rails.js";
+import { Reading } from "./reading.js";
+import { Store } from "./store.js";
+
+const FRAME_MS = 33;
+const OVERVIEW_MS = 1_000;
+const MOMENT_MS = 500;
+
+const byId = (id) => document.getElementById(id);
+
+export class Page {
+  constructor(view) {
+    this.view = view;
+    this.store = new Store();
+    this.history = new History(this.store, () => this.draw({ overview: true }));
+    this.edge = new Edge();
+    this.rails = new Rails(byId("names"), byId("bars"));
+    this.reading = new Reading(byId("reading"), byId("cross"));
+    this.second = null;
+    this.recent = [];
+    this.pending = 0;
+    this.overviewAt = -Infinity;
+    this.calm = matchMedia("(prefers-reduced-motion: reduce)");
+    new ResizeObserver(() => this.draw({ overview: true })).observe(byId("stage"));
+  }
+
+  get ready() {
+    return this.store.layout !== null && this.store.layout.ports.length > 0;
+  }
+
+  /** Width and height of the rows in CSS pixels. */
+  get size() {
+    const canvas = byId("waterfall");
+    return { width: canvas.clientWidth, height: canvas.clientHeight - 28, rows: this.rows.length };
+  }
+
+  get rows() {
+    if (!this.ready) return [];
+    return plannedRows(
+      this.store.layout,
+      shownPorts(this.store.layout, this.view.ports),
+      this.view.direction,
+      this.view.unit,
+    );
+  }
+
+  /** One column for each sample. */
+  get naturalMs() {
+    return Math.max(this.view.limits.shortestMs, byId("waterfall").clientWidth * this.store.intervalMs);
+  }
+
+  get span() {
+    const length = this.view.spanMs || Math.min(this.naturalMs, this.view.limits.longestMs);
+    const toMs = this.view.held ? this.view.endMs : this.edge.at(performance.now());
+    return { fromMs: toMs - length, toMs };
+  }
+
+  /** The whole history: oldest and newest time that can be shown. */
+  get reach() {
+    const toMs = this.edge.newest(performance.now());
+    return { fromMs: toMs - this.store.layout.history_ms, toMs };
+  }
+
+  describe(layout) {
+    this.store.describe(layout);
+    this.recent = [];
+    this.view.bound(layout.interval_ms, layout.history_ms);
+    byId("waiting").textContent = layout.ports.length
+      ? "Waiting for the first samples"
+      : "No port of this node counts bytes.";
+    this.draw({ overview: true });
+  }
+
+  add(batch) {
+    if (!this.ready) return;
+    this.store.add(batch);
+    this.edge.note(this.store.streamedMs, performance.now());
+    this.recent.push(batch);
+    while (this.recent.at(-1).start_ms - this.recent[0].start_ms > MOMENT_MS) this.recent.shift();
+    byId("waiting").hidden = true;
+    this.draw();
+  }
+
+  /** Mean of the newest samples of a series, NaN where none was measured. */
+  moment(series) {
+    let [sum, count] = [0, 0];
+    for (const batch of this.recent) {
+      for (const value of batch.megabytes_per_second[series] ?? []) {
+        if (value !== null) [sum, count] = [sum + value, count + 1];
+      }
+    }
+    return count ? (sum / count) * 1e6 : NaN;
+  }
+
+  /** Paint soon; `overview` says that the history changed too. */
+  draw({ overview = false } = {}) {
+    if (overview) this.overviewAt = -Infinity;
+    if (this.pending || document.hidden) return;
+    this.pending = requestAnimationFrame((now) => {
+      this.pending = 0;
+      this.paint(now);
+    });
+  }
+
+  paint(now) {
+    if (!this.ready || !this.store.newestMs) return;
+    const canvas = byId("waterfall");
+    const { context, scale } = fitted(canvas);
+    const [span, rows] = [this.span, this.rows];
+    const box = { x: 0, y: 0, width: canvas.width, height: canvas.height - 28 * scale };
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    this.rails.arrange(rows, this.view.unit);
+    if (this.second) this.rails.standing(this.second.ports);
+    paintRows(context, box, this.store, rows, span, this.view.map, scale);
+    paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
+    byId("column").textContent = columnSentence(
+      this.store.intervalMs,
+      (span.toMs - span.fromMs) / canvas.width,
+      this.view.direction,
+    );
+    this.showRates(span, canvas.width);
+    this.reading.show(this.store, rows, span, this.size);
+    if (now - this.overviewAt > OVERVIEW_MS) this.paintOverview(now, rows);
+    this.placeThumb(span);
+    this.fetch(span, canvas.width);
+    if (!this.view.held && !this.calm.matches) setTimeout(() => this.draw(), FRAME_MS - 16);
+  }
+
+  showRates(span, columns) {
+    const per = (span.toMs - span.fromMs) / columns;
+    const width = this.store.widthFor(per);
+    const last = { startMs: Math.floor((span.toMs - 1) / width) * width, widthMs: width };
+    const bin = this.reading.place ? this.reading.binOf(this.store, span, this.size.width) : last;
+    const still = (series) => this.store.highest(series, bin.widthMs, bin.startMs, bin.startMs + bin.widthMs) ?? NaN;
+    const peaks = new Map((this.second?.ports ?? []).map((port) => [port.port, port.peak_bytes_per_second]));
+    const rate = this.view.held ? still : (series) => this.moment(series);
+    this.rails.show(rate, (port) => (this.view.held ? null : peaks.get(port)), this.view.unit);
+  }
+
+  /** Ask for what the view and the overview lack, the right edge first. */
+  fetch(span, columns) {
+    const width = this.store.widthFor((span.toMs - span.fromMs) / columns);
+    const tiles = this.store.span(width, Math.max(0, span.fromMs), span.toMs).reverse();
+    const reach = this.reach;
+    const coarse = this.store.widthFor((reach.toMs - reach.fromMs) / fitted(byId("history")).canvas.width);
+    this.history.want(
+      [...tiles, ...this.store.span(coarse, reach.fromMs, reach.toMs).reverse()],
+      this.view.held ? span.toMs : 0,
+    );
+  }
+
+  paintOverview(now, rows) {
+    this.overviewAt = now;
+    const { canvas, context, scale } = fitted(byId("history"));
+    const reach = this.reach;
+    const image = paintHeat(this.store, rows, reach.fromMs, reach.toMs, canvas.width, this.view.map, GROUND_WORD);
+    const strip = new OffscreenCanvas(image.width, image.height);
+    strip.getContext("2d").putImageData(image, 0, 0);
+    context.fillStyle = hatching(context, scale);
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(strip, 0, 0, canvas.width, canvas.height);
+  }
+
+  placeThumb(span) {
+    const [reach, width] = [this.reach, byId("overview").clientWidth];
+    const per = width / (reach.toMs - reach.fromMs);
+    const thumb = byId("thumb");
+    thumb.style.width = `${Math.max(6, (span.toMs - span.fromMs) * per)}px`;
+    thumb.style.transform = `translateX(${Math.max(0, Math.min(width - 6, (span.fromMs - reach.fromMs) * per))}px)`;
+  }
+
+  paintScale() {
+    const { canvas, context, scale } = fitted(byId("scale"));
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    paintLegend(
+      context,
+      { x: 0, y: 0, width: canvas.width },
+      this.view.map,
+      this.rows[0]?.top,
+      this.view.unit,
+      palette(),
+      scale,
+    );
+  }
+
+  savedPicture() {
+    const [span, rows] = [this.span, this.rows];
+    const per = (span.toMs - span.fromMs) / 2532;
+    const sentence = columnSentence(this.store.intervalMs, per, this.view.direction);
+    const look = { colours: palette(), map: this.view.map, unit: this.view.unit, top: rows[0]?.top, sentence };
+    const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
+    return savedPicture(this.store, rows, span, look, `ibpulse · ${location.hostname} · ${words[this.view.direction]}`);
+  }
+}
+
+/** A canvas in the pixels of the screen. */
+function fitted(canvas) {
+  const scale = window.devicePixelRatio || 1;
+  const [width, height] = [
+    Math.max(1, Math.round(canvas.clientWidth * scale)),
+    Math.max(1, Math.round(canvas.clientHeight * scale)),
+  ];
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  return { canvas, context: canvas.getContext("2d"), scale };
+}
+
+/** The theme's colours for canvases. */
+function palette() {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(
+    ["ink", "soft", "line", "paper"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+  );
+}

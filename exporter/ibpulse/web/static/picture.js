@@ -1,0 +1,155 @@
+// The waterfall with its axis on a canvas, on the page and in a saved picture. It must not know the page's controls.
+
+import { shade } from "./colours.js";
+import { clock, duration, fullTime } from "./format.js";
+import { hatching, paintHeat } from "./heat.js";
+
+// the ground of what is not loaded, --ground of the style sheet
+export const GROUND_WORD = 0xff221b16;
+const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5];
+const LABEL_PIXELS = 92;
+
+/** The rows to paint: one per shown port and direction, with the value that the highest colour stands for. */
+export function plannedRows(layout, ports, direction, unit) {
+  const rates = ports.map((port) => port.rate_bytes_per_second).filter(Boolean);
+  const common = rates.length ? Math.max(...rates) : 50e9;
+  const ways = direction === "both" ? [0, 1] : [direction === "transmit" ? 0 : 1];
+  return ports.flatMap((port) =>
+    ways.map((way) => ({
+      port,
+      way,
+      series: layout.ports.findIndex((each) => each.port === port.port) * 2 + way,
+      top: unit === "ratio" ? port.rate_bytes_per_second : common,
+      first: way === ways[0],
+    })),
+  );
+}
+
+/** Top and height of each row: a gap between ports, a hair between the two directions of one. */
+export function placeRows(rows, top, height, scale) {
+  const ports = rows.filter((row) => row.first).length || 1;
+  const each = height / ports;
+  const gap = Math.max(1, Math.round(Math.min(4 * scale, each * 0.12)));
+  const ways = rows.length / ports;
+  return rows.map((row, index) => {
+    const begin = top + Math.floor(index / ways) * each;
+    const part = (each - gap) / ways;
+    const way = index % ways;
+    const y = Math.round(begin + way * part);
+    return {
+      y,
+      height: Math.max(1, Math.round(begin + (way + 1) * part) - y - (way + 1 < ways ? Math.round(scale) : 0)),
+    };
+  });
+}
+
+/** Paint the rows into the rectangle of a canvas. All lengths are the canvas's own pixels. */
+export function paintRows(context, box, store, rows, span, map, scale) {
+  const columns = Math.max(1, Math.round(box.width));
+  const image = paintHeat(store, rows, span.fromMs, span.toMs, columns, map, GROUND_WORD);
+  const strip = new OffscreenCanvas(image.width, image.height);
+  strip.getContext("2d").putImageData(image, 0, 0);
+  const holes = hatching(context, scale);
+  context.imageSmoothingEnabled = false;
+  placeRows(rows, box.y, box.height, scale).forEach((place, index) => {
+    context.fillStyle = holes;
+    context.fillRect(box.x, place.y, columns, place.height);
+    context.drawImage(strip, 0, index, columns, 1, box.x, place.y, columns, place.height);
+  });
+}
+
+/** Marks of time below the rows. */
+export function paintAxis(context, box, span, colours, scale) {
+  const perPixel = (span.toMs - span.fromMs) / box.width;
+  const step = STEPS_MS.find((each) => each / perPixel >= LABEL_PIXELS * scale) ?? STEPS_MS.at(-1);
+  const digits = step >= 1000 ? 0 : step >= 100 ? 1 : step >= 10 ? 2 : 3;
+  context.font = `${12 * scale}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  context.textAlign = "center";
+  for (let ms = Math.ceil(span.fromMs / step) * step; ms <= span.toMs; ms += step) {
+    const x = box.x + (ms - span.fromMs) / perPixel;
+    context.fillStyle = colours.line;
+    context.fillRect(Math.round(x), box.y, Math.max(1, Math.round(scale)), 5 * scale);
+    const text = clock(ms, digits);
+    const half = context.measureText(text).width / 2;
+    if (x - half < box.x - 2 || x + half > box.x + box.width + 2) continue;
+    context.fillStyle = colours.soft;
+    context.fillText(text, x, box.y + 8 * scale);
+  }
+}
+
+/** The scale of colours with its unit. */
+export function paintLegend(context, box, map, top, unit, colours, scale) {
+  const bar = { x: box.x, y: box.y, width: box.width, height: 12 * scale };
+  for (let x = 0; x < bar.width; x += 1) {
+    context.fillStyle = shade(map, x / (bar.width - 1));
+    context.fillRect(bar.x + x, bar.y, 1, bar.height);
+  }
+  context.fillStyle = colours.soft;
+  context.font = `${12 * scale}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  legendMarks(top, unit).forEach((text, index, all) => {
+    context.textAlign = index === 0 ? "left" : index === all.length - 1 ? "right" : "center";
+    context.fillText(text, bar.x + (bar.width * index) / (all.length - 1), bar.y + 16 * scale);
+  });
+}
+
+/** Texts at 0, a half and all of the scale. */
+export function legendMarks(top, unit) {
+  if (unit === "ratio") return ["0 %", "50 %", "100 % of line rate"];
+  const giga = top / 1e9;
+  return ["0", `${Number((giga / 2).toPrecision(3))}`, `${Number(giga.toPrecision(3))} GB/s`];
+}
+
+/** What one column of pixels stands for, and the halves of a row. */
+export function columnSentence(intervalMs, perColumnMs, direction) {
+  const halves = direction === "both" ? "Upper half of a row: transmit; lower half: receive. " : "";
+  const one = `one ${duration(intervalMs)} sample`;
+  const many = `the highest ${duration(intervalMs)} sample of ${duration(perColumnMs)}`;
+  return `${halves}Each column is ${perColumnMs <= intervalMs * 1.001 ? one : many}.`;
+}
+
+/** A picture to keep: title, names, rows, axis, legend. Returns a promise of a PNG. */
+export function savedPicture(store, rows, span, look, title) {
+  const scale = 2;
+  const [width, left, right] = [1400 * scale, 110 * scale, 24 * scale];
+  const ports = rows.filter((row) => row.first);
+  const [top, body] = [64 * scale, Math.max(160, ports.length * 44) * scale];
+  const canvas = document.createElement("canvas");
+  canvas.width = width;
+  canvas.height = top + body + 92 * scale;
+  const context = canvas.getContext("2d");
+  const box = { x: left, y: top, width: width - left - right, height: body };
+  context.fillStyle = look.colours.paper;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  paintTitle(context, title, span, look.colours, left, scale);
+  paintRows(context, box, store, rows, span, look.map, scale);
+  paintNames(context, ports, box, left - 12 * scale, look.colours, scale);
+  paintAxis(context, { ...box, y: top + body + 2 * scale }, span, look.colours, scale);
+  const below = top + body + 44 * scale;
+  paintLegend(context, { x: left, y: below, width: 320 * scale }, look.map, look.top, look.unit, look.colours, scale);
+  context.textAlign = "right";
+  context.fillText(`${look.sentence} Hatched: nothing was measured.`, width - right, below);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+function paintTitle(context, title, span, colours, left, scale) {
+  context.textAlign = "left";
+  context.textBaseline = "alphabetic";
+  context.fillStyle = colours.ink;
+  context.font = `600 ${20 * scale}px system-ui, sans-serif`;
+  context.fillText(title, left, 30 * scale);
+  context.fillStyle = colours.soft;
+  context.font = `${13 * scale}px system-ui, sans-serif`;
+  context.fillText(`${fullTime(span.fromMs)}, ${duration(span.toMs - span.fromMs)}`, left, 50 * scale);
+}
+
+function paintNames(context, ports, box, x, colours, scale) {
+  context.fillStyle = colours.ink;
+  context.font = `${13 * scale}px ui-monospace, monospace`;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  ports.forEach((row, index) => {
+    context.fillText(row.port.port, x, box.y + ((index + 0.5) * box.height) / ports.length);
+  });
+}

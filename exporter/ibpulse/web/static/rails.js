@@ -1,0 +1,125 @@
+// The ports beside the picture: their names, their rates of the moment with the peaks, and the choice of them.
+
+import { element, put } from "./elements.js";
+import { gigabytes, percent, shorten } from "./format.js";
+
+const WAYS = ["transmit", "receive"];
+
+/** The ports that are shown: those chosen, or else the rails, or all where none is a rail. */
+export function shownPorts(layout, chosen) {
+  if (chosen) return layout.ports.filter((port) => chosen.includes(port.port));
+  const rails = layout.ports.filter((port) => port.rail);
+  return rails.length ? rails : layout.ports;
+}
+
+export class Rails {
+  #names;
+  #bars;
+  #items = [];
+  #key = "";
+
+  constructor(names, bars) {
+    this.#names = names;
+    this.#bars = bars;
+  }
+
+  /** Lay out names and bars again when the rows are others. */
+  arrange(rows, unit) {
+    const key = JSON.stringify(rows.map((row) => [row.port.port, row.way, row.top, unit]));
+    if (key === this.#key) return;
+    this.#key = key;
+    this.#names.replaceChildren();
+    this.#bars.replaceChildren();
+    const ports = rows.filter((row) => row.first).map((row) => row.port);
+    const short = shorten(ports.map((port) => port.port));
+    this.#items = ports.map((port, index) =>
+      this.#item(
+        port,
+        short[index],
+        rows.filter((row) => row.port === port),
+        unit,
+      ),
+    );
+  }
+
+  #item(port, short, rows, unit) {
+    const name = element("li", "", this.#names);
+    const mark = element("span", "mark", name);
+    mark.hidden = true;
+    element("span", "long", name).textContent = port.port;
+    element("span", "short", name).textContent = short;
+    const rated = port.rate_bytes_per_second;
+    const line = rated ? `${gigabytes(rated)} GB/s in each direction` : "data rate not known";
+    name.title = `${port.port}: ${port.state}, ${line}`;
+    const item = element("li", rows.length === 1 ? "single" : "", this.#bars);
+    const tracks = element("div", "tracks", item);
+    const bars = rows.map((row) => {
+      const track = element("div", `track ${WAYS[row.way]}`, tracks);
+      track.title = `${WAYS[row.way]}: rate of the moment; the mark is the highest sample of the last seconds`;
+      return { row, track, fill: element("div", "fill", track), peak: element("div", "peak", track) };
+    });
+    const rate = element("span", "rate", item);
+    rate.title = rows.length > 1 ? "Transmit + receive" : WAYS[rows[0].way];
+    return { port, unit, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
+  }
+
+  /** `rate(series)` gives bytes per second, NaN in a hole; `peaks` are those of the second by port and direction. */
+  show(rate, peaks, unit) {
+    for (const item of this.#items) {
+      const rates = item.bars.map(({ row }) => rate(row.series));
+      item.bars.forEach((bar, index) => this.#draw(bar, rates[index], peaks(item.port.port)?.[WAYS[bar.row.way]]));
+      const sum = rates.reduce((a, b) => a + b, 0);
+      const line = item.port.rate_bytes_per_second * rates.length;
+      const known = !Number.isNaN(sum) && (unit === "bytes" || line > 0);
+      put(item.number, known ? (unit === "bytes" ? gigabytes(sum) : percent(sum / line, 0).replace(" %", "")) : "–");
+      put(item.small, known ? (unit === "bytes" ? " GB/s" : " %") : "");
+    }
+  }
+
+  #draw(bar, rate, peak) {
+    const unknown = Number.isNaN(rate) || !bar.row.top;
+    bar.track.classList.toggle("unknown", unknown);
+    bar.fill.style.transform = `scaleX(${unknown ? 0 : Math.min(1, rate / bar.row.top)})`;
+    bar.peak.hidden = peak === null || peak === undefined || !bar.row.top;
+    if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / bar.row.top) * 100))}%`;
+  }
+
+  /** Mark the rails that stand out, with words. */
+  standing(ports) {
+    const found = new Map(ports.map((port) => [port.port, port]));
+    for (const item of this.#items) {
+      const port = found.get(item.port.port);
+      const word = !item.port.active
+        ? item.port.state.toLowerCase()
+        : port?.rail_idle
+          ? "idle"
+          : port?.rail_slow
+            ? "slow"
+            : "";
+      put(item.mark, word);
+      item.mark.hidden = !word;
+    }
+  }
+}
+
+/** Fill the menu that chooses ports; `choose` is called with the names, or null for the default. */
+export function showChoice(sheet, layout, chosen, choose) {
+  sheet.replaceChildren();
+  const shown = new Set(shownPorts(layout, chosen).map((port) => port.port));
+  const boxes = layout.ports.map((port) => {
+    const label = element("label", "", sheet);
+    const box = element("input", "", label);
+    Object.assign(box, { type: "checkbox", checked: shown.has(port.port), value: port.port });
+    element("code", "", label).textContent = port.port;
+    element("span", "soft", label).textContent = port.rail ? "rail" : "no rail";
+    return box;
+  });
+  const usual = element("button", "", sheet);
+  usual.textContent = "Rails alone";
+  usual.addEventListener("click", () => choose(null));
+  sheet.onchange = () => {
+    const names = boxes.filter((box) => box.checked).map((box) => box.value);
+    if (names.length) choose(names);
+    else sheet.querySelector("input").checked = true;
+  };
+}

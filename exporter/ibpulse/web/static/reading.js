@@ -1,0 +1,89 @@
+// The sample under the pointer, as numbers. It keeps its place on the picture while samples pass below it.
+
+import { element } from "./elements.js";
+import { clock, duration, gigabytes, percent } from "./format.js";
+import { placeRows } from "./picture.js";
+
+export class Reading {
+  #box;
+  #cross;
+  #place = null; // {x: part of the width, row}
+
+  constructor(box, cross) {
+    this.#box = box;
+    this.#cross = cross;
+  }
+
+  get place() {
+    return this.#place;
+  }
+
+  /** Point at a part of the width and at a row of the picture. */
+  point(x, row) {
+    this.#place = { x: Math.min(0.9999, Math.max(0, x)), row };
+  }
+
+  /** Point where a pointer is. */
+  at(offsetX, offsetY, size, rows) {
+    const places = placeRows(rows, 0, size.height, 1);
+    let row = places.findIndex((place) => offsetY < place.y + place.height + 2);
+    if (row < 0) row = rows.length - 1;
+    this.point(offsetX / size.width, row);
+  }
+
+  leave() {
+    this.#place = null;
+    this.#box.hidden = this.#cross.hidden = true;
+  }
+
+  /** The span of the bin that is pointed at. */
+  binOf(store, span, width) {
+    const perColumn = (span.toMs - span.fromMs) / width;
+    const widthMs = store.widthFor(perColumn);
+    const startMs = Math.floor((span.fromMs + this.#place.x * (span.toMs - span.fromMs)) / widthMs) * widthMs;
+    return { startMs, widthMs };
+  }
+
+  show(store, rows, span, size) {
+    if (!this.#place || !rows.length) return;
+    const { startMs, widthMs } = this.binOf(store, span, size.width);
+    const { port } = rows[Math.min(rows.length - 1, this.#place.row)];
+    const first = store.layout.ports.findIndex((each) => each.port === port.port) * 2;
+    const rates = [0, 1].map((way) => store.highest(first + way, widthMs, startMs, startMs + widthMs));
+    this.#write(port, startMs, widthMs, store.intervalMs, rates);
+    this.#move(((startMs + widthMs / 2 - span.fromMs) / (span.toMs - span.fromMs)) * size.width, size);
+  }
+
+  #write(port, startMs, widthMs, intervalMs, rates) {
+    this.#box.replaceChildren();
+    const head = element("div", "", this.#box);
+    element("b", "", head).textContent = port.port;
+    head.append(` ${clock(startMs, intervalMs < 10 || widthMs < 10 ? 3 : 2)} `);
+    const highest = widthMs > intervalMs ? `highest ${duration(intervalMs)} sample of ${duration(widthMs)}` : "";
+    element("span", "soft", head).textContent = highest || `${duration(widthMs)} sample`;
+    if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
+      element("div", "", this.#box).textContent = rates.includes(undefined)
+        ? "not loaded yet"
+        : "nothing was measured here";
+      return;
+    }
+    const list = element("dl", "", this.#box);
+    ["transmit", "receive"].forEach((way, index) => {
+      element("dt", "", list).textContent = way;
+      element("dd", "", list).textContent = `${gigabytes(rates[index])} GB/s`;
+      element("dd", "", list).textContent = port.rate_bytes_per_second
+        ? percent(rates[index] / port.rate_bytes_per_second)
+        : "–";
+    });
+  }
+
+  #move(x, size) {
+    this.#box.hidden = this.#cross.hidden = false;
+    this.#cross.style.transform = `translateX(${x}px)`;
+    const { offsetWidth, offsetHeight } = this.#box;
+    const left = x + 14 + offsetWidth < size.width ? x + 14 : Math.max(0, x - 14 - offsetWidth);
+    const middle = size.height * ((this.#place.row + 0.5) / Math.max(1, size.rows));
+    const top = Math.min(Math.max(0, middle - offsetHeight - 10), size.height - offsetHeight);
+    this.#box.style.transform = `translate(${left}px, ${Math.max(0, top)}px)`;
+  }
+}

@@ -1,0 +1,190 @@
+// What the page knows of the past: tiles of bins at several widths, each bin the highest of its samples.
+//
+// A tile begins at a multiple of its length since the epoch, as the bins of /api/v1/window do. Samples of the stream are
+// folded into it with max, so it does not matter if a sample comes twice, from the stream and in a fetched window.
+
+export const TILE_BINS = 512;
+const MEMORY_BYTES = 64e6;
+// batches that a tile made now still gets: longer than a bin of the widest view of minutes
+const RECENT_MS = 15_000;
+const MEGABYTE = 1e6;
+
+/** Bins of one width over one stretch of time: NaN where there is none, in the order of the layout's series. */
+class Tile {
+  constructor(index, widthMs, series) {
+    this.startMs = index * TILE_BINS * widthMs;
+    this.endMs = this.startMs + TILE_BINS * widthMs;
+    this.widthMs = widthMs;
+    this.values = new Float32Array(series * TILE_BINS).fill(NaN);
+    this.whole = false; // nothing before knownMs is missing for want of asking
+    this.knownMs = this.startMs;
+    this.askedAt = -Infinity;
+    this.used = 0;
+  }
+
+  /** Take `count` samples of every series that begin at `startMs`, `stepMs` apart. */
+  fold(rows, startMs, stepMs, count, factor) {
+    const first = Math.max(0, Math.ceil((this.startMs - startMs) / stepMs));
+    const last = Math.min(count, Math.ceil((this.endMs - startMs) / stepMs));
+    for (let series = 0; series < rows.length; series += 1) {
+      const row = rows[series];
+      const base = series * TILE_BINS;
+      for (let at = first; at < last; at += 1) {
+        const value = row[at];
+        if (value === null || Number.isNaN(value)) continue;
+        const bin = base + Math.floor((startMs + at * stepMs - this.startMs) / this.widthMs);
+        const have = this.values[bin];
+        if (!(have >= value * factor)) this.values[bin] = value * factor;
+      }
+    }
+    if (last > first) this.knownMs = Math.max(this.knownMs, Math.min(this.endMs, startMs + last * stepMs));
+  }
+}
+
+export class Store {
+  constructor() {
+    this.tiles = new Map();
+    this.clear();
+  }
+
+  clear() {
+    this.tiles.clear();
+    this.layout = null;
+    this.newestMs = 0;
+    this.streamedMs = 0;
+    this.liveFromMs = Infinity;
+    this.recent = [];
+    this.uses = 0;
+  }
+
+  /** What the batches are about; another layout than before empties the store. */
+  describe(layout) {
+    const names = (each) => each && JSON.stringify([each.interval_ms, each.ports.map((port) => port.port)]);
+    if (names(layout) !== names(this.layout)) this.clear();
+    this.layout = layout;
+  }
+
+  get intervalMs() {
+    return this.layout.interval_ms;
+  }
+
+  get series() {
+    return this.layout.ports.length * 2;
+  }
+
+  /** The series as /api/v1/window names them. */
+  get names() {
+    return this.layout.ports.flatMap((port) => [`${port.port} transmit`, `${port.port} receive`]);
+  }
+
+  /** The widest bins that are no wider than `ms`: 1, 2, 5, 10, 20, 50 ... intervals. */
+  widthFor(ms) {
+    let width = this.intervalMs;
+    for (let scale = 1; ; scale *= 10) {
+      for (const step of [1, 2, 5]) {
+        if (step * scale * this.intervalMs > ms) return width;
+        width = step * scale * this.intervalMs;
+      }
+    }
+  }
+
+  /** Tiles of a width over a span, made where they are missing. */
+  span(widthMs, fromMs, toMs) {
+    const length = TILE_BINS * widthMs;
+    const found = [];
+    for (let index = Math.floor(fromMs / length); index * length < toMs; index += 1) {
+      found.push(this.tile(index, widthMs));
+    }
+    return found;
+  }
+
+  tile(index, widthMs) {
+    const key = `${widthMs}/${index}`;
+    let tile = this.tiles.get(key);
+    if (!tile) {
+      tile = new Tile(index, widthMs, this.series);
+      // the stream brings it from its first bin on, and has not begun to: nothing has to be fetched
+      tile.whole = tile.startMs >= this.liveFromMs && tile.startMs >= this.streamedMs;
+      this.tiles.set(key, tile);
+      for (const batch of this.recent) this.fold(tile, batch);
+      this.forget();
+    }
+    this.uses += 1;
+    tile.used = this.uses;
+    return tile;
+  }
+
+  /** A batch of the stream. What it does not follow upon is a gap, to be fetched when it is looked at. */
+  add(batch) {
+    const endMs = batch.start_ms + batch.megabytes_per_second[0].length * this.intervalMs;
+    if (batch.start_ms > this.streamedMs) {
+      this.liveFromMs = batch.start_ms;
+      this.recent = [];
+      for (const tile of this.tiles.values()) {
+        if (tile.endMs > this.streamedMs && tile.startMs < batch.start_ms) tile.whole = false;
+      }
+    }
+    // a tile that nobody looked at yet begins with the first sample of its time
+    for (const width of new Set([...this.tiles.values()].map((tile) => tile.widthMs))) {
+      this.span(width, batch.start_ms, endMs);
+    }
+    for (const tile of this.tiles.values()) this.fold(tile, batch);
+    this.recent.push(batch);
+    while (this.recent[0].start_ms < endMs - RECENT_MS) this.recent.shift();
+    this.streamedMs = Math.max(this.streamedMs, endMs);
+    this.newestMs = Math.max(this.newestMs, endMs);
+  }
+
+  fold(tile, batch) {
+    const rows = batch.megabytes_per_second;
+    const endMs = batch.start_ms + rows[0].length * this.intervalMs;
+    if (tile.startMs >= endMs || tile.endMs <= batch.start_ms) return;
+    tile.fold(rows, batch.start_ms, this.intervalMs, rows[0].length, MEGABYTE);
+  }
+
+  /**
+   * A fetched window of a tile: rows of bytes per second. The server gives complete bins alone; when the stream began
+   * within the next one, the tile is asked for again after that bin.
+   */
+  fill(tile, rows, about) {
+    tile.fold(rows, about.start_ms, tile.widthMs, about.points, 1);
+    tile.knownMs = Math.max(tile.knownMs, Math.min(tile.endMs, about.end_ms));
+    const covered = Math.max(this.liveFromMs, this.recent[0]?.start_ms ?? 0);
+    tile.whole = about.end_ms >= Math.min(tile.endMs, covered);
+    this.newestMs = Math.max(this.newestMs, about.end_ms);
+  }
+
+  /** The highest value of a series in a span, NaN for a hole, undefined where nothing was asked for yet. */
+  highest(series, widthMs, fromMs, toMs) {
+    let found;
+    for (const tile of this.span(widthMs, fromMs, toMs)) {
+      const first = Math.max(0, Math.floor((fromMs - tile.startMs) / widthMs));
+      const last = Math.min(TILE_BINS, Math.ceil((Math.min(toMs, tile.knownMs) - tile.startMs) / widthMs));
+      for (let bin = first; bin < last; bin += 1) {
+        const value = tile.values[series * TILE_BINS + bin];
+        if (Number.isNaN(value) && !tile.whole) continue;
+        if (found === undefined || Number.isNaN(found) || value > found) found = value;
+      }
+    }
+    return found;
+  }
+
+  /** The oldest time of which any sample is here; 0 without one. */
+  firstMs() {
+    const begun = [...this.tiles.values()].map((tile) => {
+      const at = Array.from({ length: TILE_BINS }, (_, bin) => bin).find((bin) =>
+        this.layout.ports.some((_, port) => !Number.isNaN(tile.values[port * 2 * TILE_BINS + bin])),
+      );
+      return at === undefined ? Infinity : tile.startMs + at * tile.widthMs;
+    });
+    const first = Math.min(...begun);
+    return Number.isFinite(first) ? first : 0;
+  }
+
+  forget() {
+    const bytes = this.series * TILE_BINS * 4;
+    if (this.tiles.size * bytes < MEMORY_BYTES) return;
+    const old = [...this.tiles].sort((a, b) => a[1].used - b[1].used);
+    for (const [key] of old.slice(0, Math.ceil(old.length / 4))) this.tiles.delete(key);
+  }
+}

@@ -1,0 +1,117 @@
+// The connection to /api/v1/stream: read, kept alive, and made anew after a loss. It must not know what events mean.
+
+const SILENCE_MS = 6_000;
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 10_000;
+
+export class Stream {
+  #on;
+  #abort = null;
+  #lastId = "";
+  #wake = null;
+
+  /** `on` has `event(name, data)` and `state(name, detail)`: connecting, open, lost, closed. */
+  constructor(on) {
+    this.#on = on;
+  }
+
+  get running() {
+    return this.#abort !== null;
+  }
+
+  start() {
+    if (this.running) return;
+    this.#abort = new AbortController();
+    this.#run(this.#abort.signal);
+  }
+
+  stop() {
+    if (!this.running) return;
+    this.#abort.abort();
+    this.#abort = null;
+    this.#on.state("closed");
+  }
+
+  /** Try again now instead of after the pause. */
+  hurry() {
+    this.#wake?.();
+  }
+
+  async #run(signal) {
+    let pause = FIRST_PAUSE_MS;
+    while (!signal.aborted) {
+      this.#on.state("connecting");
+      const loss = await this.#listen(signal, () => {
+        pause = FIRST_PAUSE_MS;
+      });
+      if (signal.aborted) return;
+      this.#on.state("lost", { reason: loss, pauseMs: pause });
+      await this.#rest(pause, signal);
+      pause = Math.min(LONGEST_PAUSE_MS, pause * 2);
+    }
+  }
+
+  /** One connection, to its end; why it ended. */
+  async #listen(signal, opened) {
+    const attempt = new AbortController();
+    const give_up = () => attempt.abort();
+    signal.addEventListener("abort", give_up);
+    let watchdog = setTimeout(give_up, SILENCE_MS);
+    try {
+      const headers = this.#lastId ? { "Last-Event-ID": this.#lastId } : {};
+      const answer = await fetch("/api/v1/stream", { headers, signal: attempt.signal, cache: "no-store" });
+      if (!answer.ok) return await refusal(answer);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return "the server ended the stream";
+        clearTimeout(watchdog);
+        watchdog = setTimeout(give_up, SILENCE_MS);
+        const parts = (rest + value).split("\n\n");
+        rest = parts.pop();
+        for (const part of parts) this.#dispatch(part, opened);
+      }
+    } catch {
+      return "no answer from the server";
+    } finally {
+      clearTimeout(watchdog);
+      signal.removeEventListener("abort", give_up);
+    }
+  }
+
+  #dispatch(text, opened) {
+    const fields = new Map();
+    for (const line of text.split("\n")) {
+      const at = line.indexOf(": ");
+      if (at > 0) fields.set(line.slice(0, at), line.slice(at + 2));
+    }
+    if (!fields.has("event")) return;
+    if (fields.has("id")) this.#lastId = fields.get("id");
+    if (fields.get("event") === "ports") {
+      opened();
+      this.#on.state("open");
+    }
+    this.#on.event(fields.get("event"), JSON.parse(fields.get("data")));
+  }
+
+  #rest(ms, signal) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms * (0.8 + 0.4 * Math.random()));
+      const now = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#wake = now;
+      signal.addEventListener("abort", now, { once: true });
+    });
+  }
+}
+
+async function refusal(answer) {
+  try {
+    return (await answer.json()).detail;
+  } catch {
+    return `the server answered ${answer.status}`;
+  }
+}

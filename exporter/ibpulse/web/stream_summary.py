@@ -1,0 +1,92 @@
+"""The node's numbers for the stream, out of the snapshot of the second. It must not compute statistics."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import asdict
+from typing import Any
+
+from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Snapshot
+
+MILLISECOND_NS = 1_000_000
+DIRECTIONS = ("transmit", "receive")
+PART = 0.99
+
+
+def describe_second(snapshot: Snapshot) -> dict[str, Any]:
+    """The document of one `summary` event; null stands for what is not known."""
+    traffic = snapshot.traffic
+    return {
+        "end_ms": None if snapshot.end_wall_ns is None else snapshot.end_wall_ns // MILLISECOND_NS,
+        "node": {
+            "rails": snapshot.node_rails,
+            "active_rails": traffic.active_rails,
+            "rail_fairness_ratio": traffic.fairness,
+            "step_period_seconds": traffic.step_seconds,
+            "step_period_score": traffic.step_score,
+            "workload_signature": traffic.signature,
+            "workload_signature_confidence": traffic.confidence,
+            "bandwidth_saturated": traffic.saturated,
+            "moe_saturated": traffic.moe_saturated,
+            "windows": {
+                name: _window(window, snapshot.timescales)
+                for name, window in zip(snapshot.windows, snapshot.node, strict=True)
+            },
+        },
+        "ports": [_port(port, snapshot.windows) for port in snapshot.ports if port.directions],
+        "sampler": _sampler(snapshot),
+        "notices": list(snapshot.fabric.notices),
+    }
+
+
+def _window(window: NodeWindow, timescales: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **asdict(window),
+        "peak_to_mean_ratio": window.peak_to_mean_ratio,
+        "burstiness_cv": dict(zip(timescales, window.burstiness_cv, strict=True)),
+    }
+
+
+def _port(port: PortSnapshot, windows: tuple[str, ...]) -> dict[str, Any]:
+    """A port with the peaks of the shortest window, for the marks of its bars."""
+    rail = port.traffic.rail if port.traffic else None
+    ways = zip(DIRECTIONS, port.directions, strict=True)
+    return {
+        "port": str(port.port.id),
+        "peak_window": windows[0],
+        "peak_bytes_per_second": {way: direction.windows[0].peak_bytes_per_second for way, direction in ways},
+        "rail_share_ratio": rail.share if rail else None,
+        "rail_idle": rail.idle if rail else None,
+        "rail_slow": rail.slow if rail else None,
+        "left_alone": port.left_alone,
+        "effective_resolution_seconds": port.effective_resolution_seconds,
+    }
+
+
+def _sampler(snapshot: Snapshot) -> dict[str, Any]:
+    sampler, health = snapshot.sampler, snapshot.health
+    return {
+        "interval_seconds": sampler.interval_seconds,
+        "ticks": sampler.ticks,
+        "missed_ticks": sampler.missed_ticks,
+        "clock_steps": sampler.clock_steps,
+        "lateness_p99_bound_seconds": _bound_of(sampler.lateness),
+        "tick_duration_p99_bound_seconds": _bound_of(sampler.tick_duration),
+        "read_errors": sum(port.read_errors for port in snapshot.ports),
+        "skipped_seconds": snapshot.skipped_seconds,
+        "heartbeat_age_seconds": health.heartbeat_age_seconds,
+        "restarts": health.restarts,
+        "takeovers": health.takeovers,
+        "quarantined_devices": list(health.quarantined_devices),
+        "scheduler": health.scheduler_actual,
+        "throttled_periods": health.throttled_periods,
+    }
+
+
+def _bound_of(histogram: Histogram) -> float | None:
+    """The upper bound of the bucket that holds the 99th percentile; None without samples, or above all bounds."""
+    count = histogram.cumulative[-1]
+    if not count:
+        return None
+    index = bisect.bisect_left(histogram.cumulative, PART * count)
+    return histogram.bounds[index] if index < len(histogram.bounds) else None

@@ -1,0 +1,122 @@
+"""What the page knows of the past, in the browser: unknown is never drawn as a hole, and a hole never as a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.page.browser import Live
+
+pytestmark = pytest.mark.outside
+
+# a tile of 50 ms bins begins there
+START = 1_763_683_200_000 - 1_763_683_200_000 % 25_600
+BEGIN = (
+    f"const start = {START};"
+    + """
+const { Store } = await import('/static/store.js');
+const store = new Store();
+store.describe({ interval_ms: 10, history_ms: 60000, ports: [{ port: 'a:1' }] });
+const batch = (at, values) => store.add({ start_ms: at, megabytes_per_second: [values, values.map(() => 1)] });
+const fetched = (tile, at, values) => store.fill(tile, [Float32Array.from(values), Float32Array.from(values)],
+  { start_ms: at, points: values.length, end_ms: at + values.length * tile.widthMs });
+const word = (value) => (value === undefined ? 'unknown' : Number.isNaN(value) ? 'hole' : value);
+"""
+)
+
+
+def run(shown: Live, script: str) -> Any:
+    """What a script returns that has a store with one port."""
+    return shown.page.evaluate(f"(async () => {{ {BEGIN} {script} }})()")
+
+
+@pytest.fixture(autouse=True)
+def opened(shown: Live) -> None:
+    if "127.0.0.1" not in shown.page.url:
+        shown.open()
+
+
+def test_a_width_that_is_looked_at_later_has_the_samples_that_passed_before(shown: Live) -> None:
+    found = run(
+        shown,
+        """batch(start - 100, [5, 5, 5, 5, 5, 5, 5, 5, 5, 5]); batch(start, [7, 7, 8, null, null]);
+        const [tile] = store.span(50, start, start + 50);
+        return [tile.whole, word(store.highest(0, 50, start, start + 50))];""",
+    )
+    assert found == [False, 8e6]
+
+
+def test_a_bin_in_which_the_stream_began_is_asked_for_again(shown: Live) -> None:
+    found = run(
+        shown,
+        """batch(start + 120, [1, 1]); const [tile] = store.span(50, start, start + 50);
+        fetched(tile, start, [9e6, 9e6]);
+        const first = [tile.whole, word(store.highest(0, 50, start + 100, start + 150))];
+        batch(start + 140, [1, null]); fetched(tile, start, [9e6, 9e6, 9e6]);
+        return [...first, tile.whole, word(store.highest(0, 50, start + 100, start + 150))];""",
+    )
+    assert found == [False, 1e6, True, 9e6]
+
+
+def test_samples_too_long_ago_have_to_be_fetched(shown: Live) -> None:
+    found = run(
+        shown,
+        """for (let at = -1000; at < 30000; at += 100) batch(start + at, [7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
+        const [tile] = store.span(50, start, start + 50);
+        const before = word(store.highest(0, 50, start, start + 50));
+        fetched(tile, start, Array(512).fill(9e6));
+        return [before, tile.whole, word(store.highest(0, 50, start, start + 50))];""",
+    )
+    assert found == ["unknown", True, 9e6]
+
+
+def test_a_tile_that_begins_while_it_is_watched_needs_no_fetch(shown: Live) -> None:
+    found = run(
+        shown,
+        """batch(start - 100, [5, 5, 5, 5, 5, 5, 5, 5, 5, 5]); store.span(50, start - 100, start);
+        batch(start, [7, null, 8, null, null, null, null, null, null, null]);
+        const [tile] = store.span(50, start, start + 50);
+        const at = (ms) => word(store.highest(0, 50, start + ms, start + ms + 50));
+        return [tile.whole, at(0), at(50), at(100)];""",
+    )
+    assert found == [True, 8e6, "hole", "unknown"]
+
+
+def test_a_gap_of_the_stream_is_unknown_until_it_is_fetched(shown: Live) -> None:
+    found = run(
+        shown,
+        """store.span(10, start, start + 10); batch(start, [5, 5]); const [tile] = store.span(10, start, start + 10);
+        fetched(tile, start, [5e6, 5e6]);
+        batch(start + 100, [6]);
+        const gap = word(store.highest(0, 10, start + 50, start + 60));
+        const wanted = !tile.whole;
+        fetched(tile, start, [5e6, 5e6, NaN, NaN, NaN, NaN, NaN, NaN, NaN, NaN, 6e6]);
+        return [gap, wanted, word(store.highest(0, 10, start + 50, start + 60)), tile.whole];""",
+    )
+    assert found == ["unknown", True, "hole", True]
+
+
+def test_a_sample_that_comes_twice_counts_once_and_the_highest_counts(shown: Live) -> None:
+    found = run(
+        shown,
+        """const [tile] = store.span(50, start, start + 50);
+        batch(start, [3, 9, 4, 1, 2]); fetched(tile, start, [9e6]); batch(start, [3, 9, 4, 1, 2]);
+        return [word(store.highest(0, 50, start, start + 50)), word(store.highest(1, 50, start, start + 50))];""",
+    )
+    assert found == [9e6, 9e6]
+
+
+def test_other_ports_empty_the_store(shown: Live) -> None:
+    found = run(
+        shown,
+        """batch(start, [1]); store.describe({ interval_ms: 10, ports: [{ port: 'a:1' }] });
+        const kept = store.newestMs; store.describe({ interval_ms: 10, ports: [{ port: 'b:1' }] });
+        return [kept > 0, store.newestMs, store.tiles.size];""",
+    )
+    assert found == [True, 0, 0]
+
+
+def test_widths_go_up_in_steps_of_one_two_and_five(shown: Live) -> None:
+    found = run(shown, "return [1, 10, 19, 20, 49, 50, 99, 100, 1999, 5000].map((ms) => store.widthFor(ms));")
+    assert found == [10, 10, 10, 20, 20, 50, 50, 100, 1000, 5000]

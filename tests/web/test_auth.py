@@ -1,0 +1,357 @@
+"""Users and passwords, and who may write, in front of the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import bcrypt
+import httpx
+import pytest
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from ibpulse.web.app import create_app
+from ibpulse.web.front import guard, passwords
+from ibpulse.web.front.door import FrontDoor
+from ibpulse.web.front.guard import Guard
+from ibpulse.web.front.origin import is_foreign_write
+from ibpulse.web.front.pace import Bucket
+from ibpulse.web.front.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from tests.web.rings import Node
+
+SECOND_NS = 1_000_000_000
+LONG = "ü" * 40
+
+
+def hashed(password: str) -> str:
+    return bcrypt.hashpw(password.encode()[:72], bcrypt.gensalt(4)).decode()
+
+
+USERS = {"alice": hashed("secret"), "bob": hashed(LONG), "ünal": hashed("ö")}
+
+
+def write_door(directory: Path, text: str = "") -> FrontDoor:
+    path = directory / "web.yml"
+    users = "".join(f"  {name}: {stored}\n" for name, stored in USERS.items())
+    path.write_text(f"basic_auth_users:\n{users}{text}", encoding="utf-8")
+    return FrontDoor(path)
+
+
+@pytest.fixture
+async def client(node: Node, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(node.parts(door=write_door(tmp_path)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as made:
+        yield made
+
+
+async def say_user(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers with the user's name."""
+    await JSONResponse({"user": scope.get(guard.USER)})(scope, receive, send)
+
+
+def guarded(door: FrontDoor | None, **client: object) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(Guard(say_user, door, 1000), **client)
+    return httpx.AsyncClient(transport=transport, base_url="http://node")
+
+
+async def test_without_a_password_there_is_a_challenge_and_a_problem_document(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/metrics")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Basic realm="ibpulse", charset="UTF-8"'
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == "/api/docs#login-needed"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/ports", "/api/docs", "/api/openapi.json", "/no-such-page"])
+async def test_every_path_but_the_probes_needs_the_password(client: httpx.AsyncClient, path: str) -> None:
+    assert (await client.get(path)).status_code == 401
+    assert (await client.head(path)).status_code == 401
+    assert (await client.get(path, auth=("alice", "secret"))).status_code == (404 if path == "/no-such-page" else 200)
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
+async def test_the_probes_need_no_password(client: httpx.AsyncClient, path: str) -> None:
+    assert (await client.get(path)).status_code == 200
+    assert (await client.head(path)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/-/healthy/", "/-/healthy/../../metrics", "//-/healthy", "/-/Healthy", "/-/healthy%2f"]
+)
+async def test_what_only_looks_like_a_probe_needs_the_password(client: httpx.AsyncClient, path: str) -> None:
+    request = httpx.Request("GET", "http://node/")
+    request.url = request.url.copy_with(raw_path=path.encode())
+    assert (await client.send(request)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "status"),
+    [
+        ("alice", "secret", 200),
+        ("ünal", "ö", 200),
+        ("bob", LONG, 200),
+        # bcrypt looks at 72 bytes
+        ("bob", LONG[:36], 200),
+        ("bob", LONG[:35], 401),
+        ("alice", "Secret", 401),
+        ("alice", "", 401),
+        ("alice", "secret\0", 401),
+        ("alice", LONG, 401),
+        ("Alice", "secret", 401),
+        ("nobody", "secret", 401),
+        ("", "", 401),
+    ],
+)
+async def test_only_the_right_password_opens(client: httpx.AsyncClient, user: str, password: str, status: int) -> None:
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    for _ in range(2):
+        answer = await client.get("/-/ready", headers={"Authorization": f"Basic {credentials}"})
+        assert answer.status_code == 200
+        answer = await client.get("/api/v1/ports", headers={"Authorization": f"Basic {credentials}"})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"Basic", b"Basic !", b"Bearer YWxpY2U6c2VjcmV0", b"Basic YWxpY2U=", b"Basic //86YQ==", b"Basic =="]
+)
+def test_what_is_no_basic_authorization_is_none(header: bytes) -> None:
+    assert parse_basic(header) is None
+
+
+def test_a_password_may_hold_colons() -> None:
+    assert parse_basic(b"basic  " + base64.b64encode(b"alice:a:b")) == ("alice", b"a:b")
+
+
+async def test_the_name_of_the_user_reaches_the_routes(tmp_path: Path) -> None:
+    async with guarded(write_door(tmp_path)) as client:
+        assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": "alice"}
+        assert (await client.get("/-/healthy", auth=("alice", "secret"))).json() == {"user": None}
+
+
+async def test_without_a_configuration_nobody_has_a_name() -> None:
+    async with guarded(None) as client:
+        assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": None}
+
+
+async def test_a_right_password_is_checked_once_and_again_after_a_time_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    checks: list[bytes] = []
+    real = bcrypt.checkpw
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: checks.append(given[0]) or real(*given))
+    check = PasswordCheck(lambda: now[0])
+    for _ in range(3):
+        assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
+        now[0] += passwords.REMEMBERED_SECONDS
+    assert len(checks) == 1
+    now[0] += 1.0
+    assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
+    assert len(checks) == 2
+
+
+async def test_a_wrong_password_is_never_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[bytes] = []
+    real = bcrypt.checkpw
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: checks.append(given[0]) or real(*given))
+    check = PasswordCheck()
+    for _ in range(3):
+        assert not await check.is_right(USERS, ("alice", b"guess"), "10.0.0.1")
+    assert len(checks) == 3
+
+
+async def test_a_changed_hash_is_checked_anew() -> None:
+    check = PasswordCheck()
+    assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
+    assert not await check.is_right({"alice": hashed("other")}, ("alice", b"secret"), "10.0.0.1")
+    assert not await check.is_right({"bob": USERS["bob"]}, ("alice", b"secret"), "10.0.0.1")
+
+
+async def test_an_unknown_user_costs_as_much_as_the_dearest_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: list[bytes] = []
+    monkeypatch.setattr(bcrypt, "checkpw", lambda _, stored: costs.append(stored[:7]) or False)
+    users = {"a": hashed("a"), "b": hashed("b").replace("$04$", "$09$")}
+    await PasswordCheck().is_right(users, ("nobody", b"x"), "10.0.0.1")
+    assert costs == [b"$2b$09$"]
+
+
+def test_the_hash_of_an_unknown_user_is_one_that_bcrypt_works_on() -> None:
+    assert not bcrypt.checkpw(b"", passwords._unmatchable({"a": hashed("a")}).encode())
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *_: True)
+    check = PasswordCheck()
+    for password in (b"1", b"2", b"3"):
+        assert await check.is_right(USERS, ("alice", password), "10.0.0.1")
+    assert len(check._remembered) == 2
+
+
+class Held:
+    """bcrypt that waits until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.checks = threading.Event(), 0
+        self.niceness: list[int] = []
+        monkeypatch.setattr(bcrypt, "checkpw", self.check)
+
+    def check(self, password: bytes, _stored: bytes) -> bool:
+        self.checks += 1
+        self.niceness.append(os.nice(0))
+        self.go.wait(10)
+        return password == b"secret"
+
+
+async def test_guesses_wait_in_a_short_queue_and_the_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    check = PasswordCheck()
+    waiting = [
+        asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), f"10.0.0.{number % 4}"))
+        for number in range(passwords.MAX_WAITING)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecksError):
+        await check.is_right(USERS, ("alice", b"secret"), "10.0.0.9")
+    held.go.set()
+    assert await asyncio.gather(*waiting) == [False] * passwords.MAX_WAITING
+    assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.9")
+    assert not check._waiting
+
+
+async def test_one_client_cannot_fill_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    check = PasswordCheck()
+    waiting = [
+        asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), "10.0.0.1"))
+        for number in range(passwords.MAX_WAITING_PER_CLIENT)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecksError):
+        await check.is_right(USERS, ("alice", b"x"), "10.0.0.1")
+    other = asyncio.create_task(check.is_right(USERS, ("alice", b"secret"), "10.0.0.2"))
+    held.go.set()
+    assert await other
+    await asyncio.gather(*waiting)
+
+
+async def test_many_requests_with_one_password_share_one_check_even_if_one_hangs_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(monkeypatch)
+    check = PasswordCheck()
+    waiting = [asyncio.create_task(check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")) for _ in range(50)]
+    await asyncio.sleep(0)
+    waiting.pop(0).cancel()
+    held.go.set()
+    assert await asyncio.gather(*waiting) == [True] * 49
+    assert held.checks == 1
+
+
+async def test_checks_run_in_a_thread_of_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    held.go.set()
+    await PasswordCheck().is_right(USERS, ("alice", b"secret"), "10.0.0.1")
+    assert held.niceness == [os.nice(0) + passwords.NICENESS]
+    assert held.niceness[0] > os.nice(0)
+
+
+async def test_a_full_queue_is_a_problem_that_says_when_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "MAX_WAITING", 0)
+    async with guarded(write_door(tmp_path)) as client:
+        answer = await client.get("/", auth=("alice", "secret"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["type"] == "/api/docs#too-many-logins"
+
+
+def test_the_bucket_lets_a_burst_pass_and_then_one_each_interval() -> None:
+    bucket = Bucket(SECOND_NS // 2, 3)
+    assert [bucket.take(SECOND_NS) for _ in range(4)] == [True, True, True, False]
+    assert [bucket.take(SECOND_NS * 2) for _ in range(3)] == [True, True, False]
+    assert [bucket.take(SECOND_NS * 99) for _ in range(4)] == [True, True, True, False]
+
+
+async def test_requests_over_the_rate_are_refused_but_never_probes(tmp_path: Path) -> None:
+    async with guarded(write_door(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n")) as client:
+        answers = [await client.get("/", auth=("alice", "secret")) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[-1].headers["retry-after"] == "1"
+        assert (await client.get("/-/ready")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "foreign"),
+    [
+        ("POST", {}, False),
+        ("POST", {"sec-fetch-site": "same-origin"}, False),
+        ("POST", {"sec-fetch-site": "none"}, False),
+        ("POST", {"sec-fetch-site": "cross-site"}, True),
+        ("DELETE", {"sec-fetch-site": "same-site"}, True),
+        ("GET", {"sec-fetch-site": "cross-site"}, False),
+        ("POST", {"origin": "https://Node:10055", "host": "node:10055"}, False),
+        ("POST", {"origin": "http://node:10055", "host": "node:10055"}, True),
+        ("POST", {"origin": "https://evil.example", "host": "node:10055"}, True),
+        ("POST", {"origin": "null", "host": "node:10055"}, True),
+        ("PUT", {"origin": "https://evil.example"}, True),
+    ],
+)
+def test_a_browser_may_write_from_our_own_pages_alone(method: str, headers: dict[str, str], foreign: bool) -> None:
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    assert is_foreign_write(method, "https", raw) is foreign
+
+
+async def test_a_write_from_another_site_is_refused_though_the_password_is_right(tmp_path: Path) -> None:
+    async with guarded(write_door(tmp_path)) as client:
+        answer = await client.post("/", auth=("alice", "secret"), headers={"Sec-Fetch-Site": "cross-site"})
+    assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#cross-site")
+
+
+async def test_configured_headers_stand_on_every_answer_and_the_page_keeps_its_own_policy(
+    node: Node, tmp_path: Path
+) -> None:
+    text = (
+        "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: deny\n"
+        "    Content-Security-Policy: upgrade-insecure-requests\n    X-Content-Type-Options: nosniff\n"
+    )
+    app = create_app(node.parts(door=write_door(tmp_path, text)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as client:
+        answers = [await client.get("/", auth=("alice", "secret")), await client.get("/"), await client.get("/-/ready")]
+    for answer in answers:
+        assert answer.headers["strict-transport-security"] == "max-age=60"
+        assert answer.headers["x-frame-options"] == "deny"
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+        policies = answer.headers.get_list("content-security-policy")
+        assert len(policies) == 2
+        assert "upgrade-insecure-requests" in policies
+        assert any("frame-ancestors 'none'" in policy for policy in policies)
+
+
+async def test_what_is_not_http_passes_the_guard() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append(scope["type"])
+
+    await Guard(app, None, 10)({"type": "lifespan"}, None, None)
+    assert seen == ["lifespan"]
+
+
+async def test_logins_do_not_hold_up_the_loop(tmp_path: Path) -> None:
+    check = PasswordCheck()
+    stored = bcrypt.hashpw(b"x", bcrypt.gensalt(10)).decode()
+    checking = asyncio.create_task(check.is_right({"a": stored}, ("a", b"x"), "10.0.0.1"))
+    gaps = []
+    while not checking.done():
+        begun = time.perf_counter()
+        await asyncio.sleep(0)
+        gaps.append(time.perf_counter() - begun)
+    assert checking.result()
+    # a check in the loop would be one long gap
+    assert len(gaps) > 10

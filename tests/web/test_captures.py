@@ -1,0 +1,284 @@
+"""`/api/v1/captures`: who may write, what is asked for, what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.capture.alertmanager import AlertDesk
+from ibpulse.capture.names import make_name
+from ibpulse.capture.options import CaptureOptions
+from ibpulse.capture.recorder import FlightRecorder
+from ibpulse.model import SamplerHealth
+from ibpulse.recording import load
+from ibpulse.ring.reader import RingReader
+from ibpulse.web.app import create_app
+from ibpulse.web.parts import CaptureParts
+from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
+
+PATH = "/api/v1/captures"
+ALERTS = f"{PATH}/alertmanager"
+MISSING = f"{PATH}/{make_name(0, 'missing')}"
+SECOND_NS = 10**9
+WRITES = [("POST", PATH), ("POST", ALERTS), ("DELETE", MISSING)]
+
+
+@pytest.fixture
+async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
+    parts = node.parts()
+    reader = RingReader(node.ring)
+    options = CaptureOptions(tmp_path / "captures", "node7", min_free_bytes=0)
+    made = FlightRecorder(reader, options, parts.wall_clock_ns)
+    health = SamplerHealth()
+    made.note(Aggregator(reader, AggregatorOptions()).update(fabric(node.slots), health, node.now_tick))
+    await made.start()
+    yield made
+    await made.close()
+
+
+def client_of(node: Node, recorder: FlightRecorder, *, open_to_all: bool = True, user: str = "") -> httpx.AsyncClient:
+    captures = CaptureParts(recorder, AlertDesk(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), open_to_all)
+    app = create_app(node.parts(captures=captures))
+
+    async def known(scope: Scope, receive: Receive, send: Send) -> None:
+        """What the front door does with a request whose password was right."""
+        await app({**scope, "ibpulse.user": user} if user else scope, receive, send)
+
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=known), base_url="http://node")
+
+
+@pytest.fixture
+async def client(node: Node, recorder: FlightRecorder) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(node, recorder) as made:
+        yield made
+
+
+async def taken(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    """The entry of a capture in the list, once it is there."""
+    answer = await client.post(PATH, json={"after": "10ms", "before": "1s", **body})
+    assert answer.status_code == 202, answer.text
+    async with asyncio.timeout(60):
+        while True:
+            listing = (await client.get(PATH)).json()
+            if not listing["pending"]:
+                found: dict[str, Any] = next(
+                    each for each in listing["captures"] if each["name"] == answer.json()["name"]
+                )
+                return found
+            await asyncio.sleep(0.05)
+
+
+def alert(**changes: Any) -> dict[str, Any]:
+    made = {"status": "firing", "labels": {"alertname": "Stalled", "instance": "node7:10055"}, "fingerprint": "f"}
+    return {**made, "startsAt": "2025-11-21T00:00:05Z", "generatorURL": "http://prometheus", **changes}
+
+
+def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    entry = await taken(client, reason="Before the update", labels={"job": "llama"})
+    assert entry["reason"] == "before-the-update"
+    answer = await client.get(entry["url"])
+    assert answer.headers["content-type"] == "application/vnd.apache.parquet"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{entry["name"]}"'
+    assert int(answer.headers["content-length"]) == entry["size_bytes"] == len(answer.content)
+    (tmp_path / "a.parquet").write_bytes(answer.content)
+    capture = load(tmp_path / "a.parquet")
+    assert (capture.meta.reason, capture.meta.labels) == ("Before the update", {"trigger": "api", "job": "llama"})
+    assert capture.meta.trigger_ns == (EPOCH + 999 + 2) * INTERVAL_NS + 1
+    assert (await client.delete(entry["url"])).status_code == 204
+    assert (await client.get(PATH)).json()["captures"] == []
+    assert "There is no capture" in problem(await client.get(entry["url"]), 404)["detail"]
+    assert "There is no capture" in problem(await client.delete(entry["url"]), 404)["detail"]
+
+
+async def test_a_request_without_a_body_takes_what_the_settings_say(client: httpx.AsyncClient) -> None:
+    answer = await client.post(PATH)
+    assert answer.status_code == 202
+    assert answer.headers["location"] == answer.json()["url"] == f"{PATH}/{answer.json()['name']}"
+    assert (await client.get(PATH)).json()["pending"] == [answer.json()]
+    pending = problem(await client.get(answer.json()["url"]), 404)
+    assert pending["detail"] == f"Capture {answer.json()['name']} is being taken; ask again in a few seconds."
+    assert "is being taken" in problem(await client.delete(answer.json()["url"]), 404)["detail"]
+
+
+async def test_the_newest_capture_stands_first(client: httpx.AsyncClient, recorder: FlightRecorder) -> None:
+    names = [make_name(number * SECOND_NS, "x") for number in (1, 3, 2)]
+    for name in names:
+        recorder.store.path(name).write_bytes(b"PAR1")
+    listing = (await client.get(PATH)).json()
+    assert [each["trigger_ms"] for each in listing["captures"]] == [3000, 2000, 1000]
+    assert (listing["stored_bytes"], listing["problem"]) == (12, "")
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+async def test_nobody_writes_without_a_name(node: Node, recorder: FlightRecorder, method: str, path: str) -> None:
+    async with client_of(node, recorder, open_to_all=False) as client:
+        found = problem(await client.request(method, path, content=b"{"), 403)
+        assert found["type"] == "/api/docs#writing-needs-user"
+        assert found["detail"] == (
+            "Taking and deleting captures needs a user: name users or client certificates in --web.config.file, "
+            "or open it to everybody with --capture.allow-unauthenticated=true."
+        )
+        assert (await client.get(PATH)).json()["pending"] == []
+
+
+async def test_who_has_a_name_writes(node: Node, recorder: FlightRecorder) -> None:
+    async with client_of(node, recorder, open_to_all=False, user="alice") as client:
+        entry = await taken(client)
+        assert (await client.post(ALERTS, json={"version": "4", "alerts": []})).status_code == 200
+        assert (await client.delete(entry["url"])).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"{", "body: Invalid JSON"),
+        (b"[1]", "body: Input should be an object"),
+        (b"\xff", "body: Invalid JSON"),
+        (b'{"why":"x"}', "why: Extra inputs are not permitted"),
+        (b'{"reason":""}', "reason: String should have at least 1 character"),
+        (b'{"labels":{"a":1}}', "a: Input should be a valid string"),
+        (b'{"before":"soon"}', "before: 'soon' is not a duration; write it like 10ms, 5s or 1h30m"),
+        (b'{"before":"0s"}', "before: 0s is no time at all; it must be longer than 0s"),
+        (b'{"after":"1h"}', "before: with after it makes 1h5s, and the ring holds 40s960ms; ask for less"),
+    ],
+)
+async def test_a_body_that_cannot_be_used_is_told(client: httpx.AsyncClient, body: bytes, sentence: str) -> None:
+    assert sentence in problem(await client.post(PATH, content=body), 422)["detail"]
+
+
+async def test_more_captures_than_can_wait_are_refused(client: httpx.AsyncClient) -> None:
+    answers = await asyncio.gather(*[client.post(PATH, json={"labels": {"n": str(number)}}) for number in range(40)])
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(202), statuses.count(503)) == (4, 36)
+    refused = next(answer for answer in answers if answer.status_code == 503)
+    assert problem(refused, 503)["type"] == "/api/docs#too-many-captures"
+    assert refused.headers["retry-after"] == "1"
+
+
+async def test_the_same_request_a_thousand_times_is_one_capture(client: httpx.AsyncClient) -> None:
+    answers = await asyncio.gather(*[client.post(PATH) for _ in range(200)])
+    assert len({answer.json()["name"] for answer in answers}) == 1
+
+
+async def test_a_firing_alert_of_this_node_takes_a_capture_once(client: httpx.AsyncClient) -> None:
+    body = {"version": "4", "status": "firing", "alerts": [alert(), alert(status="resolved", fingerprint="g")]}
+    answer = (await client.post(ALERTS, json=body)).json()
+    assert answer["alerts"] == 1
+    assert answer["capture"].startswith("20251121T000005.000Z-stalled-")
+    assert (await client.post(ALERTS, json=body)).json() == {"capture": None, "alerts": 0}
+
+
+async def test_an_alert_of_another_node_takes_none(client: httpx.AsyncClient) -> None:
+    body = {"version": "4", "alerts": [alert(labels={"instance": "node8:10055"}, fingerprint="")]}
+    assert (await client.post(ALERTS, json=body)).json() == {"capture": None, "alerts": 0}
+
+
+async def test_an_alert_without_a_fingerprint_is_known_by_its_labels(client: httpx.AsyncClient) -> None:
+    body = {"version": "4", "alerts": [alert(fingerprint="")]}
+    assert (await client.post(ALERTS, json=body)).json()["alerts"] == 1
+    assert (await client.post(ALERTS, json=body)).json()["alerts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({}, "version: Field required; alerts: Field required"),
+        ({"version": "3", "alerts": []}, "version: Input should be '4'"),
+        ({"version": "4", "alerts": [{"status": "maybe"}]}, "status: Input should be 'firing' or 'resolved'"),
+    ],
+)
+async def test_what_is_no_notification_is_told(client: httpx.AsyncClient, body: dict[str, Any], sentence: str) -> None:
+    assert sentence in problem(await client.post(ALERTS, json=body), 422)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "begin", "end"),
+    [("bytes=0-3", 0, 4), ("bytes=10-", 10, None), ("bytes=-4", -4, None), ("bytes=4-9999999", 4, None)],
+)
+async def test_a_range_of_a_capture_is_sent(client: httpx.AsyncClient, wanted: str, begin: int, end: int) -> None:
+    url = (await taken(client))["url"]
+    whole = (await client.get(url)).content
+    answer = await client.get(url, headers={"Range": wanted})
+    first = begin % len(whole)
+    last = (end or len(whole)) - 1
+    assert (answer.status_code, answer.content) == (206, whole[begin:end])
+    assert answer.headers["content-range"] == f"bytes {first}-{last}/{len(whole)}"
+
+
+async def test_a_range_beyond_the_end_is_refused(client: httpx.AsyncClient) -> None:
+    entry = await taken(client)
+    answer = await client.get(entry["url"], headers={"Range": "bytes=99999999-"})
+    assert problem(answer, 416)["type"] == "/api/docs#bad-range"
+    assert answer.headers["content-range"] == f"bytes */{entry['size_bytes']}"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Range": "lines=1-2"}, {"Range": "bytes=1-2,4-5"}, {"Range": "bytes=0-3", "If-Range": '"other"'}]
+)
+async def test_what_is_no_range_of_this_file_gives_the_whole(client: httpx.AsyncClient, headers: dict) -> None:
+    entry = await taken(client)
+    answer = await client.get(entry["url"], headers=headers)
+    assert (answer.status_code, len(answer.content)) == (200, entry["size_bytes"])
+
+
+async def test_head_tells_the_size_without_the_file(client: httpx.AsyncClient) -> None:
+    entry = await taken(client)
+    answer = await client.head(entry["url"])
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert int(answer.headers["content-length"]) == entry["size_bytes"]
+
+
+@pytest.mark.parametrize("name", ["passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e", "alertmanager", "a.parquet", "%00"])
+async def test_other_names_are_nowhere(client: httpx.AsyncClient, name: str) -> None:
+    for method in ("GET", "DELETE"):
+        found = problem(await client.request(method, f"{PATH}/{name}"), 404)
+        assert "/tmp" not in found["detail"]
+
+
+async def test_a_disk_that_fails_is_for_the_log(
+    client: httpx.AsyncClient, recorder: FlightRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = recorder.store.directory
+    directory.rmdir()
+    directory.write_text("")
+    for method, path in (("GET", PATH), ("GET", MISSING), ("DELETE", MISSING)):
+        found = problem(await client.request(method, path), 503)
+        assert found["detail"] == "The captures cannot be read or changed now; the server's log says why."
+    assert f"capture.dir: {directory} cannot be read: Not a directory" in caplog.text
+    directory.unlink()
+    directory.mkdir()
+
+
+async def test_a_method_that_a_path_does_not_take_is_told(client: httpx.AsyncClient) -> None:
+    for path, allowed in (
+        (PATH, "GET, HEAD, POST"),
+        (ALERTS, "GET, HEAD, POST, DELETE"),
+        (MISSING, "GET, HEAD, DELETE"),
+    ):
+        answer = await client.put(path)
+        assert problem(answer, 405)["detail"] == f"PUT is not allowed here; use {allowed.replace(', ', ' or ')}."
+        assert answer.headers["allow"] == allowed
+
+
+async def test_the_reference_page_and_the_document_have_every_operation(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/api/docs")).text
+    for operation in (f"GET {PATH}", f"POST {PATH}", f"POST {ALERTS}", f"DELETE {PATH}/{{name}}"):
+        assert f"<h3>{operation}</h3>" in page
+    document = (await client.get("/api/openapi.json")).json()
+    body = document["paths"][ALERTS]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["properties"]["alerts"]["items"]["properties"]["status"]["enum"] == ["firing", "resolved"]
+    assert "$ref" not in str(body)

@@ -1,0 +1,372 @@
+"""Bodies, slow clients and many clients, on real sockets: each costs little and holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ibpulse.web import connection, listener
+from ibpulse.web.front import body
+from ibpulse.web.front.door import FrontDoor
+from ibpulse.web.front.guard import Guard
+from ibpulse.web.server import WebServer, serve
+
+LIMIT = 100_000
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+
+
+async def measure(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers with the length of the body."""
+    length = len(await Request(scope, receive).body())
+    await JSONResponse({"length": length})(scope, receive, send)
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, door: FrontDoor | None = None) -> AsyncIterator[WebServer]:
+    server = await serve(Guard(app, door, LIMIT), "127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with serving(measure) as running:
+        yield running
+
+
+class Client:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, server: WebServer, **options: object) -> Client:
+        return cls(*await asyncio.open_connection(server.host, server.port, **options))
+
+    async def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self.writer.write(part)
+            await self.writer.drain()
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of one answer."""
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        content = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return int(head[0].split()[1]), headers, content
+
+    async def ended(self) -> bool:
+        """Whether the server has closed the connection."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        except ConnectionError:
+            return True
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+async def test_a_body_up_to_the_bound_arrives_whole(server: WebServer) -> None:
+    client = await Client.open(server)
+    for length in (0, 1, LIMIT):
+        await client.send(HEAD, b"Content-Length: %d\r\n\r\n" % length, b"x" * length)
+        assert (await client.answer())[2] == b'{"length":%d}' % length
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunk(b"x" * (LIMIT - 1)), chunk(b"y"), chunk(b""))
+    assert (await client.answer())[2] == b'{"length":%d}' % LIMIT
+
+
+async def test_a_body_announced_too_long_is_refused_before_it_comes(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
+    status, headers, content = await client.answer()
+    assert (status, headers["connection"]) == (413, "close")
+    assert json.loads(content) == {
+        "type": "/api/docs#body-too-long",
+        "title": "The body is too long",
+        "status": 413,
+        "detail": "A body may have 100000 bytes.",
+        "bound": {"name": "max_body_bytes", "limit": LIMIT},
+    }
+    assert await client.ended()
+
+
+async def test_a_chunked_body_is_refused_once_it_grows_too_long(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", *[chunk(b"x" * 1000)] * 101)
+    assert (await client.answer())[0] == 413
+
+
+async def test_after_a_moderately_long_body_the_connection_goes_on(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: %d\r\n\r\n" % (LIMIT + 1), b"x" * (LIMIT + 1))
+    status, headers, _ = await client.answer()
+    assert (status, "connection" in headers) == (413, False)
+    await client.send(HEAD, b"Content-Length: 1\r\n\r\nx")
+    assert (await client.answer())[2] == b'{"length":1}'
+
+
+async def test_a_body_without_end_is_broken_off(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n")
+    pieces = [chunk(b"x" * 10_000)] * 10_000
+    with pytest.raises(ConnectionError):
+        await client.send(*pieces)
+
+
+async def test_a_body_that_comes_too_slowly_is_refused(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(body, "DISCARD_SECONDS", 0.1)
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 10\r\n\r\nx")
+    status, headers, content = await client.answer()
+    assert (status, headers["connection"]) == (408, "close")
+    assert json.loads(content)["type"] == "/api/docs#body-too-slow"
+    assert await client.ended()
+
+
+async def test_a_body_may_come_with_any_method_and_is_out_of_the_way(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
+    assert (await client.answer())[2] == b'{"length":5}'
+    assert (await client.answer())[2] == b'{"length":0}'
+
+
+async def test_who_hangs_up_amid_a_body_is_not_answered(server: WebServer, caplog: pytest.LogCaptureFixture) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 10\r\n\r\nx")
+    client.writer.close()
+    other = await Client.open(server)
+    await other.send(HEAD, b"\r\n")
+    assert (await other.answer())[0] == 200
+    assert not caplog.records
+
+
+async def test_a_refused_request_with_a_body_leaves_the_connection_in_order(tmp_path: Path) -> None:
+    (tmp_path / "web.yml").write_text(
+        "basic_auth_users: {a: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG}\n"
+    )
+    async with serving(measure, FrontDoor(tmp_path / "web.yml")) as server:
+        client = await Client.open(server)
+        for _ in range(2):
+            await client.send(HEAD, b"Content-Length: 5\r\n\r\nhello")
+            assert (await client.answer())[0] == 401
+
+
+async def test_the_wait_for_hang_ups_goes_on_after_the_body() -> None:
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def listen(_scope: Scope, receive: Receive, _send: Send) -> None:
+        seen.extend([(await receive())["type"], (await receive())["type"]])
+        done.set()
+
+    async with serving(listen) as server:
+        client = await Client.open(server)
+        await client.send(HEAD, b"Content-Length: 1\r\n\r\nx")
+        await asyncio.sleep(0.05)
+        client.writer.close()
+        await asyncio.wait_for(done.wait(), 5)
+    assert seen == ["http.request", "http.disconnect"]
+
+
+def unread(length: int) -> Callable[[Scope, Receive, Send], object]:
+    """An application with an answer of that length, in pieces."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(length // 65_536):
+                yield bytes(65_536)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+    return app
+
+
+async def open_small(server: WebServer) -> Client:
+    """A client whose system takes little that it does not read."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(made, (server.host, server.port))
+    return Client(*await asyncio.open_connection(sock=made, limit=4096))
+
+
+async def test_a_client_that_never_reads_is_broken_off_and_costs_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    async with serving(unread(1 << 30)) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.05)
+        (served,) = server._server.server_state.connections
+        assert served.transport.get_write_buffer_size() < 500_000
+        async with asyncio.timeout(5):
+            while server._server.server_state.connections:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    length = 256 * 65_536
+    async with serving(unread(length)) as server:
+        client = await open_small(server)
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        got = 0
+        while piece := await client.reader.read(65_536):
+            got += len(piece)
+            if got % 10 == 0:
+                await asyncio.sleep(0.01)
+        assert got > length
+
+
+async def test_a_client_that_read_between_two_looks_is_not_broken_off(server: WebServer) -> None:
+    client = await Client.open(server)
+    await asyncio.sleep(0.05)
+    (served,) = server._server.server_state.connections
+    for _ in range(3):
+        served.pause_writing()
+        served._watch_reader()
+        served.resume_writing()
+    await client.send(HEAD, b"\r\n")
+    assert (await client.answer())[0] == 200
+    served.pause_writing()
+    served._watch_reader()
+    served._watch_reader()
+    assert await client.ended()
+
+
+@pytest.mark.parametrize("length", [30_000, 30_000_000])
+async def test_an_answer_that_is_left_unread_does_not_keep_a_closing_connection(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        (served,) = server._server.server_state.connections
+        served.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await Response(bytes(length))(scope, receive, send)
+        unread_bytes.append(served.transport.get_write_buffer_size())
+
+    unread_bytes: list[int] = []
+    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    async with serving(answer) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        async with asyncio.timeout(5):
+            while not unread_bytes or server._server.server_state.connections:
+                await asyncio.sleep(0.01)
+    assert unread_bytes[0] > 0
+
+
+async def test_slow_clients_hold_up_nobody(server: WebServer) -> None:
+    slow = [await Client.open(server) for _ in range(100)]
+    for number, client in enumerate(slow):
+        await client.send(HEAD + b"Content-Length: 10\r\n\r\nx" if number % 2 else b"GET / HT")
+    quick = await Client.open(server)
+    await quick.send(HEAD, b"\r\n")
+    assert (await quick.answer())[0] == 200
+    for client in slow:
+        client.writer.close()
+
+
+async def test_beyond_the_connections_that_are_answered_there_is_a_problem_document(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
+    first, second, third = [await Client.open(server) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    await third.send(HEAD, b"\r\n")
+    status, headers, content = await third.answer()
+    assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
+    assert json.loads(content)["type"] == "/api/docs#too-many-connections"
+    assert await third.ended()
+    await second.send(HEAD, b"\r\n")
+    assert (await second.answer())[0] == 200
+    first.writer.close()
+
+
+@pytest.mark.parametrize("bound", ["MAX_OPEN", "MAX_OPEN_PER_CLIENT"])
+async def test_connections_beyond_the_bound_are_closed_and_room_comes_back(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(listener, bound, 2)
+    first, second, third = [await Client.open(server) for _ in range(3)]
+    assert await third.ended()
+    first.writer.close()
+    await first.writer.wait_closed()
+    await asyncio.sleep(0.05)
+    fourth = await Client.open(server)
+    await fourth.send(HEAD, b"\r\n")
+    assert (await fourth.answer())[0] == 200
+    second.writer.close()
+
+
+async def test_when_descriptors_run_out_the_server_waits_and_goes_on(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener, "EXHAUSTED_SECONDS", 0.01)
+    real, failing = asyncio.get_running_loop().sock_accept, [True]
+
+    async def accept(listening: socket.socket) -> tuple[socket.socket, object]:
+        if failing:
+            failing.clear()
+            raise OSError(24, "Too many open files")
+        return await real(listening)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", accept)
+    for _ in range(3):
+        client = await Client.open(server)
+        await client.send(HEAD, b"\r\n")
+        assert (await client.answer())[0] == 200
+    assert "a connection could not be accepted: Too many open files" in caplog.text
+
+
+async def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
+    async with serving(Response(bytes(30_000_000))) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.05)
+        server._server.config.timeout_graceful_shutdown = 0
+        await asyncio.wait_for(server.stop(), 3)
+        await asyncio.sleep(0.05)
+        assert not server._server.server_state.connections
+
+
+async def test_stopping_is_quick_whatever_clients_do() -> None:
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.01)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+    server = await serve(Guard(endless, None, LIMIT), "127.0.0.1", 0, shutdown_seconds=0)
+    clients = [await Client.open(server) for _ in range(4)]
+    for client, sent in zip(
+        clients, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\n"), strict=True
+    ):
+        await client.send(sent)
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(server.stop(), 3)
+    for client in clients:
+        client.writer.close()
+    await asyncio.sleep(0.05)
+    assert not server._server.server_state.connections

@@ -1,0 +1,135 @@
+"""What a change of the web configuration or its certificates does while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ibpulse.web.front.door import RELOAD_SUCCESSFUL, FrontDoor
+from tests.web.certificates import sign
+from tests.web.served import BROKEN_OFF, MUTUAL, Files, Served
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections(served: Served) -> None:
+    assert await served.subject() == "server"
+    served.files.renew_server()
+    served.look()
+    assert await served.subject() == "renewed"
+
+
+async def test_an_open_connection_outlives_a_renewal(served: Served) -> None:
+    context = ssl.create_default_context(cafile=served.files.authority.cert)
+    reader, writer = await asyncio.open_connection("localhost", served.server.port, ssl=context)
+    for _ in range(2):
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readuntil(b'"https"}')).startswith(b"HTTP/1.1 200")
+        served.files.renew_server()
+        served.look()
+    writer.close()
+
+
+async def test_a_certificate_that_a_link_leads_to_is_renewed_with_the_link(files: Files) -> None:
+    # as Kubernetes mounts secrets
+    for version in ("old", "new"):
+        (files.directory / version).mkdir()
+        sign(files.authority, files.directory / version, "server", "DNS:localhost", subject=f"/CN={version}")
+    for name in ("server.crt", "server.key"):
+        (files.directory / name).unlink()
+        (files.directory / name).symlink_to(f"data/{name}")
+    (files.directory / "data").symlink_to("old")
+    async with Served(files) as served:
+        assert await served.subject() == "old"
+        (files.directory / "other").symlink_to("new")
+        (files.directory / "other").rename(files.directory / "data")
+        served.look()
+        assert await served.subject() == "new"
+
+
+async def test_a_change_is_taken_up_once_it_has_rested_a_look(served: Served) -> None:
+    served.files.renew_server()
+    served.door.look()
+    assert await served.subject() == "server"
+    served.door.look()
+    assert await served.subject() == "renewed"
+
+
+async def test_a_changed_policy_holds_for_new_connections(served: Served) -> None:
+    served.files.write(MUTUAL)
+    served.look()
+    assert (await served.curl())[0] in BROKEN_OFF
+    assert (await served.curl(*served.files.client.curl()))[0] == 0
+
+
+async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = CollectorRegistry()
+    async with Served(files, registry) as served:
+        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 1.0
+        key = files.directory / "server.key"
+        good = key.read_bytes()
+        key.write_bytes(files.client.key.read_bytes())
+        for _ in range(3):
+            served.look()
+        assert await served.subject() == "server"
+        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 0.0
+        assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
+            "the web configuration stays as it was: web.yml:3: tls_server_config.key_file: server.key does not belong "
+            "to the certificate; give the key that it was made with"
+        ]
+        key.write_bytes(good)
+        served.look()
+        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 1.0
+
+
+async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:
+    served.files.path.write_text("tls_server_config: {cert_file: late.crt, key_file: late.key}\n")
+    served.look()
+    assert not served.door.healthy
+    sign(served.files.authority, served.files.directory, "late", "DNS:localhost")
+    served.look()
+    assert served.door.healthy
+    assert await served.subject() == "late"
+
+
+async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
+    served.files.path.unlink()
+    served.look()
+    assert not served.door.healthy
+    assert await served.subject() == "server"
+
+
+async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.files.path.write_text("basic_auth_users: {}\n")
+    served.look()
+    assert "TLS cannot be switched on or off while running; start ibpulse anew" in caplog.text
+    assert (await served.curl())[0] == 0
+
+
+async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) -> None:
+    files.write(rest="rate_limit: {interval: 1h, burst: 1}\n")
+    door = FrontDoor(files.path)
+    before = door.bucket
+    files.renew_server()
+    door.look()
+    door.look()
+    assert door.bucket is before
+    files.write(rest="rate_limit: {interval: 1h, burst: 2}\n")
+    door.look()
+    door.look()
+    assert door.bucket.burst == 2
+
+
+async def test_the_watch_looks_by_itself(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ibpulse.web.front.door.LOOK_SECONDS", 0.01)
+    door = FrontDoor(files.path)
+    first = door.rules
+    watching = asyncio.create_task(door.watch())
+    files.write("min_version: TLS13")
+    async with asyncio.timeout(5):
+        while door.rules is first:
+            await asyncio.sleep(0.01)
+    watching.cancel()

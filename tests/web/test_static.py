@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import re
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+import httpx
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[2]
+STATIC = files("ibpulse.web").joinpath("static")
+NAMES = sorted(entry.name for entry in STATIC.iterdir())
+SERVED = [name for name in NAMES if not name.endswith(".html")]
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_a_file_is_served_with_its_type_and_a_tag(client: httpx.AsyncClient, name: str) -> None:
+    answer = await client.get(f"/static/{name}")
+    kind = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    assert answer.content == STATIC.joinpath(name).read_bytes()
+    assert answer.headers["content-type"] == kind[name.rpartition(".")[2]]
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_what_the_browser_has_is_not_sent_again(client: httpx.AsyncClient) -> None:
+    tag = (await client.get("/static/main.js")).headers["etag"]
+    again = await client.get("/static/main.js", headers={"If-None-Match": f'"other", {tag}'})
+    changed = await client.get("/static/main.js", headers={"If-None-Match": '"other"'})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert changed.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/",
+        "/static/live.html",
+        "/static/..%2fpage.css",
+        "/static/../page.css",
+        "/static/.%00.js",
+        "/static/x/y.js",
+    ],
+)
+async def test_nothing_else_is_served(client: httpx.AsyncClient, path: str) -> None:
+    assert (await client.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+def test_a_module_imports_only_its_neighbours_and_is_small(name: str) -> None:
+    text = STATIC.joinpath(name).read_text(encoding="utf-8")
+    imported = re.findall(r'from "(.*?)"', text)
+    assert {place.removeprefix("./") for place in imported} <= set(NAMES)
+    assert text.startswith("// ")
+    assert text.count("\n") <= 300
+
+
+def test_no_file_names_another_host() -> None:
+    for name in NAMES:
+        hosts = set(re.findall(r"https?://([a-z0-9.-]+)", STATIC.joinpath(name).read_text(encoding="utf-8")))
+        assert hosts <= {"www.w3.org"}, name
+
+
+def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
+    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert {f"ibpulse/web/static/{name}" for name in NAMES} <= packed

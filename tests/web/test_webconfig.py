@@ -1,0 +1,284 @@
+"""The web configuration file: what is taken, and the sentence for each thing that is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import ConfigError
+from ibpulse.web.front.config import SECTIONS, WebConfig, read_config
+from ibpulse.web.front.door import FrontDoor
+from ibpulse.web.front.tables import CLIENT_AUTH, CURVES, HEADERS, TLS12_CIPHERS, TLS13_CIPHERS, TLS_VERSIONS
+from tests.web.certificates import make_authority, sign
+
+HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
+PAIR = "cert_file: a.crt, key_file: a.key"
+DOCS = Path(__file__).parents[2] / "docs"
+SAMPLES = sorted((DOCS / "web-config").glob("*.yml"))
+PROMTOOL = shutil.which("promtool")
+
+
+def read(directory: Path, text: str) -> WebConfig:
+    path = directory / "web.yml"
+    path.write_text(text)
+    return read_config(path)[0]
+
+
+def faults(directory: Path, text: str) -> list[str]:
+    """The faults of a file, without the name of its directory."""
+    with pytest.raises(ConfigError) as caught:
+        read(directory, text)
+    return [fault.replace(f"{directory}/", "") for fault in caught.value.faults]
+
+
+def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path, "# nothing\n") == WebConfig()
+    assert read(tmp_path, "tls_server_config:\nbasic_auth_users: {}\nhttp_server_config: {headers: }\n") == WebConfig()
+
+
+def test_every_key_of_the_format_is_taken(tmp_path: Path) -> None:
+    suites = ", ".join([*TLS12_CIPHERS, *TLS13_CIPHERS])
+    config = read(
+        tmp_path,
+        f"""
+tls_server_config:
+  cert_file: tls/a.crt
+  key_file: /etc/a.key
+  client_ca_file: ca.crt
+  client_auth_type: RequireAndVerifyClientCert
+  client_allowed_sans: [prometheus, 10.0.0.1]
+  min_version: TLS12
+  max_version: TLS13
+  cipher_suites: [{suites}]
+  prefer_server_cipher_suites: off
+  curve_preferences: [X25519]
+http_server_config:
+  http2: true
+  headers: {{Strict-Transport-Security: max-age=31536000, X-Frame-Options: deny}}
+basic_auth_users: {{alice: {HASH}}}
+rate_limit: {{interval: 10ms, burst: 20}}
+""",
+    )
+    tls = config.tls_server_config
+    assert tls
+    assert tls.files() == (tmp_path / "tls/a.crt", Path("/etc/a.key"), tmp_path / "ca.crt")
+    assert (tls.client_allowed_sans, tls.prefer_server_cipher_suites) == (("prometheus", "10.0.0.1"), False)
+    assert config.http_server_config.headers["X-Frame-Options"] == "deny"
+    assert dict(config.basic_auth_users) == {"alice": HASH}
+    assert (config.rate_limit.interval, config.rate_limit.burst) == (10_000_000, 20)
+
+
+def test_certificate_key_and_authority_may_stand_inline(tmp_path: Path) -> None:
+    tls = read(
+        tmp_path,
+        "tls_server_config:\n  cert: |\n    A\n    B\n  key: K\n  client_ca: C\n"
+        "  client_auth_type: VerifyClientCertIfGiven\n",
+    ).tls_server_config
+    assert tls
+    assert (tls.cert, tls.key, tls.client_ca) == ("A\nB\n", "K", "C")
+
+
+def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> None:
+    shown = repr(read(tmp_path, f"tls_server_config: {{cert: A, key: SECRET}}\nbasic_auth_users: {{alice: {HASH}}}\n"))
+    assert "SECRET" not in shown
+    assert HASH not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a", "web.yml: is not a mapping; write it like tls_server_config: {cert_file: a.crt}"),
+        ("a: [", "web.yml:1: not YAML: expected the node content, but found '<stream end>'; correct this line or"),
+        ("\x00", "web.yml: not YAML: unacceptable character #x0000: special characters are not allowed; save"),
+        (
+            "tls: {}\ntls: {}\na: b",
+            "web.yml:2: tls: is given twice, first in line 1; give it once",
+        ),
+        ("tls_sever_config: {a: b}", "web.yml:1: tls_sever_config: no such key; did you mean tls_server_config?"),
+        (
+            "xyz: 1",
+            "web.yml:1: xyz: no such key; there are tls_server_config, http_server_config, basic_auth_users, rate_lim",
+        ),
+        ("http_server_config: {http3: on}", "web.yml:1: http_server_config.http3: no such key; did you mean http2?"),
+        ("http_server_config: 2", "web.yml:1: http_server_config: is not a mapping; write it like http_server_config:"),
+        (
+            "http_server_config:\n  http2: maybe",
+            "web.yml:2: http_server_config.http2: 'maybe' is neither true nor false; choose one",
+        ),
+        ("http_server_config: {http2: [on]}", "web.yml:1: http_server_config.http2: holds more than a value; give one"),
+        (
+            "http_server_config: {headers: {Server: x}}",
+            "web.yml:1: http_server_config.headers.Server: cannot be set here; choose of Content-Security-Policy, ",
+        ),
+        (
+            "http_server_config: {headers: {X-Frame-Options: DENY}}",
+            "web.yml:1: http_server_config.headers.X-Frame-Options: 'DENY' is not allowed; choose deny or sameorigin",
+        ),
+        (
+            'http_server_config: {headers: {X-XSS-Protection: "a\\nb"}}',
+            "web.yml:1: http_server_config.headers.X-XSS-Protection: 'a\\nb' has characters that no header may have",
+        ),
+        (
+            "http_server_config: {headers: {X-XSS-Protection: {a: b}}}",
+            "web.yml:1: http_server_config.headers.X-XSS-Protection: holds more than a value; give one text",
+        ),
+        (
+            "http_server_config: {headers: [a]}",
+            "web.yml:1: http_server_config.headers: is not a mapping of names to texts; write it like name: text",
+        ),
+        (
+            "basic_auth_users: {alice: secret}",
+            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; make one with `htpasswd -nBC 10 alice`",
+        ),
+        (
+            f"basic_auth_users: {{alice: {HASH.replace('zou', 'zoU')}}}",
+            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; make one with",
+        ),
+        (
+            f"basic_auth_users: {{alice: {HASH.replace('10', '16')}}}",
+            "web.yml:1: basic_auth_users.alice: has the cost 16; make one of 4 to 15, like `htpasswd -nBC 10 alice`",
+        ),
+        (
+            f'basic_auth_users: {{"a:b": {HASH}}}',
+            "web.yml:1: basic_auth_users.a:b: no browser can send this name; choose one of printable characters",
+        ),
+        (
+            "rate_limit: {interval: 5}",
+            "web.yml:1: rate_limit.interval: 5 has no unit; write it like 10ms, 5s or 1h30m",
+        ),
+        (
+            "rate_limit: {burst: -1}",
+            "web.yml:1: rate_limit.burst: '-1' is not a number of requests; write one from 0 to 1000000",
+        ),
+        (
+            "rate_limit: {interval: 1s}",
+            "web.yml:1: rate_limit.burst: is 0, so no request would ever pass; give at least 1, or leave rate_limit",
+        ),
+        (
+            "tls_server_config: {cert_file: a}",
+            "web.yml:1: tls_server_config.key_file: is missing; TLS needs key_file, or key with the PEM text itself",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, cert: A}}",
+            "web.yml:1: tls_server_config.cert: is given beside cert_file; give one of them",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_ca: A, client_ca_file: b}}",
+            "web.yml:1: tls_server_config.client_ca: is given beside client_ca_file; give one of them",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_ca_file: b}}",
+            "web.yml:1: tls_server_config.client_ca_file: is given, but no client is asked for a certificate; set",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert}}",
+            "web.yml:1: tls_server_config.client_auth_type: 'RequireAndVerifyClientCert' needs client_ca_file, the",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}",
+            "web.yml:1: tls_server_config.client_auth_type: 'RequireAnyClientCert' takes certificates that nobody "
+            "verified and is not offered; choose VerifyClientCertIfGiven or RequireAndVerifyClientCert",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_auth_type: require}}",
+            "web.yml:1: tls_server_config.client_auth_type: 'require' is not known; choose NoClientCert, Verify",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}",
+            "web.yml:1: tls_server_config.client_allowed_sans: needs client_auth_type: RequireAndVerifyClientCert; set",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, client_allowed_sans: {{a: b}}}}",
+            "web.yml:1: tls_server_config.client_allowed_sans: is not a list; write it like [one, other]",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, min_version: TLS10}}",
+            "web.yml:1: tls_server_config.min_version: 'TLS10' is not safe and not offered; choose TLS12 or TLS13",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, max_version: TLS14}}",
+            "web.yml:1: tls_server_config.max_version: 'TLS14' is not known; choose TLS12 or TLS13",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, min_version: TLS13, max_version: TLS12}}",
+            "web.yml:1: tls_server_config.min_version: is above max_version; exchange them",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]}}",
+            "web.yml:1: tls_server_config.cipher_suites.0: 'TLS_RSA_WITH_AES_128_CBC_SHA' is not offered; choose of",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, max_version: TLS12, cipher_suites: [TLS_AES_128_GCM_SHA256]}}",
+            "web.yml:1: tls_server_config.cipher_suites: names none of TLS 1.2, and max_version is TLS12; add one or",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, curve_preferences: P256}}",
+            "web.yml:1: tls_server_config.curve_preferences.0: 'P256' is not offered; choose one of CurveP256, ",
+        ),
+        (
+            f"tls_server_config: {{{PAIR}, curve_preferences: [X25519, CurveP256]}}",
+            "web.yml:1: tls_server_config.curve_preferences: X25519, CurveP256 are several, and one can be set; name",
+        ),
+    ],
+)
+def test_a_fault_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, sentence: str) -> None:
+    assert any(fault.startswith(sentence) for fault in faults(tmp_path, text)), faults(tmp_path, text)
+
+
+def test_all_faults_are_told_at_once_and_none_shows_a_hash(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        "tls_server_config: {min_version: TLS10, cipher_suites: [A, B], curve_preferences: [Z]}\n"
+        "http_server_config: {http2: x}\nbasic_auth_users: {a: not-a-hash, b: other-secret}\nrate: 1\n",
+    )
+    assert len(found) == 10
+    assert not any("secret" in fault or "not-a-hash" in fault for fault in found)
+
+
+def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(tmp_path / "none.yml")
+    sentence = "none.yml: cannot be read: No such file or directory; correct --web.config.file or leave it out"
+    assert str(caught.value) == f"{tmp_path}/{sentence}"
+
+
+def test_a_file_that_is_not_text_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "web.yml").write_bytes(b"a: \xff")
+    with pytest.raises(ConfigError, match="byte 3 is not UTF-8; save the file as UTF-8 text"):
+        read_config(tmp_path / "web.yml")
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "web.yml").write_bytes(b"#" * 1_000_001)
+    with pytest.raises(ConfigError, match="cannot be read: it is longer than 1000000 bytes"):
+        read_config(tmp_path / "web.yml")
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not PROMTOOL, reason="needs promtool")
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_promtool_accepts_the_samples_and_so_do_we(sample: Path, tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    sign(authority, tmp_path, "server", "DNS:node")
+    copy = tmp_path / sample.name
+    copy.write_bytes(sample.read_bytes())
+    assert PROMTOOL
+    checked = subprocess.run([PROMTOOL, "check", "web-config", str(copy)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    FrontDoor(copy)
+
+
+def test_the_document_names_every_key_and_word_of_the_format() -> None:
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    keys = [key for section in (WebConfig, *SECTIONS.values()) for key in section.model_fields]
+    for word in (*keys, *TLS12_CIPHERS, *TLS_VERSIONS, *CURVES, *CLIENT_AUTH, *HEADERS):
+        assert f"`{word}`" in page
+    for sample in SAMPLES:
+        assert f"(web-config/{sample.name})" in page
+
+
+def test_there_are_samples() -> None:
+    assert [path.stem for path in SAMPLES] == ["basic-auth", "mutual-tls", "strict", "tls"]
