@@ -1,0 +1,50 @@
+"""Writes the files of `dashboards/`: `python -m ibpulse.grafana`. It must not decide what is in them."""
+
+"in them."
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ibpulse.errors import ConfigError
+from ibpulse.grafana.rulefiles import rule_files
+from ibpulse.grafana.thresholds import resolve
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write what was asked for; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m ibpulse.grafana", description="Write dashboards and rules.")
+    parser.add_argument("what", choices=("rules", "dashboards"))
+    parser.add_argument("directory", type=Path, help="where to write, such as dashboards/rules")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another number for the rules")
+    given = parser.parse_args(arguments)
+    try:
+        files = _files(given.what, dict(_split(text) for text in given.set))
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    given.directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (given.directory / name).write_text(text)
+    return 0
+
+
+def _files(what: str, overrides: dict[str, str]) -> dict[str, str]:
+    if what == "rules":
+        return rule_files(resolve(overrides))
+    from ibpulse.grafana.boardfiles import board_files  # needs the SDK, a development dependency
+
+    return board_files()
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise ConfigError([f"--set {text}: no value is given; write NAME=VALUE, like moe_for=1m"])
+    return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The recording rules: what makes a fleet's dashboards and the alerts cheap. It must not write files.
+
+Names are level:metric:operations. Every rule keeps `cluster` (where the servers set one), `job` and `instance`, or says
+in its name that it sums over instances. `<name>` stands for a number of the table of thresholds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NODE = "cluster, job, instance"
+PORT = f"{NODE}, device, port"
+RAILS = f'max by ({PORT}) (ibpulse_port_info{{rail="true"}})'
+OBSERVED = "rate(ibpulse_port_observed_seconds_total[5m])"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording rule; `text` says what it holds."""
+
+    record: str
+    expr: str
+    text: str
+
+
+def _over_rails(numerator: str, denominator: str) -> str:
+    return (
+        f"sum by ({NODE}) ({numerator} * on ({PORT}) group_left () {RAILS})\n"
+        f"/ sum by ({NODE}) ({denominator} * on ({PORT}) group_left () {RAILS})"
+    )
+
+
+def _mean_utilization(direction: str) -> Recording:
+    return Recording(
+        f"instance:ibpulse_{direction}_utilization:mean5m",
+        _over_rails(f"rate(ibpulse_port_{direction}_utilization_seconds_total[5m])", OBSERVED),
+        f"Mean {direction} utilisation of the node's rails.",
+    )
+
+
+def _duty_cycle(direction: str) -> Recording:
+    return Recording(
+        f"instance:ibpulse_{direction}_duty_cycle:ratio5m",
+        _over_rails(f"rate(ibpulse_port_{direction}_active_seconds_total[5m])", OBSERVED),
+        f"Share of the observed time in which the node's rails were active, {direction} direction.",
+    )
+
+
+NODES = (
+    Recording(
+        "instance:ibpulse_bandwidth_bytes:rate5m",
+        f"sum by ({NODE}) (\n"
+        "  (rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m]))\n"
+        f"  * on ({PORT}) group_left () {RAILS}\n)",
+        "Bandwidth (transmit + receive) of the node's rails.",
+    ),
+    _mean_utilization("transmit"),
+    _mean_utilization("receive"),
+    _duty_cycle("transmit"),
+    _duty_cycle("receive"),
+    Recording(
+        "instance:ibpulse_step_period_seconds:scored",
+        f"ibpulse_node_step_period_seconds and on ({NODE}) (ibpulse_node_step_period_score >= <step_score>)",
+        "Step period where it is clear; nothing elsewhere, so that medians over time can be taken.",
+    ),
+    Recording(
+        "instance:ibpulse_moe_saturated:ratio",
+        "rate(ibpulse_node_moe_saturated_seconds_total[<moe_window>])",
+        "Share of the time in sustained MoE saturation.",
+    ),
+    Recording(
+        "instance:ibpulse_bandwidth_saturated:ratio",
+        "rate(ibpulse_node_bandwidth_saturated_seconds_total[<saturated_window>])",
+        "Share of the time in which the node's bandwidth was saturated.",
+    ),
+    Recording(
+        "instance:ibpulse_missed_ticks:ratio",
+        "rate(ibpulse_sampler_missed_ticks_total[<missed_window>])\n"
+        "/ (rate(ibpulse_sampler_ticks_total[<missed_window>]) + "
+        "rate(ibpulse_sampler_missed_ticks_total[<missed_window>]))",
+        "Share of the ticks that the sampler missed.",
+    ),
+    Recording(
+        "instance:ibpulse_idle_rails:sum",
+        f"sum by ({NODE}) (ibpulse_port_rail_idle)",
+        "Rails without traffic while their siblings carry some.",
+    ),
+)
+
+FLEET = (
+    Recording("job:ibpulse_nodes:count", "count by (cluster, job) (ibpulse_node_rails)", "Nodes that report."),
+    Recording(
+        "job_signature:ibpulse_nodes:count",
+        "count by (cluster, job, signature) (ibpulse_node_workload_signature == 1)",
+        "Nodes by what their traffic looks like.",
+    ),
+    Recording(
+        "job:ibpulse_bandwidth_bytes:rate5m",
+        "sum by (cluster, job) (instance:ibpulse_bandwidth_bytes:rate5m)",
+        "Bandwidth of all rails of all nodes.",
+    ),
+    Recording(
+        "job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m",
+        "sum by (cluster, job, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))",
+        "Distribution of the bandwidth utilisation of all nodes, for one heatmap of the fleet.",
+    ),
+)
+
+GROUPS = {"ibpulse-nodes": NODES, "ibpulse-fleet": FLEET}
