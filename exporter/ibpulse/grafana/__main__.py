@@ -1,7 +1,5 @@
 """Writes the files of `dashboards/`: `python -m ibpulse.grafana`. It must not decide what is in them."""
 
-"in them."
-
 from __future__ import annotations
 
 import argparse
