@@ -36,10 +36,8 @@ TRAFFIC = (
         "moe_for",
         "The node's traffic looks like MoE training that has saturated its rails.",
         f"{INSTANCE} spent {{{{ $value | humanizePercentage }}}} of the last <moe_window> in sustained MoE "
-        "saturation: traffic "
-        "that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The "
-        "resemblance "
-        "is a guess by shape; the duty cycle and the peaks are measured.",
+        "saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the "
+        "line rate. The resemblance is a guess by shape; the duty cycle and the peaks are measured.",
     ),
     Alert(
         "IBPulsePortSaturated",
@@ -49,8 +47,7 @@ TRAFFIC = (
         "saturated_for",
         "A port is at its line rate almost all the time.",
         f"Port {PORT_NAME} was saturated for {{{{ $value | humanizePercentage }}}} of the last <saturated_window>: "
-        "the median of "
-        "its 10 ms samples stood near the line rate, so more traffic only waits longer.",
+        "the median of its 10 ms samples stood near the line rate, so more traffic only waits longer.",
     ),
     Alert(
         "IBPulseTrafficStalled",
@@ -61,8 +58,7 @@ TRAFFIC = (
         "stall_for",
         "Training traffic was regular and has stopped.",
         f"No rail of {INSTANCE} carried traffic for <stall_for> and more, after regular steps within the last "
-        "<stall_memory>. "
-        "The job hangs, or it has ended: the scheduler knows which.",
+        "<stall_memory>. The job hangs, or it has ended: the scheduler knows which.",
     ),
     Alert(
         "IBPulseStepTimeRegressed",
@@ -74,8 +70,7 @@ TRAFFIC = (
         "step_for",
         "The training step became longer.",
         f"The step of {INSTANCE}, as the wire shows it, takes {{{{ $value | humanize }}}} times as long in the "
-        "last <step_recent> "
-        "as in the <step_memory> before.",
+        "last <step_recent> as in the <step_memory> before.",
     ),
 )
 
@@ -87,8 +82,8 @@ RAILS = (
         "rail_idle_for",
         "A rail carries nothing while its siblings work.",
         f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of the node do. The "
-        "link is up, or "
-        "another alert would say so: look at the job's device list, at routing, and whether the counters still count.",
+        "link is up, or another alert would say so: look at the job's device list, at routing, and whether the "
+        "counters still count.",
     ),
     Alert(
         "IBPulseRailSlow",
@@ -97,8 +92,7 @@ RAILS = (
         "rail_slow_for",
         "A rail carries much less than its siblings.",
         f"Port {PORT_NAME} has carried less than three quarters of the median rail of its node for "
-        "<rail_slow_for>. In a "
-        "collective the slowest rail sets the pace of all.",
+        "<rail_slow_for>. In a collective the slowest rail sets the pace of all.",
     ),
     Alert(
         "IBPulseRailMissing",
@@ -106,9 +100,8 @@ RAILS = (
         "(max_over_time(ibpulse_node_rails[<rail_missing_memory>]) - ibpulse_node_rails) > 0",
         "rail_missing_for",
         "A rail has gone from the node.",
-        f"{INSTANCE} has {{{{ $value }}}} rails less than within the last <rail_missing_memory>: a device has "
-        "vanished from the "
-        "kernel's list, or has no counters any more.",
+        f"{INSTANCE} is short of {{{{ $value }}}} of the rails that it had within the last <rail_missing_memory>: a "
+        "device has vanished from the kernel's list, or has no counters any more.",
     ),
     Alert(
         "IBPulsePortDown",
@@ -133,8 +126,8 @@ RAILS = (
         "pcie_for",
         "A device's PCIe link runs below what both its ends can do.",
         "The path of {{ $labels.device }} on {{ $labels.instance }} carries {{ $value | humanizePercentage }} of "
-        "what its links could. "
-        "It is a link that trained down, in speed or in width: reseat the card, or look at the slot.",
+        "what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the "
+        "slot.",
     ),
 )
 
@@ -146,8 +139,7 @@ TRUTH = (
         "degraded_for",
         "A port's counters change more slowly than they are read.",
         f"The counters of port {PORT_NAME} change only every {{{{ $value | humanize }}}} samples under traffic. "
-        "Peaks, duty cycle "
-        "and burstiness of this port are smeared over that time; bytes and means are right.",
+        "Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are right.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -157,8 +149,7 @@ TRUTH = (
         "lengthened_for",
         "A device is sampled more slowly because its reads take long.",
         "Reads of {{ $labels.device }} on {{ $labels.instance }} take so long that ibpulse reads it at a longer "
-        "interval than the "
-        "others. Its numbers are true at that longer time scale.",
+        "interval than the others. Its numbers are true at that longer time scale.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -181,8 +172,8 @@ TRUTH = (
         "at_once",
         "A port's counters are reset again and again.",
         f"The counters of port {PORT_NAME} were reset {{{{ $value | humanize }}}} times in the last "
-        "<reset_window>. Some tool clears "
-        "them, or the firmware restarts; errors counted in between are lost to every reader.",
+        "<reset_window>. Some tool clears them, or the firmware restarts; errors counted in between are lost to "
+        "every reader.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -191,9 +182,8 @@ TRUTH = (
         "ibpulse_device_quarantined == 1",
         "quarantine_for",
         "A device hangs when it is read.",
-        "A read of {{ $labels.device }} on {{ $labels.instance }} hung; the device has been sampled by a process "
-        "of its own for "
-        "<quarantine_for>. The other devices are not affected.",
+        "A read of {{ $labels.device }} on {{ $labels.instance }} hung; the device has been sampled by a process of "
+        "its own for <quarantine_for>. The other devices are not affected.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -203,8 +193,7 @@ TRUTH = (
         "missed_for",
         "The sampler comes too late for its ticks.",
         f"{INSTANCE} missed {{{{ $value | humanizePercentage }}}} of its ticks in the last <missed_window>. Missed "
-        "ticks are holes: "
-        "short peaks may lie in them.",
+        "ticks are holes: short peaks may lie in them.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -233,8 +222,7 @@ TRUTH = (
         "throttled_for",
         "A CPU limit throttles the exporter.",
         f"The kernel throttles the exporter of {INSTANCE} in {{{{ $value | humanize }}}} periods a second. Each "
-        "costs ticks: remove "
-        "the CPU limit, a request is enough.",
+        "costs ticks: remove the CPU limit, a request is enough.",
         "ibpulse-exporter",
     ),
     Alert(
@@ -243,9 +231,8 @@ TRUTH = (
         "increase(ibpulse_capture_errors_total[<recorder_window>]) > 0",
         "at_once",
         "Captures cannot be written.",
-        f"The flight recorder of {INSTANCE} failed to write {{{{ $value | humanize }}}} captures in the last "
-        "<recorder_window>; its "
-        "log says why.",
+        f"Captures that the flight recorder of {INSTANCE} could not write in the last <recorder_window>: "
+        "{{ $value | humanize }}. Its log says why.",
         "ibpulse-exporter",
     ),
 )
