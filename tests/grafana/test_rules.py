@@ -1,0 +1,143 @@
+"""The rules as programs and as files: that Prometheus takes them, and that they, the table and the runbooks agree."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ibpulse import metrics
+from ibpulse.errors import ConfigError
+from ibpulse.grafana import alerts, recordings
+from ibpulse.grafana.__main__ import main
+from ibpulse.grafana.rulefiles import ALERT_FILE, RECORDING_FILE, alert_document, recording_document, rule_files
+from ibpulse.grafana.thresholds import TABLE, fill, places, resolve
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "dashboards" / "rules"
+PROMTOOL = shutil.which("promtool")
+
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+
+
+def expressions() -> dict[str, str]:
+    """Every expression by the name of its rule, with its numbers filled in."""
+    recorded = {rule.record: rule.expr for group in recordings.GROUPS.values() for rule in group}
+    return {name: fill(text, resolve()) for name, text in (recorded | {a.name: a.expr for a in alerts.ALERTS}).items()}
+
+
+def test_the_committed_files_are_what_the_program_writes() -> None:
+    for name, text in rule_files(resolve()).items():
+        assert (RULES / name).read_text() == text, f"run `make docs`: {name} differs"
+
+
+@pytest.mark.outside
+@needs_promtool
+def test_prometheus_accepts_the_rules() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", *map(str, RULES.glob("*.yaml"))], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("SUCCESS") == 2
+
+
+@pytest.mark.outside
+@needs_promtool
+@pytest.mark.parametrize("file", sorted((ROOT / "dashboards" / "tests").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_rule_fires_and_stays_silent_as_its_cases_say(file: Path) -> None:
+    done = subprocess.run(["promtool", "test", "rules", str(file)], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
+    cases = yaml.safe_load((ROOT / "dashboards" / "tests" / "alerts.yaml").read_text())["tests"]
+    fires: dict[str, set[bool]] = {}
+    for case in cases:
+        for check in case["alert_rule_test"]:
+            fires.setdefault(check["alertname"], set()).add(bool(check["exp_alerts"]))
+    assert fires == {alert.name: {True, False} for alert in alerts.ALERTS}
+
+
+def test_every_alert_has_severity_texts_runbook_and_a_dashboard_that_exist() -> None:
+    for group in alert_document(resolve())["groups"]:
+        for rule in group["rules"]:
+            notes = rule["annotations"]
+            assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+            assert notes["summary"].endswith(".")
+            assert "$" not in notes["summary"]
+            assert "{{ $" in notes["description"]
+            assert (ROOT / notes["runbook_url"]).read_text().startswith(f"# {rule['alert']}\n")
+            assert re.match(r"/d/ibpulse-(node|exporter)\?var-job=", notes["dashboard_url"])
+
+
+def test_no_runbook_is_left_of_an_alert_that_is_gone() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "runbooks").glob("IBPulse*.md")}
+    assert pages == {alert.name for alert in alerts.ALERTS}
+
+
+def test_every_number_of_the_table_is_used_and_has_a_reason() -> None:
+    rules = [*alerts.ALERTS, *(rule for group in recordings.GROUPS.values() for rule in group)]
+    used = {name for rule in rules for name in places(rule.expr)}
+    used |= {name for alert in alerts.ALERTS for name in (*places(alert.description), alert.hold)}
+    used |= {"runbooks", "grafana"}
+    assert used == {threshold.name for threshold in TABLE}
+    assert all(threshold.reason.endswith(".") for threshold in TABLE)
+
+
+def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
+    exported = set()
+    for metric in metrics.TABLE:
+        tails = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
+        exported |= {metric.name + tail for tail in tails}
+    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    for name, expression in expressions().items():
+        used = set(re.findall(r"\b(?:[a-z_]+:)?ibpulse_[a-z_]+(?::[a-z0-9]+)?", expression))
+        assert used <= exported | recorded, name
+
+
+def test_recording_rules_are_named_level_metric_operation() -> None:
+    for group in recording_document(resolve())["groups"]:
+        for rule in group["rules"]:
+            assert re.fullmatch(r"[a-z_]+:ibpulse_[a-z_]+:[a-z0-9]+", rule["record"])
+
+
+def test_another_number_reaches_every_place_that_uses_it(tmp_path: Path) -> None:
+    assert main(["rules", str(tmp_path), "--set", "rail_idle_for=30s", "--set", "moe_share=0.5"]) == 0
+    written = (tmp_path / ALERT_FILE).read_text()
+    idle = next(
+        rule
+        for group in yaml.safe_load(written)["groups"]
+        for rule in group["rules"]
+        if rule["alert"] == "IBPulseRailIdle"
+    )
+    assert idle["for"] == "30s"
+    assert "carried no traffic for 30s" in idle["annotations"]["description"]
+    assert "ratio > 0.5" in written
+    assert (tmp_path / RECORDING_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rail_idle=5m", "--set rail_idle=5m: rail_idle is unknown; choose one of jobs, "),
+        ("rail_idle_for=soon", "--set rail_idle_for=soon: 'soon' is no duration; write it like 5m"),
+        ("moe_share=5m", "--set moe_share=5m: '5m' is no number; write it like 0.8"),
+        ("moe_share", "--set moe_share: no value is given; write NAME=VALUE, like moe_for=1m"),
+    ],
+)
+def test_a_wrong_number_is_refused_with_the_way_out(
+    text: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rules", str(tmp_path), "--set", text]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_wrong_numbers_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"moe_share": "much", "moe_shares": "1"})
+    assert len(caught.value.faults) == 2
