@@ -78,7 +78,7 @@ class MoeSaturationOptions:
     """What must hold of a window, for how long until the state begins, and for how long not until it ends."""
 
     least_confidence: float = 0.3
-    least_duty: float = 0.9
+    least_duty: float = 0.85
     least_peak_utilization: float = 0.9
     hold_seconds: float = 30.0
     release_seconds: float = 5.0

@@ -159,7 +159,7 @@ ROWS = (
         "30s",
         "How long traffic must be moe_like, with the duty cycle and the peaks below, before that is a state; 1s to 1h.",
     ),
-    Row("analysis.moe-saturation-duty", "RATIO", "0.9", "Least duty cycle of sustained MoE saturation."),
+    Row("analysis.moe-saturation-duty", "RATIO", "0.85", "Least duty cycle of sustained MoE saturation."),
     Row("analysis.moe-saturation-peak", "RATIO", "0.9", "Least peak utilisation of sustained MoE saturation."),
     Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
     Row(

@@ -52,7 +52,7 @@ TRAFFIC = (
     Alert(
         "IBPulseTrafficStalled",
         "warning",
-        f'(ibpulse_node_duty_cycle_ratio{{window="1m"}} == 0)\n'
+        f'(ibpulse_node_duty_cycle_ratio{{window="10s"}} == 0)\n'
         f"and on ({NODE}) (count_over_time(instance:ibpulse_step_period_seconds:scored[<stall_memory>]) > "
         "<stall_steps>)",
         "stall_for",

@@ -1,0 +1,119 @@
+"""Debian's Prometheus and Alertmanager over several daemons, with rules whose durations are short. Asserts nothing."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from ibpulse.grafana.rulefiles import rule_files
+from ibpulse.grafana.thresholds import resolve
+from tests.running import eventually
+
+PROMETHEUS = shutil.which("prometheus")
+ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+
+
+def free_address() -> str:
+    """A loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Servers:
+    """One Prometheus with the rules and one Alertmanager."""
+
+    def __init__(self, directory: Path, targets: Sequence[str], overrides: Mapping[str, str]) -> None:
+        self.prometheus, self.alertmanager = free_address(), free_address()
+        self._directory = directory
+        for name, text in rule_files(resolve(overrides)).items():
+            (directory / name).write_text(text)
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(directory / "ibpulse-*.yaml")],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [self.alertmanager]}]}]},
+            "scrape_configs": [{"job_name": "ibpulse", "static_configs": [{"targets": list(targets)}]}],
+        }
+        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+        (directory / "alertmanager.yml").write_text(
+            yaml.safe_dump(
+                {
+                    "route": {"receiver": "nobody", "group_by": ["..."], "group_wait": "1s"},
+                    "receivers": [{"name": "nobody"}],
+                }
+            )
+        )
+
+    def commands(self) -> list[list[str]]:
+        """How the two are started."""
+        assert PROMETHEUS
+        assert ALERTMANAGER
+        directory = self._directory
+        return [
+            [
+                PROMETHEUS,
+                f"--config.file={directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={directory / 'tsdb'}",
+                f"--web.listen-address={self.prometheus}",
+                "--log.level=warn",
+            ],
+            [
+                ALERTMANAGER,
+                f"--config.file={directory / 'alertmanager.yml'}",
+                f"--storage.path={directory / 'alertmanager'}",
+                f"--web.listen-address={self.alertmanager}",
+                "--cluster.listen-address=",
+                "--log.level=warn",
+            ],
+        ]
+
+    def ask(self, path: str, **params: str) -> Any:
+        """The data of an answer of Prometheus."""
+        answer = httpx.get(f"http://{self.prometheus}/api/v1/{path}", params=params, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    def ever_fired(self, seconds: int) -> dict[str, set[str]]:
+        """Names of the alerts that fired within the last seconds, by instance."""
+        fired: dict[str, set[str]] = {}
+        for sample in self.ask("query", query=f'count_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')["result"]:
+            fired.setdefault(sample["metric"]["instance"], set()).add(sample["metric"]["alertname"])
+        return fired
+
+    def received(self) -> list[dict[str, Any]]:
+        """The alerts that Alertmanager has."""
+        alerts: list[dict[str, Any]] = httpx.get(f"http://{self.alertmanager}/api/v2/alerts", timeout=20).json()
+        return alerts
+
+
+@contextmanager
+def running_servers(directory: Path, targets: Sequence[str], overrides: Mapping[str, str]) -> Iterator[Servers]:
+    """Both servers, answering."""
+    servers = Servers(directory, targets, overrides)
+    processes = [subprocess.Popen(command) for command in servers.commands()]
+    try:
+        eventually(lambda: _answers(f"http://{servers.prometheus}/-/ready"), 60.0)
+        eventually(lambda: _answers(f"http://{servers.alertmanager}/-/ready"), 60.0)
+        yield servers
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(15)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        time.sleep(0.1)
+        return False
