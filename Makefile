@@ -33,8 +33,10 @@ accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and w
 	$(BIN)/python -m bench.accuracy $(ARGS)
 	$(BIN)/python -m bench.traffic_accuracy
 
-docs: $(VENV)/dev.stamp ## Write the generated pages of docs/
+docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
 	$(BIN)/python -m ibpulse.commands.reference docs
+	$(BIN)/python -m ibpulse.grafana rules dashboards/rules
+	$(BIN)/python -m ibpulse.grafana dashboards dashboards
 
 fuzz: $(VENV)/dev.stamp ## Ask a running daemon 10,000 things that its API document allows, and forbids
 	FUZZ_CASES=10000 $(BIN)/python -m pytest tests/web/test_fuzz.py -q -s $(ARGS)

@@ -1,0 +1,1 @@
+"""The boards: which panels answer which question. They must not write PromQL from names of their own."""

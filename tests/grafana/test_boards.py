@@ -1,0 +1,333 @@
+"""The boards as documents: the linter's rules, names, places, and that the committed files are what the program writes.
+
+That every query brings data is in test_queries_live.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from ibpulse.grafana import recordings
+from ibpulse.grafana.__main__ import main
+from ibpulse.grafana.boardfiles import BOARDS as PROGRAMS
+from ibpulse.grafana.boardfiles import LINT_FILE, board_files
+from ibpulse.grafana.queries import COMING, FOREIGN, RATE, Scope, labels_of
+from ibpulse.metrics import TABLE
+from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
+from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
+
+RULES = [*BOARD_RULES, *PANEL_RULES]
+EXCEPTIONS = load_exceptions(FOLDER / LINT_FILE)
+HISTOGRAM_PARTS = re.compile(r"_(bucket|sum|count)$")
+
+SQUARED = "For queries of one's own: the boards show the variation of the active samples, as docs/traffic.md means it."
+ROLLING = "The boards compute it from the moment counters, over the span of each point."
+UNUSED = {
+    "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
+    "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
+    "ibpulse_port_transmit_burstiness_cv": ROLLING,
+    "ibpulse_port_receive_burstiness_cv": ROLLING,
+}
+
+
+def every_panel() -> list[tuple[str, dict[str, Any]]]:
+    return [(name, panel) for name, board in BOARDS.items() for panel in panels(board)]
+
+
+def panel_id(value: object) -> str:
+    return value["title"] if isinstance(value, dict) else str(value)
+
+
+# files
+
+
+def test_the_committed_files_are_what_the_program_writes() -> None:
+    written = board_files()
+    assert set(written) == {path.name for path in FOLDER.glob("*.json")} | {LINT_FILE}
+    for name, text in written.items():
+        assert (FOLDER / name).read_text() == text, f"run `make docs`: {name} differs"
+
+
+def test_the_command_writes_the_same_files_every_time(tmp_path: Any) -> None:
+    assert main(["dashboards", str(tmp_path)]) == 0
+    assert main(["dashboards", str(tmp_path)]) == 0
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == board_files()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
+    register_default_plugins()
+    again = json.loads(json.dumps(Dashboard.from_json(copy.deepcopy(BOARDS[name])), cls=JSONEncoder))
+    for link in again["links"]:
+        del link["placement"]  # which the SDK adds to every link
+    assert again == BOARDS[name]
+
+
+# the linter
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_linter_has_nothing_to_say(name: str, rule: str) -> None:
+    board = BOARDS[name]
+    findings = [each for each in lint(board, rule) if (rule, board["title"], each.panel) not in EXCEPTIONS]
+    assert not findings
+
+
+def test_there_are_seventeen_rules() -> None:
+    assert len(RULES) == 17
+
+
+def test_every_exception_is_needed_and_says_why() -> None:
+    found = {
+        (rule, board["title"], each.panel) for board in BOARDS.values() for rule in RULES for each in lint(board, rule)
+    }
+    assert set(EXCEPTIONS) == found
+    assert all(reason.endswith(".") for reason in EXCEPTIONS.values())
+
+
+def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:
+    """A change of one value of a board, such as `templating.list.1.multi`; None takes the key away."""
+
+    def change(board: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        place: Any = board
+        for step in way:
+            place = place[int(step)] if isinstance(place, list) else place[step]
+        if value is None:
+            del place[last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
+
+    return change
+
+
+BREAKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "template-datasource-rule": _set("templating.list.0.name", "prometheus"),
+    "template-job-rule": _set("templating.list.1.allValue", ".*"),
+    "template-instance-rule": _set("templating.list.2.multi", False),
+    "template-label-promql-rule": _set("templating.list.1.query", "label_values(up{, job)"),
+    "template-on-time-change-reload-rule": _set("templating.list.1.refresh", 1),
+    "uneditable-dashboard": _set("editable", True),
+    "panel-datasource-rule": _set("panels.9.datasource.uid", "prom"),
+    "panel-title-description-rule": _set("panels.0.description", ""),
+    "panel-units-rule": _set("panels.0.fieldConfig.defaults.unit", "furlongs"),
+    "panel-no-targets-rule": _set("panels.0.targets", []),
+    "target-logql-rule": _set("panels.0.targets.0.datasource.type", "loki"),
+    "target-logql-auto-rule": _set("panels.0.targets.0.datasource.type", "loki"),
+    "target-promql-rule": _set("panels.0.targets.0.expr", "sum("),
+    "target-rate-interval-rule": _set(
+        "panels.0.targets.0.expr", 'rate(ibpulse_node_bursts_total{job=~"$job",instance=~"$instance"}[$__range])'
+    ),
+    "target-job-rule": _set("panels.0.targets.0.expr", 'ibpulse_node_rails{job="$job",instance=~"$instance"}'),
+    "target-instance-rule": _set("panels.0.targets.0.expr", 'ibpulse_node_rails{job=~"$job"}'),
+    "target-counter-agg-rule": _set(
+        "panels.0.targets.0.expr", 'sum(ibpulse_node_bursts_total{job=~"$job",instance=~"$instance"})'
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_finds_a_board_that_breaks_it(rule: str) -> None:
+    board = copy.deepcopy(BOARDS["fleet.json"])
+    before = len(lint(board, rule))
+    BREAKS[rule](board)
+    assert len(lint(board, rule)) > before
+
+
+# what every panel has
+
+
+@pytest.mark.parametrize(("name", "panel"), every_panel(), ids=panel_id)
+def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(name: str, panel: dict[str, Any]) -> None:
+    defaults = panel["fieldConfig"]["defaults"]
+    assert panel["title"]
+    assert len(panel["description"]) > 40
+    assert panel["description"].endswith(".")
+    assert len(defaults["noValue"]) > 5
+    assert defaults["unit"]
+    assert panel["targets"]
+
+
+def test_titles_of_panels_are_unique_in_a_board() -> None:
+    for board in BOARDS.values():
+        titles = [panel["title"] for panel in panels(board)]
+        assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_ids_are_unique_and_no_panel_lies_on_another(name: str) -> None:
+    board = BOARDS[name]
+    ids = [panel["id"] for panel in board["panels"]] + [inner["id"] for inner in panels(board)]
+    assert len(set(ids)) == len({panel["id"] for panel in board["panels"]} | {inner["id"] for inner in panels(board)})
+    assert 0 not in ids
+    # a collapsed row has places of its own below its heading
+    rows = [row["panels"] for row in board["panels"] if row["type"] == "row" and row["collapsed"]]
+    for group in (board["panels"], *rows):
+        _assert_apart([panel["gridPos"] for panel in group])
+
+
+def _assert_apart(places: list[dict[str, int]]) -> None:
+    cells: set[tuple[int, int]] = set()
+    for place in places:
+        assert place["x"] + place["w"] <= 24
+        own = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & own
+        cells |= own
+
+
+def test_panels_of_a_line_have_one_height() -> None:
+    for name, panel in every_panel():
+        same = [
+            each for board, each in every_panel() if board == name and each["gridPos"]["y"] == panel["gridPos"]["y"]
+        ]
+        assert {each["gridPos"]["h"] for each in same} == {panel["gridPos"]["h"]}, (name, panel["title"])
+
+
+def test_the_first_screen_holds_an_answer() -> None:
+    for name, board in BOARDS.items():
+        first = [panel["title"] for panel in panels(board) if panel["gridPos"]["y"] < 18 and panel["type"] != "row"]
+        assert 3 <= len(first) <= 14, (name, first)
+
+
+def test_a_row_of_repeated_panels_follows_the_device_variable() -> None:
+    repeated = [panel for _, panel in every_panel() if panel.get("repeat")]
+    assert [panel["repeat"] for panel in repeated] == ["device", "device"]
+    assert all("$device" in panel["title"] and "$device" in panel["targets"][0]["expr"] for panel in repeated)
+
+
+# links and variables
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_links_to_all_others_and_keeps_time_and_variables(name: str) -> None:
+    links = BOARDS[name]["links"]
+    assert {link["url"] for link in links} == {f"/d/{board['uid']}" for key, board in BOARDS.items() if key != name}
+    assert all(link["keepTime"] and link["includeVars"] for link in links)
+
+
+def test_every_link_leads_to_a_board_and_sets_variables_that_it_has() -> None:
+    uids = {board["uid"]: board for board in BOARDS.values()}
+    found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
+    assert len(found) > 5
+    for uid, query in found:
+        names = {variable["name"] for variable in uids[uid]["templating"]["list"]}
+        assert set(re.findall(r"var-(\w+)=", query)) <= names
+        assert query.startswith("${__url_time_range}&")
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_variable_of_a_query_is_one_of_the_board(name: str) -> None:
+    known = {variable["name"] for variable in BOARDS[name]["templating"]["list"]}
+    used = set()
+    for panel in panels(BOARDS[name]):
+        used |= set(re.findall(r"\$\{?([a-z]\w*)", json.dumps([panel["targets"], panel["title"], panel["datasource"]])))
+    assert used <= known
+    assert known - used <= {"datasource", "job"}, "a variable without an effect"
+
+
+def test_colours_are_those_that_colour_blind_people_tell_apart() -> None:
+    text = json.dumps(BOARDS)
+    # blue, orange, bluish green, vermilion, sky blue, reddish purple, yellow, grey
+    safe = {"0072B2", "E69F00", "009E73", "D55E00", "56B4E9", "CC79A7", "F0E442", "999999"}
+    assert set(re.findall(r'#([0-9A-Fa-f]{6})"', text)) <= safe
+    assert not re.search(r'"(semi-dark-|dark-|light-)?(red|green)"', text)
+    assert {panel["options"]["color"]["scheme"] for _, panel in every_panel() if panel["type"] == "heatmap"} == {
+        "Viridis"
+    }
+
+
+# metrics
+
+
+def used_in_boards() -> set[str]:
+    exprs = [target.expr for target in targets()]
+    exprs += [
+        re.sub(r"^\w+\((.*), \w+\)$", r"\1", variable["query"])
+        for board in BOARDS.values()
+        for variable in variables(board, "query")
+    ]
+    exprs += [annotation["expr"] for board in BOARDS.values() for annotation in board["annotations"].get("list", ())]
+    return {selector.name for expr in exprs for selector in selectors(expr)}
+
+
+def used_in_rules() -> set[str]:
+    rules = [
+        rule
+        for path in (FOLDER / "rules").glob("*.yaml")
+        for group in yaml.safe_load(path.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    return {selector.name for rule in rules for selector in selectors(rule["expr"])}
+
+
+def family(name: str) -> str:
+    stem = HISTOGRAM_PARTS.sub("", name)
+    return stem if stem in {metric.name for metric in TABLE} else name
+
+
+def test_every_metric_of_a_board_is_exported_recorded_or_given_by_prometheus() -> None:
+    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    exported = {metric.name for metric in TABLE}
+    assert {family(name) for name in used_in_boards()} <= exported | recorded | set(FOREIGN) | set(COMING)
+
+
+def test_every_exported_metric_is_used_or_listed_with_the_reason() -> None:
+    used = {family(name) for name in used_in_boards() | used_in_rules()}
+    unused = {metric.name for metric in TABLE} - used
+    assert unused == set(UNUSED)
+    assert all(reason.endswith(".") for reason in UNUSED.values())
+
+
+def test_every_recording_is_used() -> None:
+    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    assert recorded - used_in_boards() - used_in_rules() == set()
+
+
+# the program's own refusals
+
+
+def test_a_metric_that_nobody_exports_stops_the_program() -> None:
+    with pytest.raises(KeyError, match="ibpulse_port_flow is not exported and not recorded"):
+        Scope().pick("ibpulse_port_flow")
+
+
+def test_a_label_that_the_metric_does_not_have_stops_the_program() -> None:
+    with pytest.raises(KeyError, match="ibpulse_port_up has no label window; it has device, port"):
+        Scope().pick("ibpulse_port_up", window="1m")
+
+
+def test_a_scope_puts_its_variables_into_every_selector() -> None:
+    scope = Scope(job="$job_b", instance="$instance_b", device="$device", shift="$shift")
+    matchers = 'job=~"$job_b",instance=~"$instance_b",device=~"$device"'
+    assert scope.rate("ibpulse_port_bursts_total") == (
+        f"rate(ibpulse_port_bursts_total{{{matchers}}}[{RATE}] offset $shift)"
+    )
+    assert scope.pick("ibpulse_node_rails") == 'ibpulse_node_rails{job=~"$job_b",instance=~"$instance_b"} offset $shift'
+
+
+def test_a_recording_over_instances_is_picked_by_its_job() -> None:
+    assert Scope().pick("job_signature:ibpulse_nodes:count") == 'job_signature:ibpulse_nodes:count{job=~"$job"}'
+    assert labels_of("job_signature:ibpulse_nodes:count") == ("signature",)
+
+
+def test_a_histogram_is_asked_for_in_both_of_its_forms() -> None:
+    expr = Scope().buckets("ibpulse_node_gap_duration_seconds")
+    names = [selector.name for selector in selectors(expr)]
+    assert names == ["ibpulse_node_gap_duration_seconds_bucket", "ibpulse_node_gap_duration_seconds"]
+    assert " or on () " in expr
+
+
+def test_every_board_has_a_program() -> None:
+    assert list(PROGRAMS) == ["fleet.json", "node.json", "comparison.json", "bursts.json", "exporter.json"]
+    assert [board["uid"] for board in BOARDS.values()] == [f"ibpulse-{name.removesuffix('.json')}" for name in BOARDS]

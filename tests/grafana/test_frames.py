@@ -1,0 +1,112 @@
+"""A window of our API, read by Grafana's own library: 6,000 points of 16 series, holes as null.
+
+The boards' units, colours and transformations are tried on it too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ibpulse.grafana.infinity import PLUGIN
+from tests.grafana.documents import BOARDS, Target, panels, targets
+from tests.grafana.library import run_grafana
+from tests.web.conftest import make_client
+from tests.web.rings import EPOCH, INTERVAL_NS, Node, make_node
+
+PORTS = tuple(f"mlx5_{number}:1" for number in range(8))
+POINTS = 6000
+MISSED = (EPOCH + 1000, EPOCH + 1001, EPOCH + 4321)
+# a missed tick takes the rate that ends at it and the one that begins there
+HOLES = sorted({tick - EPOCH - 1 + after for tick in MISSED for after in (0, 1)})
+FIRST_MS = (EPOCH + 1) * INTERVAL_NS // 1_000_000
+
+pytestmark = pytest.mark.outside
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A minute of eight ports with three missed ticks."""
+    node = make_node(tmp_path_factory.mktemp("frames"), PORTS, POINTS + 100)
+    node.run(EPOCH, POINTS + 1, missed=MISSED)
+    node.now_tick = EPOCH + POINTS
+    return node
+
+
+async def ask(ring: Node, **params: Any) -> Any:
+    """The answer of the API about the whole minute."""
+    given = {"from": FIRST_MS, "to": FIRST_MS + POINTS * 10, "format": "grafana", **params}
+    async with make_client(ring.parts()) as client:
+        answer: httpx.Response = await client.get("/api/v1/window", params=given)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def ask_as(target: Target, ring: Node, **params: Any) -> Any:
+    """What the query of a panel brings, at the time of the ring."""
+    own = {each["key"]: each["value"] for each in target.body["url_options"]["params"]}
+    return await ask(ring, **{key: value for key, value in own.items() if key not in ("from", "to")} | params)
+
+
+@pytest.fixture
+async def found(library: Path, ring: Node) -> Any:
+    """What Grafana finds in the minute."""
+    return run_grafana(library, frames=[await ask(ring)])["frames"][0]
+
+
+async def test_grafana_reads_a_minute_of_sixteen_series_on_a_regular_grid(found: Any) -> None:
+    assert (found["length"], found["kind"]) == (POINTS, "heatmap-rows")
+    assert (found["first"], found["steps"]) == (FIRST_MS, [10])
+    assert [row["name"] for row in found["rows"]] == [
+        f"{port} {direction}" for port in PORTS for direction in ("transmit", "receive")
+    ]
+    assert {(row["type"], row["unit"], row["length"]) for row in found["rows"]} == {("number", "Bps", POINTS)}
+
+
+async def test_grafana_reads_holes_as_null_and_all_else_as_it_was_measured(found: Any, ring: Node) -> None:
+    for number, row in enumerate(found["rows"]):
+        port, direction = PORTS[number // 2], number % 2
+        measured = [rate for (name, way, _), rate in ring.rates.items() if (name, way) == (port, direction)]
+        assert row["nulls"] == HOLES
+        assert row["others"] == 0
+        assert row["sum"] == pytest.approx(sum(measured))
+
+
+async def test_the_statement_of_coverage_survives(found: Any) -> None:
+    assert found["custom"]["coverage"].startswith("80 of 96000 values are holes")
+    assert found["custom"]["interval_ms"] == 10
+
+
+@pytest.mark.parametrize("target", [each for each in targets(PLUGIN) if each.body["format"] == "as-is"], ids=str)
+async def test_grafana_reads_what_the_burst_explorer_asks_for(target: Target, library: Path, ring: Node) -> None:
+    found = run_grafana(library, frames=[await ask_as(target, ring)])["frames"][0]
+    assert 1000 <= found["length"] <= 2000
+    assert len(found["steps"]) == 1
+    assert {row["unit"] for row in found["rows"]} == {target.panel["fieldConfig"]["defaults"]["unit"]}
+
+
+async def test_the_mean_of_the_ports_leaves_holes_as_holes(library: Path, ring: Node) -> None:
+    (target,) = [each for each in targets(PLUGIN) if each.panel["title"] == "Utilisation of the node at 10 ms"]
+    frame = await ask_as(target, ring, max_points=POINTS + 1)
+    steps = target.panel["transformations"]
+    (mean,) = run_grafana(library, frames=[frame], transformations=steps)["frames"][0]["rows"]
+    assert (mean["name"], mean["nulls"]) == ("utilisation", HOLES)
+    # 80 of 100 ticks are silent in one direction; the ring's ports are of 50 GB/s
+    measured = sum(ring.rates.values()) / 50e9 / (2 * len(PORTS))
+    assert mean["sum"] == pytest.approx(measured)
+
+
+def test_grafana_knows_every_unit_and_every_colour_mode_of_the_boards(library: Path) -> None:
+    every = [panel["fieldConfig"] for board in BOARDS.values() for panel in panels(board)]
+    units = {each["defaults"]["unit"] for each in every}
+    units |= set(re.findall(r'"id": "unit", "value": "(\w+)"', json.dumps(every)))
+    modes = set(re.findall(r'"mode": "((?:continuous|palette|fixed|shades|thresholds)[\w-]*)"', json.dumps(every)))
+    assert len(units) > 5
+    assert len(modes) > 2
+    answer = run_grafana(library, frames=[], units=sorted(units), colors=sorted(modes))
+    assert (answer["unknownUnits"], answer["unknownColors"]) == ([], [])

@@ -1,0 +1,217 @@
+"""Every query of every panel, asked of real servers: a Prometheus with the rules that scrapes two real daemons, and the
+daemons themselves for the queries through Infinity.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ibpulse.grafana.infinity import PLUGIN
+from ibpulse.grafana.queries import COMING
+from tests.daemon.fabrics import simulated
+from tests.grafana.documents import BOARDS, Target, fill, selectors, targets, variables
+from tests.grafana.library import run_grafana
+from tests.grafana.servers import ALERTMANAGER, PROMETHEUS, Servers, running_servers
+from tests.running import Running, eventually
+
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
+    pytest.mark.timeout(600),
+]
+
+FLAGS = ("--analysis.traffic-window=20s", "--analysis.moe-saturation-hold=5s", "--slow.interval=1s")
+FAULTS = {
+    "dense": {"slow-rail": {"mlx5_1": 0.4}},
+    "moe": {"link-flap": ["mlx5_3"]},
+}
+# what must be there before the queries can be asked
+READY = (
+    "count(instance:ibpulse_step_period_seconds:scored)",
+    "count(job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m)",
+    "count(rate(ibpulse_node_burst_duration_seconds_count[20s]) > 0)",
+    'count(ibpulse_node_burstiness_cv{timescale="1s",window="1m"}) == 2',
+    "sum(ibpulse_node_moe_saturated) > 0",
+    "sum(ibpulse_port_rail_slow) > 0",
+    "sum(ibpulse_port_up == 0)",
+)
+ROCE = "RoCE alone: the simulated ports are InfiniBand."
+OTHER_DRIVER = "Another driver's counter: the simulated devices are mlx5."
+# metrics that a query may rest on and yet bring nothing here
+ABSENT = {
+    **dict.fromkeys(COMING, "Exported by parts that are not here yet."),
+    "ibpulse_device_interval_lengthened": "Absent while every device is sampled at the interval that was asked for.",
+    "ibpulse_port_counter_saturated": "Absent while no counter stands at its end.",
+    "ibpulse_port_transmit_stalled_ratio": "Nobody knows how long a tick of a simulated device is.",
+    "ibpulse_np_ecn_marked_roce_packets_received_total": ROCE,
+    "ibpulse_np_cnp_packets_sent_total": ROCE,
+    "ibpulse_rp_cnp_packets_handled_total": ROCE,
+    "ibpulse_rx_icrc_encapsulated_errors_total": ROCE,
+    "ibpulse_roce_adp_retransmits_total": ROCE,
+    "ibpulse_hw_retrans_segs_total": OTHER_DRIVER,
+    "ibpulse_hw_rc_resend_total": OTHER_DRIVER,
+    "ibpulse_hw_rx_drops_total": OTHER_DRIVER,
+    "ibpulse_hw_retrans_pkts_total": OTHER_DRIVER,
+    "ibpulse_hw_retrans_timeout_events_total": OTHER_DRIVER,
+    "ibpulse_hw_unresponsive_remote_events_total": OTHER_DRIVER,
+    "ibpulse_hw_impaired_remote_conn_events_total": OTHER_DRIVER,
+}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Two nodes under Prometheus; `values` are those of the boards' variables."""
+
+    servers: Servers
+    daemons: tuple[Running, Running]
+
+    @property
+    def values(self) -> dict[str, str]:
+        anything = dict.fromkeys(("job", "instance", "device", "job_b", "instance_b"), ".+")
+        return anything | {"__rate_interval": "20s", "__range": "30s", "shift": "1s"}
+
+    def has_data(self, expr: str, instant: bool = False) -> bool:
+        """Whether the query brings at least one number."""
+        query, now = fill(expr, self.values), time.time()
+        if instant:
+            series = self.servers.ask("query", query=query, time=str(now))["result"]
+            return any(math.isfinite(float(each["value"][1])) for each in series)
+        span = {"start": str(now - 20), "end": str(now), "step": "2"}
+        series = self.servers.ask("query_range", query=query, **span)["result"]
+        return any(math.isfinite(float(value)) for each in series for _, value in each["values"])
+
+    def ask_node(self, target: Target) -> Any:
+        """What a node answers to a query of Infinity, about the last ten seconds."""
+        now_ms = int(time.time() * 1000)
+        url = target.body["url"].replace("${scheme}", "http").replace("${instance}", self.instances[1])
+        times = {"${__timeFrom}": str(now_ms - 10_000), "${__timeTo}": str(now_ms)}
+        params = {each["key"]: times.get(each["value"], each["value"]) for each in target.body["url_options"]["params"]}
+        answer = httpx.get(url, params=params, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @property
+    def instances(self) -> list[str]:
+        return [daemon.url.removeprefix("http://") for daemon in self.daemons]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A dense node with a slow rail and an MoE node with a port that is down, scraped until everything has a value."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with (
+        simulated(folder / "dense", "dense", ports=4) as dense,
+        simulated(folder / "moe", "moe", ports=4) as moe,
+        Running(dense, folder / "ring-dense", *FLAGS) as first,
+        Running(moe, folder / "ring-moe", *FLAGS) as second,
+    ):
+        made = Fleet(Servers(folder, (), {}), (first, second))
+        with running_servers(folder, made.instances, {}) as servers:
+            made = Fleet(servers, (first, second))
+            eventually(lambda: made.has_data("sum(ibpulse_node_moe_saturated) > 0"), 120.0, 0.5)
+            for tree in (dense, moe):
+                (tree / "faults.json").write_text(json.dumps(FAULTS[tree.name]))
+            for condition in READY:
+                eventually(lambda condition=condition: made.has_data(condition), 120.0, 0.5)
+            yield made
+
+
+def reasons_to_be_empty(target: Target) -> list[str]:
+    """Why the query may bring nothing here."""
+    return [ABSENT[selector.name] for selector in selectors(target.expr) if selector.name in ABSENT]
+
+
+@pytest.mark.parametrize("target", targets(), ids=str)
+def test_every_query_brings_data(fleet: Fleet, target: Target) -> None:
+    found = fleet.has_data(target.expr, target.body.get("instant", False))
+    assert found or reasons_to_be_empty(target), fill(target.expr, fleet.values)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_annotations_of_a_board_can_be_asked(fleet: Fleet, name: str) -> None:
+    for annotation in BOARDS[name]["annotations"].get("list", ()):
+        fleet.has_data(annotation["expr"])  # that an alert fires is another test's affair
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_every_variable_resolves(fleet: Fleet, name: str) -> None:
+    found = variables(BOARDS[name], "query")
+    assert found
+    for variable in found:
+        call = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+        assert call
+        selector, label = call.groups()
+        values = fleet.servers.ask(f"label/{label}/values", **{"match[]": fill(selector, fleet.values)})
+        expected = {"job": {"ibpulse"}, "instance": set(fleet.instances)}
+        assert set(values) == expected.get(label, {f"mlx5_{number}" for number in range(4)}), variable["name"]
+
+
+@pytest.mark.parametrize("target", targets(PLUGIN), ids=str)
+def test_a_node_answers_every_query_of_infinity(fleet: Fleet, target: Target) -> None:
+    if "captures" in target.body["url"] and "ibpulse_captures_total" in COMING:
+        pytest.skip("the flight recorder is not here yet")
+    answer = fleet.ask_node(target)
+    if target.body["format"] == "as-is":
+        times, *series = answer["data"]["values"]
+        assert len(times) > 900
+        directions = 1 if any(each["key"] == "direction" for each in target.body["url_options"]["params"]) else 2
+        assert len(series) == 4 * directions
+        assert answer["schema"]["meta"]["type"] == "heatmap-rows"
+        return
+    for item in answer[target.body["root_selector"]]:
+        assert all(has_field(item, column["selector"]) for column in target.body["columns"])
+
+
+def has_field(item: dict[str, Any], selector: str) -> bool:
+    """Whether an item of an answer has the field that a column shows."""
+    first, _, rest = selector.partition(".")
+    return first in item and (not rest or has_field(item[first], rest))
+
+
+def as_frame(ref_id: str, series: list[dict[str, Any]], alone: bool) -> dict[str, Any]:
+    """An instant answer as the frame that Grafana's data source makes of it for a table."""
+    labels = sorted({label for each in series for label in each["metric"]})
+    columns = [[each["metric"].get(label, "") for each in series] for label in labels]
+    times = [int(each["value"][0] * 1000) for each in series]
+    values = [float(each["value"][1]) for each in series]
+    fields = [{"name": "Time", "type": "time"}, *({"name": label, "type": "string"} for label in labels)]
+    fields.append({"name": "Value" if alone else f"Value #{ref_id}", "type": "number"})
+    return {"schema": {"refId": ref_id, "fields": fields}, "data": {"values": [times, *columns, values]}}
+
+
+TABLES = {
+    "Nodes, the worst first": 2,
+    "Rails in trouble now": 2,
+    "What the ports are": 4,
+    "Exporters": 2,
+}
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, title: str) -> None:
+    asked = [each for each in targets() if each.panel["title"] == title]
+    now = str(time.time())
+    answers = {
+        each.body["refId"]: fleet.servers.ask("query", query=fill(each.expr, fleet.values), time=now)["result"]
+        for each in asked
+    }
+    full = {ref_id: series for ref_id, series in answers.items() if series}
+    # Grafana leaves the letter out of the name when only one query has an answer
+    frames = [as_frame(ref_id, series, len(full) == 1) for ref_id, series in full.items()]
+    (table,) = run_grafana(library, frames=frames, transformations=asked[0].panel["transformations"])["frames"]
+    assert table["length"] == TABLES[title]
+    headings = [row["name"] for row in table["rows"]]
+    # the lab has no `cluster`; a query without an answer has no column
+    assert not [heading for heading in headings if heading.startswith("Value") or heading in answers]
+    shown = {each["matcher"]["options"] for each in asked[0].panel["fieldConfig"]["overrides"]}
+    assert len(shown & set(headings)) >= len(shown) - (len(answers) - len(frames))
