@@ -21,7 +21,7 @@ from ibpulse.grafana import recordings
 from ibpulse.grafana.__main__ import main
 from ibpulse.grafana.boardfiles import BOARDS as PROGRAMS
 from ibpulse.grafana.boardfiles import LINT_FILE, board_files
-from ibpulse.grafana.queries import COMING, FOREIGN, RATE, Scope, labels_of
+from ibpulse.grafana.queries import FOREIGN, RATE, Scope, labels_of
 from ibpulse.metrics import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
@@ -279,7 +279,7 @@ def family(name: str) -> str:
 def test_every_metric_of_a_board_is_exported_recorded_or_given_by_prometheus() -> None:
     recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
-    assert {family(name) for name in used_in_boards()} <= exported | recorded | set(FOREIGN) | set(COMING)
+    assert {family(name) for name in used_in_boards()} <= exported | recorded | set(FOREIGN)
 
 
 def test_every_exported_metric_is_used_or_listed_with_the_reason() -> None:

@@ -16,31 +16,6 @@ from ibpulse.metrics import TABLE
 RATE = "$__rate_interval"
 RANGE = "$__range"
 
-COMING = {
-    "ibpulse_device_interval_lengthened": ("device",),
-    "ibpulse_device_pcie_bytes_per_second": ("device",),
-    "ibpulse_device_pcie_max_bytes_per_second": ("device",),
-    "ibpulse_device_read_p99_seconds": ("device",),
-    "ibpulse_port_counter_saturated": ("device", "port", "counter"),
-    "ibpulse_port_transmit_stalled_ratio": ("device", "port"),
-    "ibpulse_captures_total": ("reason",),
-    "ibpulse_capture_errors_total": (),
-    "ibpulse_captures_stored": (),
-    "ibpulse_capture_stored_bytes": (),
-    "ibpulse_capture_last_timestamp_seconds": (),
-} | {
-    f"ibpulse_{stem}_total": ("device", "port")
-    for stem in (
-        *("port_transmit_wait", "port_discards_transmitted", "port_errors_received", "symbol_error"),
-        *("link_error_recovery", "link_downed", "out_of_sequence_packets_received", "packet_sequence_errors"),
-        *("duplicate_requests_packets", "rnr_nak_retry_packets_received", "local_ack_timeout_errors"),
-        *("out_of_buffer_drops", "np_cnp_packets_sent", "np_ecn_marked_roce_packets_received"),
-        *("rp_cnp_packets_handled", "rx_icrc_encapsulated_errors", "roce_adp_retransmits", "hw_retrans_segs"),
-        *("hw_rc_resend", "hw_rx_drops", "hw_retrans_pkts", "hw_retrans_timeout_events"),
-        *("hw_unresponsive_remote_events", "hw_impaired_remote_conn_events"),
-    )
-}
-
 # what does not come from the table of metrics, and who gives it
 FOREIGN: dict[str, tuple[str, ...]] = {
     "up": (),  # Prometheus, of every target
@@ -156,7 +131,7 @@ def labels_of(name: str) -> tuple[str, ...]:
     Raises:
         KeyError: nobody exports or records the name.
     """
-    for source in (_EXPORTED, _RECORDED, FOREIGN, COMING):
+    for source in (_EXPORTED, _RECORDED, FOREIGN):
         if name in source:
             return source[name]
     raise KeyError(f"{name} is not exported and not recorded; see ibpulse.metrics and ibpulse.grafana.recordings")
