@@ -5,6 +5,7 @@ Durations are shortened by the table of thresholds, not by editing rules.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -53,7 +54,7 @@ SHORT = {
     "missed_ratio": "0.5",
 }
 FLAGS = ("--analysis.traffic-window=20s", "--analysis.moe-saturation-hold=5s", "--slow.interval=1s")
-QUIET_SECONDS = int(os.environ.get("IBPULSE_QUIET_SECONDS", "45"))
+QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "45"))
 """How long the healthy nodes must be silent; the full quarter of an hour is for a run by hand."""
 
 FAULTS = {
@@ -160,5 +161,6 @@ def test_each_fault_raises_its_alert_and_no_other(fleet: Fleet) -> None:
         fired = fleet.fired(int(time.monotonic() - began) + 1)
         return {name: fired[name] for name in FAULTS}
 
-    eventually(lambda: all(wanted[name] <= alerts for name, alerts in seen().items()), 150.0, 1.0)
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: all(wanted[name] <= alerts for name, alerts in seen().items()), 150.0, 1.0)
     assert seen() == wanted
