@@ -78,7 +78,7 @@ RAILS = (
     Alert(
         "IBPulseRailIdle",
         "warning",
-        "ibpulse_port_rail_idle == 1",
+        f"(ibpulse_port_rail_idle == 1)\nand on ({PORT}) (ibpulse_port_up == 1)",
         "rail_idle_for",
         "A rail carries nothing while its siblings work.",
         f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of the node do. The "
