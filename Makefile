@@ -41,6 +41,9 @@ docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the
 fuzz: $(VENV)/dev.stamp ## Ask a running daemon 10,000 things that its API document allows, and forbids
 	FUZZ_CASES=10000 $(BIN)/python -m pytest tests/web/test_fuzz.py -q -s $(ARGS)
 
+chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
+	$(BIN)/python -m ibpulse.commands.chart .
+
 format: $(VENV)/dev.stamp ## Format the code
 	$(BIN)/ruff format exporter tests bench
 	$(BIN)/ruff check --fix exporter tests bench

@@ -54,7 +54,7 @@ SHORT = {
     "missed_ratio": "0.5",
 }
 FLAGS = ("--analysis.traffic-window=20s", "--analysis.moe-saturation-hold=5s", "--slow.interval=1s")
-QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "45"))
+QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "20"))
 """How long the healthy nodes must be silent; the full quarter of an hour is for a run by hand."""
 
 FAULTS = {

@@ -40,9 +40,9 @@ def rule_files(values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def write_yaml(document: Any) -> str:
+def write_yaml(document: Any, width: int = 110) -> str:
     """A document as YAML with expressions of several lines as blocks."""
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=width, allow_unicode=True)
 
 
 def _record(rule: Recording, values: Mapping[str, str]) -> dict[str, Any]:

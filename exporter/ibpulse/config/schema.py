@@ -1,0 +1,78 @@
+"""The settings as a JSON schema, from the table: for editors and for the Helm chart. It must not judge more than form.
+
+Bounds, and what settings say of each other, are left to the settings themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ibpulse.config.table import GROUPS, ROWS, Row
+from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
+
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_DIGITS = "[0-9]+"
+
+
+def settings_schema() -> dict[str, Any]:
+    """The schema of the YAML file of settings; names that are not in the table are refused."""
+    return _closed({group: _closed(_of_group(group)) | {"description": sentence} for group, sentence in GROUPS.items()})
+
+
+def value_schema(row: Row) -> dict[str, Any]:
+    """The schema of one setting's value as YAML may hold it: numbers and lists plain, or as text."""
+    if not row.is_list:
+        return _single(row.metavar)
+    item = _single(row.metavar.removesuffix(",..."))
+    # one text may hold the whole list, comma separated
+    return {"type": ["array", "string", "number"], "items": item}
+
+
+def _of_group(group: str) -> dict[str, Any]:
+    return {
+        row.name.removeprefix(f"{group}."): value_schema(row) | {"description": row.sentence}
+        for row in ROWS
+        if row.group == group
+    }
+
+
+def _single(metavar: str) -> dict[str, Any]:
+    if metavar in _FORMS:
+        return _FORMS[metavar]
+    if metavar == "true|false":
+        return {"type": "boolean"}
+    if "|" in metavar:
+        return {"type": "string", "enum": metavar.split("|")}
+    return {"type": "string"} if metavar in _TEXTS else {"type": ["string", "number"]}
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _with_unit(units: dict[str, int], end: str = "") -> str:
+    return f"{_NUMBER}({'|'.join(units)}){end}"
+
+
+def _form(sentence: str, pattern: str, plain: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The schema of a text, or of a `plain` number; whatever else is refused with the sentence."""
+    text = {"type": "string", "pattern": f"^{pattern}$"}
+    # validators say of a constant which value they wanted, and of a pattern only the pattern
+    return {"if": {"anyOf": [text, plain]} if plain else text, "else": {"const": sentence}}
+
+
+_FORMS = {
+    "DURATION": _form("a duration with its unit, like 10ms, 5m or 1h30m", f"({_with_unit(DURATION_UNITS)})+"),
+    "RATE": _form("a rate in bytes, like 0.1GB/s or 50MB/s", f"({_with_unit(DECIMAL_UNITS, '/s')})?"),
+    "SIZE": _form("a size with its unit, like 64MiB or 10GB", _with_unit(SIZE_UNITS)),
+    "RATIO": _form(
+        "a ratio from 0 to 1, like 0.85", r"(0?\.[0-9]+|[01]|1\.0+)", {"type": "number", "minimum": 0, "maximum": 1}
+    ),
+    "NUMBER": _form("a number, like 0.85", _NUMBER, {"type": "number", "minimum": 0}),
+    "COUNT": _form("a whole number, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
+    "CPU": _form("the number of a processor, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
+}
+"""The form of a value by the word that the table has for it."""
+
+_TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME")
+"""Words for values that may be any text."""

@@ -1,0 +1,32 @@
+"""Asks every pod behind a Service for the page that the first argument names; fails if one does not answer well."""
+
+import http.client
+import socket
+import ssl
+import sys
+from urllib.parse import urlsplit
+
+address, only_connect = urlsplit(sys.argv[1]), "--only-connect" in sys.argv
+pods = sorted({found[4][0] for found in socket.getaddrinfo(address.hostname, address.port, proto=socket.IPPROTO_TCP)})
+bad = 0
+for pod in pods:
+    try:
+        with socket.create_connection((pod, address.port), 5) as connection:
+            if only_connect:
+                print(f"{pod}: listens")
+                continue
+            if address.scheme == "https":
+                # which certificate it is, is the clients' business: a pod is asked by its address
+                anyone = ssl._create_unverified_context()
+                connection = anyone.wrap_socket(connection, server_hostname=address.hostname)
+            asked = http.client.HTTPConnection(pod, address.port)
+            asked.sock = connection
+            asked.request("GET", address.path)
+            answer = asked.getresponse()
+            print(f"{pod}: {answer.status} {answer.read().decode().strip()}")
+            bad += answer.status != 200
+    except OSError as error:
+        print(f"{pod}: {error}")
+        bad += 1
+print(f"{len(pods) - bad} of {len(pods)} pods answer")
+sys.exit(bool(bad))

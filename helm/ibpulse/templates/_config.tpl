@@ -1,0 +1,89 @@
+{{/* What the chart itself decides of ibpulse's settings, and what it refuses because the pods would not start. */}}
+
+{{- define "ibpulse.directories" -}}
+sysfs: /host/sys
+ring: /run/ibpulse
+captures: /var/lib/ibpulse/captures
+config: /etc/ibpulse/config
+web: /etc/ibpulse/web
+tls: /etc/ibpulse/tls
+{{- end }}
+
+{{/* The settings that the chart makes, and the value to use in their place. */}}
+{{- define "ibpulse.ownSettings" -}}
+path.sysfs: sysfs.hostPath
+ring.dir: ring.sizeLimit
+capture.dir: captures.volume
+web.listen-address: port
+web.config.file: webConfig
+sampler.scheduler: fifo.enabled
+{{- end }}
+
+{{/* The whole file of settings. */}}
+{{- define "ibpulse.settings" -}}
+{{- $given := .Values.config }}
+{{- range $name, $instead := include "ibpulse.ownSettings" . | fromYaml }}
+{{- $group := splitList "." $name | first }}
+{{- $last := trimPrefix (printf "%s." $group) $name }}
+{{- if hasKey (get $given $group | default dict) $last }}
+{{- fail (printf "config.%s: the chart sets this itself; use the value %s" $name $instead) }}
+{{- end }}
+{{- end }}
+{{- $at := include "ibpulse.directories" . | fromYaml }}
+{{- $own := dict
+  "path" (dict "sysfs" $at.sysfs)
+  "ring" (dict "dir" $at.ring)
+  "capture" (dict "dir" $at.captures)
+  "web" (dict "listen-address" (printf ":%d" (int .Values.port))) }}
+{{- if include "ibpulse.webSecret" . }}
+{{- $_ := set $own.web "config.file" (printf "%s/%s" $at.web (include "ibpulse.webKey" .)) }}
+{{- end }}
+{{- if .Values.fifo.enabled }}
+{{- $_ := set $own "sampler" (dict "scheduler" "fifo") }}
+{{- end }}
+{{- toYaml (mergeOverwrite (deepCopy $given) $own) }}
+{{- end }}
+
+{{/* Milliseconds of a duration such as 1h30m. */}}
+{{- define "ibpulse.milliseconds" -}}
+{{- $units := dict "ns" 0.000001 "us" 0.001 "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 }}
+{{- $sum := 0.0 }}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 }}
+{{- $sum = addf $sum (mulf (regexFind "[0-9.]+" . | float64) (get $units (regexFind "[a-z]+" .))) }}
+{{- end }}
+{{- $sum }}
+{{- end }}
+
+{{/* Bytes of a quantity of Kubernetes such as 64Mi. */}}
+{{- define "ibpulse.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexFind "[A-Za-z]*$" .)) }}
+{{- end }}
+
+{{/* Bytes that the ring takes: its head, and 48 for each port and tick of two seconds more than the history. */}}
+{{- define "ibpulse.ringBytes" -}}
+{{- $sampler := .Values.config.sampler | default dict }}
+{{- $history := include "ibpulse.milliseconds" ($sampler.history | default "5m") | float64 }}
+{{- $interval := include "ibpulse.milliseconds" ($sampler.interval | default "10ms") | float64 }}
+{{- addf 77824 (mulf 48 .Values.ring.ports (floor (divf (addf $history 2000) $interval))) }}
+{{- end }}
+
+{{/* Refuses values that each are possible and together are not. */}}
+{{- define "ibpulse.check" -}}
+{{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
+{{- fail "podMonitor.enabled and serviceMonitor.enabled: every pod would be scraped twice; switch one of them off" }}
+{{- end }}
+{{- if and .Values.serviceMonitor.enabled (not .Values.service.enabled) }}
+{{- fail "serviceMonitor.enabled: it finds pods through the Service; set service.enabled=true, or use podMonitor.enabled" }}
+{{- end }}
+{{- if and .Values.webConfig.existingSecret .Values.webConfig.content }}
+{{- fail "webConfig.existingSecret and webConfig.content: only one file can be used; leave one of them empty" }}
+{{- end }}
+{{- if and (eq .Values.captures.volume "existingClaim") (not .Values.captures.existingClaim) }}
+{{- fail "captures.volume: existingClaim needs the name of a claim; set captures.existingClaim" }}
+{{- end }}
+{{- $needed := include "ibpulse.ringBytes" . | float64 }}
+{{- if gt $needed (include "ibpulse.bytes" .Values.ring.sizeLimit | float64) }}
+{{- fail (printf "ring.sizeLimit: %s cannot hold the samples of %v ports, which are %.0f MB at 48 bytes for each port and tick; raise it, and resources.limits.memory with it, or shorten config.sampler.history" .Values.ring.sizeLimit .Values.ring.ports (divf $needed 1e6)) }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,49 @@
+{{/* What NOTES.txt warns of. */}}
+
+{{- define "ibpulse.warnings" -}}
+{{- $limits := .Values.resources.limits | default dict }}
+{{- with $limits.cpu }}
+{{- $cores := toString . }}
+{{- $used := hasSuffix "m" $cores | ternary (divf (trimSuffix "m" $cores | float64) 1000) ($cores | float64) }}
+{{- if lt $used 1.0 }}
+
+WARNING: resources.limits.cpu is {{ . }}. A quota stops the sampler for the rest of each 100 ms: with 200m, 11 % of the
+ticks were lost at 4 % use of a core. Remove the limit (resources.limits.cpu=null); a request is enough.
+{{- end }}
+{{- end }}
+{{- with $limits.memory }}
+{{- $needed := addf 180e6 (include "ibpulse.ringBytes" $ | float64) }}
+{{- if lt (include "ibpulse.bytes" (toString .) | float64) $needed }}
+
+WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports }} ports, the program, and a capture while it is written
+take up to {{ printf "%.0f" (divf $needed 1e6) }} MB; beyond the limit the kernel kills the container.
+{{- end }}
+{{- end }}
+{{- $monitors := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
+{{- range $value, $kind := $monitors }}
+{{- if and (get $.Values $value).enabled (not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+
+WARNING: {{ $value }}.enabled, but this cluster knows no {{ $kind }}: install the Prometheus operator's custom resource
+definitions first, or set {{ $value }}.enabled=false.
+{{- end }}
+{{- end }}
+{{- if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}
+
+NOTE: nothing scrapes the pods yet. With the Prometheus operator set podMonitor.enabled=true; without it, let Prometheus
+scrape pods by the label app.kubernetes.io/name={{ include "ibpulse.name" . }}, port {{ .Values.port }}.
+{{- end }}
+{{- if and (eq (include "ibpulse.scheme" .) "https") .Values.podMonitor.enabled (empty .Values.podMonitor.tlsConfig) }}
+
+WARNING: webConfig switches TLS on, but podMonitor.tlsConfig is empty: Prometheus cannot verify the certificates of pods,
+which it asks by their addresses. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverName.
+{{- end }}
+{{- if eq .Values.captures.volume "hostPath" }}
+
+NOTE: captures go to {{ .Values.captures.hostPath }} of each node. Pods do not start where it is missing; make it once:
+  install -d -m 0770 -o 65532 -g 65532 {{ .Values.captures.hostPath }}
+{{- end }}
+{{- if empty .Values.image.registry }}
+
+NOTE: image.registry is empty: {{ include "ibpulse.image" . }} must be on the nodes already. Set image.registry to where yours is.
+{{- end }}
+{{- end }}

@@ -1,0 +1,105 @@
+"""The chart's generated parts are what the programs write, and its version is the program's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ibpulse import __version__
+from ibpulse.commands import chart
+from ibpulse.commands.chartvalues import Value, read_values, values_table
+from ibpulse.errors import ConfigError
+from ibpulse.grafana.chart import camel
+from tests.helm.rendering import CHART, ROOT
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the program reads of a checkout, to be changed."""
+    shutil.copytree(CHART, tmp_path / "helm" / "ibpulse")
+    shutil.copytree(ROOT / "dashboards", tmp_path / "dashboards")
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+    return tmp_path
+
+
+def test_the_committed_files_are_what_the_program_writes() -> None:
+    for path, text in chart.chart_files(ROOT).items():
+        assert (ROOT / path).read_text() == text, f"{path} differs: run `make chart` and commit the result"
+    assert chart.stale_boards(ROOT) == []
+
+
+def test_the_chart_installs_the_version_of_the_program() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert about["appVersion"] == __version__
+    assert (about["name"], about["apiVersion"], about["type"]) == (CHART.name, "v2", "application")
+    assert about["kubeVersion"] == ">=1.25.0-0"
+    assert about["annotations"]["artifacthub.io/license"] == "Apache-2.0"
+
+
+def test_writing_brings_everything_up_to_date_and_takes_old_boards_away(checkout: Path) -> None:
+    (checkout / "dashboards" / "new.json").write_text("{}\n")
+    for name in ("helm/ibpulse/LICENSE", "helm/ibpulse/templates/_rules.tpl"):
+        (checkout / name).unlink()
+    about = checkout / "helm/ibpulse/Chart.yaml"
+    about.write_text(re.sub("appVersion.*", 'appVersion: "0"', about.read_text()))
+    old = checkout / "helm/ibpulse/files/dashboards/old.json"
+    old.parent.mkdir(exist_ok=True)
+    old.write_text("{}")
+    assert chart.main([str(checkout)]) == 0
+    assert not old.exists()
+    assert (old.parent / "new.json").read_text() == "{}\n"
+    assert f'appVersion: "{__version__}"' in about.read_text()
+    assert all((checkout / path).read_text() == text for path, text in chart.chart_files(checkout).items())
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        ("values.yaml", ("# -- Runtime class.", "# Runtime class."), "runtimeClassName: has no comment"),
+        ("values.yaml", ("  # Up to here.\n", ""), "no place between"),
+        ("values.schema.json", ('"runtimeClassName"', '"runtimeClas"'), "runtimeClassName: is not there; add it"),
+    ],
+)
+def test_what_cannot_be_written_is_said(
+    checkout: Path, capsys: pytest.CaptureFixture[str], file: str, change: tuple[str, str], said: str
+) -> None:
+    path = checkout / "helm" / "ibpulse" / file
+    path.write_text(path.read_text().replace(*change))
+    assert chart.main([str(checkout)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_comments_become_rows_of_the_table() -> None:
+    text = """\
+# No value's comment.
+plain:
+  # -- First words,
+  # and more | of them.
+  one: {a: 1}
+  # -- Another.
+  two: ""
+# -- A map as a whole.
+whole:
+  three: 3
+"""
+    found = read_values(text)
+    assert found == (
+        Value(("plain", "one"), {"a": 1}, "First words, and more | of them."),
+        Value(("plain", "two"), "", "Another."),
+        Value(("whole",), {"three": 3}, "A map as a whole."),
+    )
+    assert values_table(found).splitlines()[2] == '| `plain.one` | `{"a": 1}` | First words, and more \\| of them. |'
+
+
+def test_a_value_without_a_comment_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"values.yaml:2: a.b: has no comment"):
+        read_values("a:\n  b: 1\n")
+
+
+def test_names_of_thresholds_are_written_as_values_of_charts_are() -> None:
+    assert camel("moe_for") == "moeFor"
+    assert camel("jobs") == "jobs"

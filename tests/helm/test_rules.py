@@ -1,0 +1,121 @@
+"""The PrometheusRule is the rules of dashboards/rules, with a switch for each alert and a value for each number."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ibpulse.grafana.alerts import ALERTS
+from ibpulse.grafana.chart import camel
+from ibpulse.grafana.rulefiles import alert_document, recording_document
+from ibpulse.grafana.thresholds import TABLE, resolve
+from tests.helm.rendering import CASES, ROOT, Document, case_values, merged, needs, needs_helm, one, refusal, render
+
+pytestmark = needs_helm
+
+OTHER = {"number": "0.123", "duration": "77s", "pattern": "https://x.example.com/y"}
+
+
+def spec(**rule: Any) -> Document:
+    """The rendered groups."""
+    found: Document = one(render({"prometheusRule": {"enabled": True, **rule}}), "PrometheusRule")["spec"]
+    return found
+
+
+def alerts_of(document: Document) -> dict[str, Document]:
+    """Alerts by name."""
+    return {rule["alert"]: rule for group in document["groups"] for rule in group["rules"] if "alert" in rule}
+
+
+def test_with_the_charts_own_values_the_rules_are_those_of_the_files() -> None:
+    files = [yaml.safe_load(path.read_text()) for path in (ROOT / "dashboards" / "rules").glob("*.yaml")]
+    groups = {group["name"]: group for document in files for group in document["groups"]}
+    assert {group["name"]: group for group in spec()["groups"]} == groups
+
+
+def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them() -> None:
+    def kind(value: str) -> str:
+        if value.replace(".", "").isdigit():
+            return "number"
+        return "duration" if value[0].isdigit() else "pattern"
+
+    others = {threshold.name: OTHER[kind(threshold.value)] for threshold in TABLE}
+    values = resolve(others)
+    thresholds = {camel(name): float(value) if value == "0.123" else value for name, value in others.items()}
+    wanted = [*recording_document(values)["groups"], *alert_document(values)["groups"]]
+    assert spec(thresholds=thresholds)["groups"] == wanted
+
+
+@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
+def test_each_alert_can_be_left_out_alone(name: str) -> None:
+    left = alerts_of(spec(alerts={name: {"enabled": False}}))
+    assert set(left) == {alert.name for alert in ALERTS} - {name}
+
+
+def test_a_group_without_alerts_is_left_out() -> None:
+    off = spec(alerts={alert.name: {"enabled": False} for alert in ALERTS})
+    assert [group["name"] for group in off["groups"]] == ["ibpulse-nodes", "ibpulse-fleet"]
+
+
+def test_labels_annotations_and_severity_can_be_ones_own() -> None:
+    document = spec(
+        alerts={"IBPulsePortDown": {"severity": "info"}},
+        additionalRuleLabels={"team": "fabric"},
+        additionalRuleAnnotations={"team_url": "https://example.com"},
+        extraGroups=[{"name": "own", "rules": [{"record": "a:b:c", "expr": "1"}]}],
+    )
+    alerts = alerts_of(document)
+    assert alerts["IBPulsePortDown"]["labels"] == {"severity": "info", "team": "fabric"}
+    assert all(alert["labels"]["team"] == "fabric" for alert in alerts.values())
+    assert all(alert["annotations"]["team_url"] == "https://example.com" for alert in alerts.values())
+    assert document["groups"][-1]["name"] == "own"
+
+
+@pytest.mark.outside
+@needs("promtool")
+def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
+    for path in CASES:
+        values = merged(case_values(path), {"prometheusRule": {"enabled": True}})
+        rules = one(render(values), "PrometheusRule")["spec"]
+        (tmp_path / f"{path.stem}.yaml").write_text(yaml.safe_dump(rules))
+    done = subprocess.run(
+        ["promtool", "check", "rules", *map(str, tmp_path.glob("*.yaml"))], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("SUCCESS") == len(CASES)
+
+
+@pytest.mark.outside
+@needs("promtool")
+def test_the_cases_that_fire_and_those_that_do_not_hold_for_the_charts_rules_too(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec()))
+    cases = yaml.safe_load((ROOT / "dashboards" / "tests" / "alerts.yaml").read_text())
+    cases["rule_files"] = ["rules.yaml"]
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(cases))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(tmp_path / "tests.yaml")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"thresholds": {"moeFor": "5"}}, "value must be 'a duration of Prometheus in one unit, like 5m'"),
+        ({"thresholds": {"moeFor": None}}, "missing property 'moeFor'"),
+        ({"thresholds": {"moeShare": "0.8"}}, "value must be 'a number, like 0.8'"),
+        ({"thresholds": {"jobs": 'a"} or vector(1)'}}, "value must be 'a regular expression without blanks"),
+        ({"thresholds": {"runbooks": "{{ here }}"}}, "value must be 'an address without blanks and quotation marks'"),
+        ({"thresholds": {"moefor": "5m"}}, "additional properties 'moefor' not allowed"),
+        ({"alerts": {"IBPulsePortDown": {"enabled": "no"}}}, "got string, want boolean"),
+        ({"alerts": {"IBPulsePortDown": {"severity": "page"}}}, "must be one of 'critical', 'warning', 'info'"),
+        ({"alerts": {"PortDown": {"enabled": False}}}, "additional properties 'PortDown' not allowed"),
+        ({"additionalRuleLabels": {"severity": "info"}}, "severity"),
+    ],
+)
+def test_what_would_break_a_rule_is_refused(rule: dict[str, Any], said: str) -> None:
+    assert said in refusal({"prometheusRule": rule})
