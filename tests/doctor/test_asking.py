@@ -13,6 +13,34 @@ def test_answers_come_by_name() -> None:
     assert (answers.given, answers.late, answers.failed) == ({"a": 1, "b": 2}, (), ())
 
 
+def test_answers_come_in_the_order_of_the_questions() -> None:
+    second = threading.Event()
+
+    def answer_last() -> int:
+        assert second.wait(5.0)
+        return 1
+
+    def answer_first() -> int:
+        second.set()
+        return 2
+
+    assert list(ask_all({"a": answer_last, "b": answer_first}, 10.0).given) == ["a", "b"]
+
+
+def test_failures_come_in_the_order_of_the_questions() -> None:
+    second = threading.Event()
+
+    def fail_last() -> int:
+        assert second.wait(5.0)
+        raise OSError("gone")
+
+    def fail_first() -> int:
+        second.set()
+        raise OSError("gone")
+
+    assert ask_all({"a": fail_last, "b": fail_first}, 10.0).failed == ("a", "b")
+
+
 def test_a_question_that_hangs_is_late_and_holds_up_nobody() -> None:
     release = threading.Event()
     begin = time.monotonic()

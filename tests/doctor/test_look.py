@@ -23,6 +23,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.overrides import Override
 from tests.aggregator.rings import Ring, constant, port, square
 from tests.doctor.making import only_trouble
 from tests.running import eventually
@@ -252,6 +253,13 @@ def test_a_look_is_left_out_when_it_is_not_asked_for(tree: Tree) -> None:
     facts = asyncio.run(gather_facts(DoctorOptions(sysfs=tree.root, port=0, look=False)))
     assert (facts.look, facts.no_look) == (None, "it was not asked for")
     assert PortId("mlx5_0", 1) in facts.counts
+
+
+def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    options = DoctorOptions(sysfs=tree.root, port=0, look=False, overrides={"mlx5_0": Override(numa_node=7)})
+    (place,) = asyncio.run(gather_facts(options)).fabric.topology.devices
+    assert (place.numa_node, place.source) == (7, "topology.file")
 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

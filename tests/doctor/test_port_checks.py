@@ -10,6 +10,7 @@ from ibpulse.doctor import Level, examine, worst_level
 from ibpulse.doctor.facts import Card, Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
+from ibpulse.sysfs.counters import LEGACY, NO_BYTES
 from ibpulse.sysfs.kinds import NEVER_RAILS
 from tests.doctor.making import make_facts, make_look_at, make_port, only_trouble, sentences, troubles
 
@@ -237,6 +238,7 @@ def test_remarks_of_the_scan_are_passed_on() -> None:
     notices = (
         "There is no thing",
         "mlx5_0:1: it is the bond bond0, and its rate is that of one link: its utilisation may pass 1.",
+        "mlx5_1:1: irdma counts IP octets, which leave out the Ethernet header.",
         "smi1: left out, since it shows the planes of mlx5_0 again.",
         "mlx5_7: it did not answer in time, so its last known ports are shown.",
         "mlx5_1:1: refuses.",
@@ -244,6 +246,7 @@ def test_remarks_of_the_scan_are_passed_on() -> None:
     facts = make_facts([RAILS[0], replace(RAILS[1], problem="refuses.")], fabric={"notices": notices})
     assert [(one.level, one.subject) for one in examine(facts, ["remarks"])] == [
         (Level.WARN, "mlx5_0:1"),
+        (Level.OK, "mlx5_1:1"),
         (Level.OK, "smi1"),
     ]
 
@@ -251,7 +254,6 @@ def test_remarks_of_the_scan_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "what"),
     [
-        ("rate", "200 Gb/sec (4X HDR)", "rate 200 Gb/sec (4X HDR)"),
         ("firmware", "28.39.1002", "firmware 28.39.1002, where 2 of 3 active rails have 28.41.1000"),
         ("board", "MT_0000000840", "board MT_0000000840"),
         ("driver", "mlx4_core", "driver mlx4_core"),
@@ -262,6 +264,38 @@ def test_rails_that_differ_are_named(field: str, value: str, what: str) -> None:
     finding = only_trouble(facts)
     assert (finding.subject, finding.topic) == ("mlx5_2:1", "likeness")
     assert what in finding.sentence
+
+
+def test_a_rail_of_another_rate_is_named() -> None:
+    slow = make_port("mlx5_2", rate_bytes_per_second=25e9)
+    assert only_trouble(make_facts([*RAILS, slow], options={"rails": ("mlx5_*",)})).sentence == (
+        "has rate 25.0 GB/s, where 2 of 3 active rails have 50.0 GB/s."
+    )
+
+
+def test_the_same_rate_under_another_label_is_no_difference() -> None:
+    assert troubles(make_facts([*RAILS, make_port("mlx5_2", identity={"rate": "400 Gb/sec (8X HDR)"})])) == []
+
+
+def test_a_rail_of_unknown_rate_is_not_compared() -> None:
+    assert troubles(make_facts([*RAILS, make_port("mlx5_2", rate_bytes_per_second=None)])) == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "problem", "advice"),
+    [
+        ("mlx5_core", "counters/port_xmit_data cannot be read: Invalid argument.", "Look in the kernel's log for"),
+        ("i40e", "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters.", "Its driver has no "),
+        ("mthca", LEGACY, "It is sampled as soon as one of its counts is above 32 bits"),
+        ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes since it has rxe_process_mad: use Linux 7.2 or later."),
+        ("hns", NO_BYTES, "Its driver counts no bytes; that of a newer kernel may."),
+    ],
+)
+def test_a_port_without_bytes_has_the_advice_for_its_reason(driver: str, problem: str, advice: str) -> None:
+    port = make_port("x0", identity={"driver": driver}, source=None, rail=False, problem=problem)
+    finding = only_trouble(make_facts([*RAILS, port]))
+    assert finding.advice.startswith(advice)
+    assert finding.advice.endswith("If it is no rail, put it into ports.exclude.")
 
 
 def test_rails_on_different_pcie_paths_are_named() -> None:

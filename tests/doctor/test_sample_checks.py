@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.doctor import Level, examine
-from ibpulse.doctor.facts import Counts, Reads
+from ibpulse.doctor.facts import Counts, Folders, Reads
 from ibpulse.doctor.sample_checks import INTERVALS_NS, find_shortest_interval
 from ibpulse.model import ByteSource, Fabric
 from tests.doctor.making import MS, make_facts, make_look_at, make_port, only_trouble, sentences, troubles
@@ -17,7 +17,7 @@ from tests.doctor.making import MS, make_facts, make_look_at, make_port, only_tr
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
 SILENT = RailStanding(0.0, True, False)
 HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
-HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.016)
+HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.014)
 
 
 def test_every_interval_divides_a_second() -> None:
@@ -123,12 +123,29 @@ def test_cached_counters_say_how_fine_they_are() -> None:
     look = make_look_at(stride=5, resolution_seconds=0.05)
     finding = only_trouble(make_facts([port], looks={"rdmap0": look}))
     assert finding.sentence == (
-        "is sampled every 50 ms. Its bytes are in hw_counters, which the kernel renews every 16 ms at best "
+        "is sampled every 50 ms. Its bytes are in hw_counters, which the kernel renews every 14 ms at best "
         "(lifespan 10 ms)."
     )
     assert "lifespan" in finding.advice
     still = make_facts([port], no_look="it was not asked for", options={"look": False})
     assert sentences(still, "resolution")[0].startswith("rdmap0:1: Its bytes are in hw_counters")
+
+
+def test_lifespan_is_not_blamed_for_a_device_that_is_slow_itself() -> None:
+    port = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
+    finding = only_trouble(make_facts([port], looks={"bnxt_re0": make_look_at(stride=100, resolution_seconds=None)}))
+    assert finding.sentence == "is sampled every 1 s. The device itself renews its counters every 1 s."
+    assert "one sample can show no renewal, the next one two" in finding.meaning
+    assert "lifespan" not in finding.advice
+    still = make_facts([port], tree={"folders": {}}, no_look="it was not asked for", options={"look": False})
+    assert sentences(still, "resolution") == ["bnxt_re0:1: The device itself renews its counters every 1 s."]
+
+
+def test_a_long_lifespan_is_blamed() -> None:
+    port = make_port("rdmap0", identity={"driver": "efa"}, source=replace(HW_SOURCE, refresh_seconds=1.004))
+    folders = {port.id: Folders(False, True, 1000)}
+    look = make_look_at(stride=100, resolution_seconds=None)
+    assert "lifespan" in only_trouble(make_facts([port], tree={"folders": folders}, looks={"rdmap0": look})).advice
 
 
 def test_a_reset_is_a_warning() -> None:
@@ -237,6 +254,16 @@ def test_files_that_refuse_are_a_warning() -> None:
     assert finding.sentence == (
         "has 1 counter without a value, first counters/VL15_dropped, which cannot be read: Invalid argument."
     )
+    assert "virtual function" not in finding.advice
+
+
+@pytest.mark.parametrize(("file", "judged"), [("counters/VL15_dropped", False), ("hw_counters/out_of_buffer", True)])
+def test_counters_of_the_physical_port_may_refuse_a_virtual_function(file: str, judged: bool) -> None:
+    port = make_port("mlx5_0", identity={"kind": "vf"})
+    facts = make_facts([port], counts={"mlx5_0": Counts({}, {}, (), {file: "cannot be read: Invalid argument"})})
+    assert bool(troubles(facts)) is judged
+    usual = "Invalid argument: usual on a virtual function. The daemon leaves such files alone."
+    assert sentences(facts, "files")[-1].endswith(usual) is not judged
 
 
 def test_the_files_of_each_port_are_told() -> None:

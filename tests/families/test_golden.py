@@ -32,6 +32,16 @@ TROUBLE: dict[str, tuple[str, ...]] = {
     "infiniband_down": ("FAIL rails mlx5_1:1",),
     "compat_view": ("FAIL tree path.sysfs",),
     "limited_functions": ("WARN rails mlx5_8:1, mlx5_9:1, mlx5_10:1, mlx5_11:1",),
+    "azure_vf": (),
+    "mlx5_roce": (),
+    "rxe_old_kernel": ("FAIL rails rxe0:1", "FAIL rails No port of this node is a rail."),
+    "bnxt_new_kernel": (
+        "WARN remarks bnxt_re1:1",
+        "WARN files bnxt_re1:1",
+        "WARN resolution bnxt_re0:1",
+        "WARN resolution bnxt_re1:1",
+    ),
+    "irdma_new_kernel": ("WARN resolution rocep56s0f0:1, rocep56s0f1:1",),
     "bond": ("WARN remarks mlx5_bond_0:1",),
 }
 
@@ -159,13 +169,19 @@ def test_a_port_without_bytes_has_no_bytes_and_no_zero_instead(visits: Visits, n
 
 
 def test_doctor_says_how_to_keep_away_from_functions_that_answer_einval(visits: Visits) -> None:
-    assert "if it is no rail, put it into ports.exclude." in visits["limited_functions"].pages.doctor
+    assert "If it is no rail, put it into ports.exclude." in visits["limited_functions"].pages.doctor
 
 
 @pytest.mark.parametrize("index", range(4))
 def test_functions_that_answer_einval_take_nothing_from_the_rails(visits: Visits, index: int) -> None:
     healthy = names_of(visits["connectx7_ndr"], f"mlx5_{index}")
     assert names_of(visits["limited_functions"], f"mlx5_{index}") == healthy
+
+
+def test_soft_roce_has_no_counters_that_it_never_counts(visits: Visits) -> None:
+    names = names_of(visits["rxe_new_kernel"], "rxe0")
+    assert "ibpulse_link_downed_total" in names
+    assert not names & {"ibpulse_port_transmit_wait_total", "ibpulse_port_discards_transmitted_total"}
 
 
 def test_counters_that_a_vf_is_refused_are_absent_and_the_others_there(visits: Visits) -> None:

@@ -110,7 +110,10 @@ def test_broadcom_without_that_pair_is_renewed_once_a_second(tree: Tree) -> None
     add_bnxt(tree, roce_only=False)
     source = find_source(tree.port("bnxt_re0"), "bnxt_en")
     assert (source.name, source.refresh_seconds) == ("dma_bytes", 1.0)
-    assert source.note == "the device renews these counters once a second, so shorter bursts are not seen."
+    assert source.note == (
+        "the device renews these counters once a second, so shorter bursts are not seen, and a second can show none or "
+        "two renewals."
+    )
 
 
 def test_broadcom_words_may_be_a_second_old_too(tree: Tree) -> None:
@@ -215,3 +218,15 @@ def test_a_long_lifespan_counts_more_than_the_device(tree: Tree) -> None:
     hw = {**EFA.hw_counters, "lifespan": "5000\n"}
     tree.add("bnxt_re0", {1: PortFiles(counters=None, hw_counters=hw)}, driver="bnxt_en")
     assert find_source(tree.port("bnxt_re0"), "bnxt_en").refresh_seconds == pytest.approx(5.004)
+
+
+def test_a_cache_that_may_alias_at_the_longest_interval_is_noted(tree: Tree) -> None:
+    assert EFA.hw_counters is not None
+    for device, lifespan in (("efa0", "329\n"), ("efa1", "500\n")):
+        hw = {**EFA.hw_counters, "lifespan": lifespan}
+        tree.add(device, {1: PortFiles(counters=None, hw_counters=hw)}, driver="efa")
+    assert find_source(tree.port("efa0"), "efa").note == ""
+    assert find_source(tree.port("efa1"), "efa").note == (
+        "the kernel renews these counters every 0.504 s, so shorter bursts are not seen, and a second can show more or "
+        "fewer renewals than the one before: write a smaller number into hw_counters/lifespan."
+    )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ibpulse.metrics import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, TABLE, find_counter
 from ibpulse.metrics.counters import counter_name, stem_of_file
 from ibpulse.sysfs.diagnostics import FACTS, CounterSet, Wanted, choose_counters
+from ibpulse.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
 
 PROMTOOL = shutil.which("promtool")
@@ -93,6 +94,17 @@ def test_a_port_without_counter_folders_has_none() -> None:
 
 def test_a_counter_that_a_driver_never_fills_is_not_diagnostic_there() -> None:
     assert "port_xmit_wait" not in files(choose(driver="hfi1"))
+
+
+def test_soft_roce_fills_one_error_counter() -> None:
+    assert files(choose((), layer="Ethernet", driver=SOFT_ROCE)) == {"link_downed"}
+
+
+def test_a_driver_is_not_among_those_that_have_what_it_never_fills() -> None:
+    drivers = {fact.file: fact.drivers for fact in FACTS if fact.folder == "counters"}
+    assert drivers["port_xmit_wait"] == "mlx5, mlx4, bnxt_re"
+    assert drivers["port_xmit_discards"] == "mlx5, mlx4, hfi1, bnxt_re"
+    assert drivers["link_downed"] == "mlx5, mlx4, hfi1, bnxt_re, rxe"
 
 
 def test_all_leaves_out_what_is_no_counter() -> None:

@@ -25,8 +25,14 @@ def test_the_driver_is_read_from_its_link_and_not_from_the_name(tree: Tree) -> N
 
 
 def test_a_virtual_device_has_no_driver_and_no_pci_address(tree: Tree) -> None:
-    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
-    assert read_facts(str(tree.folder("rxe0"))) == DeviceFacts()
+    files = {name: text for name, text in RXE_FILES.items() if name != "parent"}
+    tree.add_virtual("siw0", {1: RXE}, files)
+    assert read_facts(str(tree.folder("siw0"))) == DeviceFacts()
+
+
+def test_soft_roce_is_known_by_its_parent_whatever_its_name(tree: Tree) -> None:
+    tree.add_virtual("roce7", {1: RXE}, RXE_FILES)
+    assert read_facts(str(tree.folder("roce7"))) == DeviceFacts(driver="rdma_rxe")
 
 
 def test_a_missing_firmware_version_leaves_the_rest(tree: Tree) -> None:

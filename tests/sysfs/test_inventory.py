@@ -174,7 +174,7 @@ def test_rxe_is_found_with_its_parent(tree: Tree) -> None:
     tree.add_netdev("veth0", "10000\n")
     tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
     port = only_port(tree)
-    assert (port.identity.driver, port.identity.firmware, port.identity.netdev) == ("", "", "veth0")
+    assert (port.identity.driver, port.identity.firmware, port.identity.netdev) == ("rdma_rxe", "", "veth0")
     assert (port.rate_bytes_per_second, port.active) == (1.25e9, True)
 
 

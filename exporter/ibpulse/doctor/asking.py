@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """What was answered in time by name, and the names of those that were not, or that failed with an OSError."""
+    """What was answered in time by name, and the names of those that were not, or that failed with an OSError.
+
+    All in the order in which the questions were given.
+    """
 
     given: Mapping[str, T]
     late: tuple[str, ...]
@@ -44,6 +47,10 @@ def ask_all(questions: Mapping[str, Callable[[], T]], seconds: float) -> Answers
     deadline = time.monotonic() + seconds
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    answered = dict(given)
-    late = tuple(name for name in questions if name not in answered and name not in failed)
-    return Answers(answered, late, tuple(failed))
+    # threads end in any order, and what is told must not depend on that
+    answered, unanswered = dict(given), set(failed)
+    return Answers(
+        {name: answered[name] for name in questions if name in answered},
+        tuple(name for name in questions if name not in answered and name not in unanswered),
+        tuple(name for name in questions if name in unanswered),
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ibpulse.doctor.facts import Facts, Folders
 from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.wording import say_count, say_names, say_plain
-from ibpulse.model import ByteSource
+from ibpulse.model import ByteSource, Port
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.kinds import VF
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -26,14 +27,23 @@ def check_files(facts: Facts) -> Iterator[Finding]:
         )
         counts = facts.counts.get(port.id)
         if counts and counts.unreadable:
-            first, reason = next(iter(counts.unreadable.items()))
-            yield Finding(
-                Level.WARN,
-                str(port.id),
-                f"has {say_count(len(counts.unreadable), 'counter')} without a value, first {first}, which {reason}.",
-                "Errors that these count are not known; the bytes do not suffer.",
-                "Usual on a virtual function. The daemon leaves such files alone; slow.counters=none reads none.",
-            )
+            yield _judge_unreadable(port, counts.unreadable)
+
+
+def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
+    first, reason = next(iter(unreadable.items()))
+    sentence = f"has {say_count(len(unreadable), 'counter')} without a value, first {first}, which {reason}"
+    # those of counters/ are the physical port's, which is not for every virtual function to see
+    if port.identity.kind == VF and all(name.startswith(f"{COUNTERS}/") for name in unreadable):
+        return passed(str(port.id), f"{sentence}: usual on a virtual function. The daemon leaves such files alone.")
+    return Finding(
+        Level.WARN,
+        str(port.id),
+        f"{sentence}.",
+        "Errors that these count are not known; the bytes do not suffer.",
+        "Look in the kernel's log for errors of its driver. The daemon leaves such files alone; slow.counters=none "
+        "reads none.",
+    )
 
 
 def _say_files(source: ByteSource) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Finding, Level, passed
-from ibpulse.doctor.wording import say_count
+from ibpulse.doctor.wording import say_count, say_rate
 from ibpulse.model import Port
 from ibpulse.sysfs.verdicts import FAULTS, write_rate
 
@@ -23,7 +23,7 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
 
     same = True
     for what, advice, read in (
-        ("rate", "Look at cable and switch port.", lambda port: port.identity.rate),
+        ("rate", "Look at cable and switch port.", _say_rate),
         ("driver", "Use the same driver for all rails.", lambda port: port.identity.driver),
         ("board", "Mixed cards behave differently; the job waits for the slowest.", lambda port: port.identity.board),
         ("firmware", "Update all to the same version.", lambda port: port.identity.firmware),
@@ -34,6 +34,11 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
             yield finding
     if rails and same:
         yield passed("", f"{say_count(len(rails), 'active rail')}, alike in rate, driver, board, firmware and PCIe.")
+
+
+def _say_rate(port: Port) -> str:
+    """The data rate, since the same one has several labels: 400 Gb/s of Ethernet is 4X NDR or 8X HDR."""
+    return "" if port.rate_bytes_per_second is None else say_rate(port.rate_bytes_per_second)
 
 
 def _find_odd_ones(rails: list[Port], what: str, advice: str, read: Callable[[Port], str]) -> Iterator[Finding]:

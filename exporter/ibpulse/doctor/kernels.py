@@ -71,7 +71,7 @@ TRAPS: tuple[Trap, ...] = (
         lambda facts: any(port.source and port.source.refresh_seconds for port in facts.fabric.ports),
         Level.OK,
         "Some bytes are counted in hw_counters, which the kernel renews a tick of its clock after their lifespan.",
-        "ibpulse samples these no faster than three times that, so that they do not alias.",
+        "ibpulse samples these no faster than three times that, so that they do not alias, but once a second at least.",
     ),
 )
 

@@ -9,6 +9,9 @@ from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.wording import say_count, say_names, say_rate
 from ibpulse.model import Port
 from ibpulse.sysfs import notices
+from ibpulse.sysfs.counters import LEGACY, NO_BYTES, OCTETS_NOTE
+from ibpulse.sysfs.files import NO_PMA
+from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED
 from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins
 from ibpulse.sysfs.speed import ETHERNET
@@ -190,7 +193,7 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
             "It is of the rails' make, and missing in every number of the node."
             if alike
             else "It has no bytes to show; nothing else suffers from it.",
-            "Look in the kernel's log for errors of its driver; if it is no rail, put it into ports.exclude.",
+            f"{_advise_on_bytes(port)} If it is no rail, put it into ports.exclude.",
         )
     if not facts.options.rails and port in find_slow_twins(facts.fabric.ports):
         return Finding(
@@ -201,6 +204,19 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
             "Look at cable and switch port; if it is meant so, name the rails by ports.rails.",
         )
     return passed(subject, f"is no rail: {_say_why_not(port, facts)}.")
+
+
+def _advise_on_bytes(port: Port) -> str:
+    """What may give a port bytes that has none: only files that fail have something to do with the kernel's log."""
+    if NO_PMA in port.problem:
+        return "Its driver has no counters; nothing can be set for that."
+    if LEGACY in port.problem:
+        return "It is sampled as soon as one of its counts is above 32 bits, which shows that they go on."
+    if NO_BYTES not in port.problem:
+        return "Look in the kernel's log for errors of its driver."
+    if port.identity.driver == SOFT_ROCE:
+        return "Soft-RoCE counts bytes since it has rxe_process_mad: use Linux 7.2 or later."
+    return "Its driver counts no bytes; that of a newer kernel may."
 
 
 def _say_why_not(port: Port, facts: Facts) -> str:
@@ -233,7 +249,7 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
     told |= {verdict.sentence for place in facts.fabric.topology.devices for verdict in place.verdicts}
     for notice in facts.fabric.notices:
         subject, separator, text = notice.partition(": ")
-        harmless = text.startswith(("left out, since", "only port"))
+        harmless = text == OCTETS_NOTE or text.startswith(("left out, since", "only port"))
         if not separator or text in told or text.startswith("it did not answer"):
             continue
         if harmless:

@@ -9,10 +9,10 @@ from ibpulse.doctor.counts import FLAPS, REQUESTS
 from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
 from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.wording import say_count, say_errno, say_names, say_rate, say_seconds
-from ibpulse.model import Port, PortId
+from ibpulse.model import ByteSource, Port, PortId
 from ibpulse.sampler.calibration import BUSY_SHARE, stride_for
 from ibpulse.sampler.loop import LONGEST_READ
-from ibpulse.sysfs.counters import HW_COUNTERS
+from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.units import format_duration
 
 MS = 1_000_000
@@ -24,6 +24,9 @@ SAME = 1.5
 # A device whose reads take this many times the usual is worth a look.
 SLOW_DEVICE = 10.0
 LEAST_SLOW_SECONDS = 100e-6
+ASK_FOR_FIRMWARE = (
+    "Ask the vendor for firmware that renews its counters at each read; nothing can be set for it in ibpulse."
+)
 
 
 def check_reads(facts: Facts) -> Iterator[Finding]:
@@ -122,6 +125,8 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
     one = look.ports.get(port.id) if look else None
     lifespan = f" (lifespan {folders.lifespan_ms} ms)" if folders.lifespan_ms is not None else ""
     cached = port.source is not None and any(f"/{HW_COUNTERS}/" in path for path in port.source.transmit)
+    if cached and port.source and _is_slow_device(port.source, folders):
+        return _judge_slow_device(port.id, port.source, one.stride * look.interval_ns / 1e9 if look and one else None)
     by_cache = (
         "Its bytes are in hw_counters, which the kernel renews every "
         f"{say_seconds(port.source.refresh_seconds)} at best{lifespan}."
@@ -138,7 +143,7 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
             f"has counters that are refreshed only every {say_seconds(one.resolution_seconds)}, "
             f"and is sampled every {say_seconds(planned)}.",
             "Bursts shorter than that cannot be seen; nothing finer is computed from this port.",
-            "Ask the vendor for firmware that renews its counters at each read; nothing can be set for it in ibpulse.",
+            ASK_FOR_FIRMWARE,
         )
     if cached and one.stride > 1:
         return Finding(
@@ -151,6 +156,25 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
     if one.resolution_seconds is None:
         return passed(str(port.id), "carries too little to tell how often its counters change: not known.")
     return passed(str(port.id), f"has counters that change at every sample of {say_seconds(planned)}.")
+
+
+def _is_slow_device(source: ByteSource, folders: Folders) -> bool:
+    """Whether it is the device, and not the kernel's cache, that renews the counters so seldom."""
+    lifespan = DEFAULT_LIFESPAN_SECONDS if folders.lifespan_ms is None else folders.lifespan_ms / 1000
+    return source.refresh_seconds > lifespan + JIFFY_SECONDS
+
+
+def _judge_slow_device(port: PortId, source: ByteSource, planned: float | None) -> Finding:
+    how = f"The device itself renews its counters every {say_seconds(source.refresh_seconds)}."
+    if planned is None:
+        return passed(str(port), how)
+    return Finding(
+        Level.WARN,
+        str(port),
+        f"is sampled every {say_seconds(planned)}. {how}",
+        "Bursts shorter than that cannot be seen, and one sample can show no renewal, the next one two.",
+        ASK_FOR_FIRMWARE,
+    )
 
 
 def check_counting(facts: Facts) -> Iterator[Finding]:

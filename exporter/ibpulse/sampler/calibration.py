@@ -51,7 +51,11 @@ class Pace:
 
 
 def stride_for(refresh_seconds: float, interval_ns: int) -> int:
-    """Ticks between two samples of a source that is refreshed this often: a divisor of the ticks in a second."""
+    """Ticks between two samples of a source that is refreshed this often: a divisor of the ticks in a second.
+
+    A second is the longest, so that a source which is refreshed less than three times in it may alias all the same:
+    `sysfs.counters` notes that at the source.
+    """
     return stride_above(STRIDE_PER_REFRESH * refresh_seconds * NS_PER_SECOND / interval_ns, interval_ns)
 
 

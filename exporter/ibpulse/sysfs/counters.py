@@ -29,8 +29,17 @@ JIFFY_SECONDS = 0.004
 DEFAULT_LIFESPAN_SECONDS = 0.010
 LONGEST_LIFESPAN_MS = 10_000
 
+# A second is the longest interval of samples: what changes less often than three times in it can alias.
+SELDOM_SECONDS = 1 / 3
+
 BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
 BROADCOM_DMA_SECONDS = 1.0
+
+# Why a port has no source where no file failed.
+NO_BYTES = "no file of this port counts bytes."
+LEGACY = "its counters may be the legacy ones, which stop at 32 bits, so no throughput is computed from them."
+# True of every port of its kind, and nothing is to be done about it.
+OCTETS_NOTE = "irdma counts IP octets, which leave out the Ethernet header."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,8 @@ SOURCES: tuple[Row, ...] = (
         WORD_BYTES,
         BROADCOM,
         BROADCOM_DMA_SECONDS,
-        note="on some Broadcom devices these counters change once a second, so shorter bursts are not seen.",
+        note="on some Broadcom devices these counters change once a second, so shorter bursts are not seen, "
+        "and a second can show none or two renewals.",
     ),
     Row("port_data", COUNTERS, *WORDS, WORD_BYTES),
     Row(
@@ -82,7 +92,8 @@ SOURCES: tuple[Row, ...] = (
         1,
         BROADCOM,
         BROADCOM_DMA_SECONDS,
-        note="the device renews these counters once a second, so shorter bursts are not seen.",
+        note="the device renews these counters once a second, so shorter bursts are not seen, and a second can show "
+        "none or two renewals.",
     ),
     Row("hw_bytes", HW_COUNTERS, *BYTES, 1, frozenset({"efa", "mana"})),
     Row(
@@ -91,7 +102,7 @@ SOURCES: tuple[Row, ...] = (
         ("ip4OutOctets", "ip6OutOctets"),
         ("ip4InOctets", "ip6InOctets"),
         1,
-        note="irdma counts IP octets, which leave out the Ethernet header.",
+        note=OCTETS_NOTE,
     ),
     Row("erdma_bytes", HW_COUNTERS, ("tx_bytes_cnt",), ("rx_bytes_cnt",), 1),
     Row("rxe_bytes", HW_COUNTERS, ("sent_bytes",), ("rcvd_bytes",), 1),
@@ -123,7 +134,7 @@ def choose_row(port_folder: str, driver: str) -> Choice:
         if fault is None:
             return Choice(row)
         problem = problem or fault
-    return Choice(None, problem or "no file of this port counts bytes.")
+    return Choice(None, problem or NO_BYTES)
 
 
 def build_source(row: Row, port_folder: str) -> ByteSource:
@@ -138,7 +149,16 @@ def build_source(row: Row, port_folder: str) -> ByteSource:
         receive=tuple(os.path.join(folder, name) for name in row.receive),
         scale=row.scale,
         refresh_seconds=max(refresh_seconds, row.device_refresh_seconds),
-        note=row.note,
+        note=" ".join(filter(None, (row.note, _note_seldom(refresh_seconds)))),
+    )
+
+
+def _note_seldom(cache_seconds: float) -> str:
+    if cache_seconds <= SELDOM_SECONDS:
+        return ""
+    return (
+        f"the kernel renews these counters every {cache_seconds:g} s, so shorter bursts are not seen, and a second can "
+        "show more or fewer renewals than the one before: write a smaller number into hw_counters/lifespan."
     )
 
 
@@ -164,7 +184,7 @@ def _try_row(row: Row, port_folder: str) -> str | None:
             return f"{row.folder}/{name} {reason}."
         largest = max(largest, count)
     if row.folder == COUNTERS and _looks_legacy(folder, largest):
-        return "its counters may be the legacy ones, which stop at 32 bits, so no throughput is computed from them."
+        return LEGACY
     return None
 
 

@@ -22,6 +22,7 @@ from typing import Literal
 
 from ibpulse.metrics.counters import counter_name, stem_of_file
 from ibpulse.sysfs.counters import BROADCOM, COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.units import WORD_BYTES
 
@@ -55,13 +56,15 @@ class Counter:
     silent: frozenset[str] = frozenset()
 
 
-PMA_DRIVERS = "mlx5, mlx4, hfi1, bnxt_re, rxe"
+# those that have counters/, as people call them, and as sysfs does where that is what `silent` names
+PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
 
 
 def _pma(
     file: str, stem: str, bits: int, layers: tuple[str, ...] = NOWHERE, scale: int = 1, silent: tuple[str, ...] = ()
 ) -> Counter:
-    return Counter(COUNTERS, file, stem, bits, layers, PMA_DRIVERS, scale, frozenset(silent))
+    drivers = ", ".join(name for name, driver in PMA_DRIVERS.items() if driver not in silent)
+    return Counter(COUNTERS, file, stem, bits, layers, drivers, scale, frozenset(silent))
 
 
 def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) -> Counter:
@@ -70,8 +73,8 @@ def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) 
 
 # On Ethernet most of the error group stays 0, so that only what can move there is asked for.
 FACTS: tuple[Counter, ...] = (
-    _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1",)),
-    _pma("port_xmit_discards", "port_discards_transmitted", 16, EVERYWHERE),
+    _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1", SOFT_ROCE)),
+    _pma("port_xmit_discards", "port_discards_transmitted", 16, EVERYWHERE, silent=(SOFT_ROCE,)),
     _pma("link_downed", "link_downed", 8, EVERYWHERE),
     _pma("link_error_recovery", "link_error_recovery", 8, (INFINIBAND,)),
     _pma("symbol_error", "symbol_error", 16, (INFINIBAND,)),

@@ -14,6 +14,9 @@ from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_te
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
+# the kernel module's name
+SOFT_ROCE = "rdma_rxe"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
@@ -44,12 +47,17 @@ def read_facts(device_folder: str) -> DeviceFacts:
         board=_read(device_folder, "board_id"),
         hca_type=_read(device_folder, "hca_type"),
         firmware=_read(device_folder, "fw_ver"),
-        driver=read_link_name(parent, "driver"),
+        driver=read_link_name(parent, "driver") or _find_soft_driver(device_folder, function),
         pci_address=pci.name if pci else "",
         numa_node=_read(str(pci), "numa_node").replace("-1", "") if pci else "",
         function=function,
         shared_counters=os.path.isdir(os.path.join(device_folder, "hw_counters")),
     )
+
+
+def _find_soft_driver(device_folder: str, function: str) -> str:
+    """Soft-RoCE has no function, and alone among all drivers names its network device (`sw/rxe/rxe_verbs.c`)."""
+    return SOFT_ROCE if not function and os.path.exists(os.path.join(device_folder, "parent")) else ""
 
 
 def find_netdev(device_folder: str, port: int) -> str:
