@@ -171,6 +171,20 @@ def test_a_ring_that_has_no_good_place_is_said(space: Space, level: Level, words
     assert words in finding.sentence
 
 
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (Space("capture.dir", "/captures", 5 * 10**8, 10**8, True, "ext4"), "capture.min-free leaves 500 MB free"),
+        (Space("capture.dir", "/captures", 5 * 10**8, 10**10, False, "ext4"), "cannot be written by this user"),
+    ],
+)
+def test_captures_without_a_place_are_a_warning_and_no_more(space: Space, words: str) -> None:
+    finding = only_trouble(make_facts(machine={"spaces": (space,)}))
+    assert finding.level is Level.WARN
+    assert words in finding.sentence
+    assert finding.meaning == "No capture is taken; samples and metrics go on."
+
+
 def test_a_ring_on_disk_is_fine_for_a_simulated_fabric() -> None:
     facts = make_facts(machine={"spaces": (replace(RING, type="ext4"),)}, tree={"mount": Mount("/", "ext4", False)})
     assert troubles(facts) == []

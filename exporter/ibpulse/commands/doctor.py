@@ -110,6 +110,7 @@ def make_options(settings: Settings, *, look: bool = True) -> DoctorOptions:
         port=settings.web.listen_address.port,
         active_bytes_per_second=settings.analysis.active_threshold,
         look=look,
+        keep=(("capture.dir", Path(settings.capture.dir), settings.capture.min_free),),
     )
 
 

@@ -144,7 +144,21 @@ def parse_cpus(text: str) -> frozenset[int]:
 def check_space(facts: Facts) -> Iterator[Finding]:
     """Room in memory and on disk for the ring and for files that are kept."""
     for space in facts.machine.spaces:
-        yield from _judge_space(space, facts)
+        yield from _judge_captures(space) if space.setting == "capture.dir" else _judge_space(space, facts)
+
+
+def _judge_captures(space: Space) -> Iterator[Finding]:
+    """Captures that cannot be written cost nothing else, so nothing here is worse than a warning."""
+    if not space.writable:
+        sentence, advice = f"{space.path} cannot be written by this user.", "Set capture.dir to a writable directory."
+    elif space.free_bytes is not None and space.free_bytes < space.needed_bytes:
+        free, wanted = say_bytes(space.free_bytes), say_bytes(space.needed_bytes)
+        sentence = f"{free} are free at {space.path}, and capture.min-free leaves {wanted} free."
+        advice = "Give capture.dir more space, or lower capture.min-free."
+    else:
+        yield Finding(Level.OK, space.setting, "there is room for captures.")
+        return
+    yield Finding(Level.WARN, space.setting, sentence, "No capture is taken; samples and metrics go on.", advice)
 
 
 def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
