@@ -6,13 +6,16 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench docs accuracy fuzz format lock clean
+.PHONY: help run stack test check bench docs accuracy fuzz format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(VENV)/run.stamp ## Serve this node's fabric, or a simulated one where there is none (ARGS="--web.listen-address=:9000")
 	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exec $(IBPULSE) serve $(ARGS); else exec $(IBPULSE) demo $(ARGS); fi
+
+stack: $(VENV)/run.stamp ## Run the demo of docker/compose.yaml without containers; needs Prometheus and Alertmanager (ARGS=--faults)
+	@exec $(BIN)/python docker/stack.py $(ARGS)
 
 test: check ## Run every check and every test, with the coverage gate
 	$(BIN)/coverage erase
@@ -21,8 +24,8 @@ test: check ## Run every check and every test, with the coverage gate
 	$(BIN)/coverage report
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
-	$(BIN)/ruff format --check exporter tests bench
-	$(BIN)/ruff check exporter tests bench
+	$(BIN)/ruff format --check exporter tests bench docker
+	$(BIN)/ruff check exporter tests bench docker
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -45,8 +48,8 @@ chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
 	$(BIN)/python -m ibpulse.commands.chart .
 
 format: $(VENV)/dev.stamp ## Format the code
-	$(BIN)/ruff format exporter tests bench
-	$(BIN)/ruff check --fix exporter tests bench
+	$(BIN)/ruff format exporter tests bench docker
+	$(BIN)/ruff check --fix exporter tests bench docker
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt

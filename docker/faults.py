@@ -1,0 +1,79 @@
+"""Breaks the demo's fabrics, one thing after another, for as long as it runs. It must not know how a fault is made.
+
+`python faults.py DIRECTORY`: each fabric is a directory in it, named as its node, and is told by its `faults.json`.
+The standard library alone: it runs in the image, where there is nothing else to run it with.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HEALTHY: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one node is told, for how long, and what is to be seen of it."""
+
+    node: str
+    control: Mapping[str, object]
+    seconds: float
+    text: str
+
+
+STEPS = (
+    Step("dense", HEALTHY, 120, "dense is healthy"),
+    Step("moe", {"link-flap": ["mlx5_4"]}, 300, "moe: the link of mlx5_4 is down: IBPulsePortDown"),
+    Step("moe", HEALTHY, 60, "moe is healthy"),
+    Step("dense", {"slow-rail": {"mlx5_2": 0.5}}, 900, "dense: mlx5_2 carries half its traffic: IBPulseRailSlow"),
+    Step("dense", {"workload": "idle"}, 300, "dense: the training job hangs: IBPulseTrafficStalled"),
+    Step("dense", HEALTHY, 60, "dense is healthy"),
+    Step("idle", {"vanish": ["mlx5_7"]}, 300, "idle: mlx5_7 is gone: IBPulseRailMissing"),
+    Step("idle", HEALTHY, 60, "idle is healthy"),
+)
+
+
+def tell(fabrics: Path, step: Step) -> None:
+    """Give a step's node its faults; those that it had are over."""
+    path = fabrics / step.node / "faults.json"
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(step.control))
+    # in one piece: the fabric may read at any time
+    new.replace(path)
+
+
+def break_things(fabrics: Path, steps: Sequence[Step], stop: threading.Event) -> None:
+    """Go through the steps again and again, from when all fabrics are there; every node is healthy at the end."""
+    nodes = {step.node for step in steps}
+    while not all((fabrics / node).is_dir() for node in nodes):
+        if stop.wait(0.2):
+            return
+    try:
+        while not stop.is_set():
+            for step in steps:
+                print(step.text, flush=True)
+                tell(fabrics, step)
+                if stop.wait(step.seconds):
+                    return
+    finally:
+        for node in nodes:
+            tell(fabrics, Step(node, HEALTHY, 0, ""))
+
+
+def main(words: Sequence[str]) -> int:
+    """Break what lies in the one directory until SIGTERM or SIGINT; the exit code."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    break_things(Path(words[0]), STEPS, stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

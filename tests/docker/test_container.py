@@ -1,0 +1,142 @@
+"""The real program under the conditions of its container: the wheel, no privilege, a read-only root, 128 MiB."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.config.table import ROWS
+from tests.docker.container import MEMORY_BYTES, MIB, USER, Container, MemoryLimit, can_contain, simulated_tree
+from tests.running import Metrics, eventually
+
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
+]
+HAS_CAPTURES = any(row.name == "capture.dir" for row in ROWS)
+needs_captures = pytest.mark.skipif(not HAS_CAPTURES, reason="there is no flight recorder")
+FLAGS = ("--capture.dir=/var/lib/ibpulse/captures", "--capture.allow-unauthenticated=true") if HAS_CAPTURES else ()
+SITE = Path(sysconfig.get_paths()["purelib"])
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """A directory in memory: where the fabric is, and the volumes."""
+    directory = Path(tempfile.mkdtemp(prefix="ibpulse-container-", dir="/dev/shm"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def tree(memory: Path) -> Iterator[Path]:
+    with simulated_tree(memory / "sys", "--workload=constant", "--rate=20GB/s") as tree:
+        yield tree
+
+
+@pytest.fixture(scope="module")
+def container(memory: Path, tree: Path, installed: Path) -> Iterator[Container]:
+    with MemoryLimit() as limit, Container(memory / "one", [installed, SITE], tree, limit, *FLAGS) as container:
+        yield container
+
+
+def test_it_runs_as_65532_without_any_capability_and_cannot_gain_one(container: Container) -> None:
+    status = container.status()
+    assert status["Uid"].split() == [str(USER)] * 4
+    assert status["Gid"].split() == [str(USER)] * 4
+    assert status["Groups"] == ""
+    assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == "1"
+
+
+def test_its_root_and_its_view_of_the_host_are_read_only(container: Container) -> None:
+    mounts = {place: options.split(",") for place, options in container.mounts().items()}
+    writable = {place for place, options in mounts.items() if "ro" not in options}
+    # what /proc lets 65532 without a capability write is its own
+    assert writable == {"/run/ibpulse", "/var/lib/ibpulse", "/proc"}
+    assert {"/", "/host/sys"} <= mounts.keys()
+
+
+def test_it_has_a_network_of_its_own_and_is_process_1(container: Container) -> None:
+    assert Path(f"/proc/{container.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    assert container.status()["NSpid"].split()[1:] == ["1"]
+
+
+def test_there_is_no_shell(container: Container) -> None:
+    root = Path(f"/proc/{container.pid}/root")
+    assert sorted(path.name for path in (root / "usr/bin").iterdir() if "python" not in path.name) == ["setpriv"]
+    assert not (root / "bin").exists()
+
+
+def test_it_samples_every_port_at_the_rate_that_is_there(container: Container) -> None:
+    metrics = eventually(lambda: found if _observed(found := container.metrics(), "mlx5_7") > 5 else None, seconds=60)
+    for device in (f"mlx5_{number}" for number in range(8)):
+        mean = metrics.port("transmit_utilization_seconds_total", device) / _observed(metrics, device)
+        # over some seconds: the simulated counters of a busy machine are late, and then catch up
+        assert mean * metrics.port("rate_bytes_per_second", device) == pytest.approx(20e9, rel=0.3)
+    assert metrics.value("ibpulse_node_rails") == 8
+
+
+def _observed(metrics: Metrics, device: str) -> float:
+    return metrics.port("observed_seconds_total", device)
+
+
+def test_it_is_healthy_and_ready_and_serves_the_page(container: Container) -> None:
+    assert [container.ask(path)[0] for path in ("/-/healthy", "/-/ready", "/")] == [200, 200, 200]
+
+
+def test_it_stays_within_128_mib(container: Container) -> None:
+    assert container.limit.limit_bytes() == MEMORY_BYTES
+    assert container.limit.kills() == 0
+    assert 0 < container.limit.peak_bytes() <= MEMORY_BYTES
+
+
+def test_it_stops_cleanly_on_sigterm_and_a_kill_keeps_the_history(memory: Path, tree: Path, installed: Path) -> None:
+    packages = [installed, SITE]
+    with MemoryLimit() as limit, Container(memory / "two", packages, tree, limit, *FLAGS) as container:
+        time.sleep(2)
+        now_ms = time.time_ns() // 1_000_000
+        # ended a while before the kill: the newest ticks may not have been in an answer yet
+        window = f"/api/v1/window?from={now_ms - 1200}&to={now_ms - 500}&port=mlx5_0:1&direction=transmit"
+        before = container.json(window)
+        assert any(before["series"][0]["values"])
+        assert container.stop(signal.SIGKILL) != 0
+        container.start()
+        after = container.json(window)
+        assert (after["start_ms"], after["series"]) == (before["start_ms"], before["series"])
+        assert container.stop(signal.SIGTERM) == 0
+
+
+@needs_captures
+def test_with_192_mib_it_captures_when_alertmanager_says_so(memory: Path, tree: Path, installed: Path) -> None:
+    alert = {"status": "firing", "labels": {"alertname": "IBPulseRailIdle", "instance": "127.0.0.1:10055"}}
+    alert |= {
+        "annotations": {},
+        "startsAt": "2026-01-01T00:00:00Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "fingerprint": "a",
+    }
+    notification = {"version": "4", "groupKey": "{}", "status": "firing", "receiver": "node", "truncatedAlerts": 0}
+    notification |= {
+        "groupLabels": {},
+        "commonLabels": {},
+        "commonAnnotations": {},
+        "externalURL": "",
+        "alerts": [alert],
+    }
+    packages, flags = [installed, SITE], (*FLAGS, "--capture.after=2s")
+    with MemoryLimit(192 * MIB) as limit, Container(memory / "three", packages, tree, limit, *flags) as container:
+        status, text = container.ask("/api/v1/captures/alertmanager", "POST", json.dumps(notification))
+        assert status < 300, text
+        (capture,) = eventually(lambda: container.json("/api/v1/captures")["captures"], seconds=60, pause=1)
+        assert capture["reason"] == "ibpulserailidle"
+        assert capture["size_bytes"] > 0
+        assert limit.kills() == 0

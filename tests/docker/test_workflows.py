@@ -1,0 +1,47 @@
+"""The workflow files: valid, pinned, and with no more permissions than they need. Nothing here runs them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="needs actionlint")
+def test_actionlint_has_nothing_to_say() -> None:
+    command = ["actionlint", "-color=false", *WORKFLOWS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+class TestWorkflow:
+    def test_it_is_valid_against_the_schema(self, path: Path) -> None:
+        check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
+        done = subprocess.run([*check, path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+    def test_every_action_is_pinned_to_a_commit_and_says_its_version(self, path: Path) -> None:
+        uses = re.findall(r"^.*\buses:.*$", path.read_text(), re.MULTILINE)
+        assert uses
+        for line in uses:
+            assert re.search(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+    def test_no_job_has_a_permission_that_it_does_not_name(self, path: Path) -> None:
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {}
+        assert all("permissions" in job for job in workflow["jobs"].values())
+
+    def test_no_checkout_leaves_its_token_behind(self, path: Path) -> None:
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+            assert all(step["with"]["persist-credentials"] is False for step in checkouts)
