@@ -12,6 +12,7 @@ WORD_BYTES = 4
 """Bytes of one count of `port_xmit_data` and `port_rcv_data`: 4-octet words (InfiniBand, PortCounters)."""
 
 SECOND_NS = 1_000_000_000
+MILLISECOND_NS = 1_000_000
 LARGEST = 2**63 - 1
 
 DURATION_UNITS = {
@@ -27,6 +28,16 @@ DURATION_UNITS = {
 DECIMAL_UNITS = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 BINARY_UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 SIZE_UNITS = {**BINARY_UNITS, **DECIMAL_UNITS}
+BIT_UNITS = {"Tb": 10**12, "Gb": 10**9, "Mb": 10**6, "kb": 10**3, "b": 1}
+
+AMOUNT_UNITS: dict[str, float] = {"bytes": 1, "words": WORD_BYTES, **SIZE_UNITS}
+"""Bytes of each unit that logs of other programs count in."""
+
+RATE_UNITS: dict[str, float] = {
+    **{f"{name}/s": size for name, size in DECIMAL_UNITS.items()},
+    **{f"{name}/s": size / 8 for name, size in BIT_UNITS.items()},
+}
+"""Bytes per second of each unit of a rate in such logs."""
 
 _NUMBER = r"[0-9]{1,19}(?:\.[0-9]{1,19})?"
 _TERM = re.compile(rf"({_NUMBER})(ns|us|µs|ms|s|m|h|d)")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.options import SECOND_NS
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.ring import layout as at
+from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
 
 IDLE = constant(0.0)

@@ -29,6 +29,7 @@ def why_not() -> str:
     if shutil.which("fusermount") is None:
         return "fusermount is missing (Debian package fuse3 or fuse)"
     try:
+        # it loads libfuse, which may be missing
         import mfusepy  # noqa: F401
     except (ImportError, OSError) as error:
         return f"mfusepy does not load: {error}"

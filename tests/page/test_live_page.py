@@ -123,7 +123,9 @@ def test_the_history_can_be_scrolled_with_keys_and_with_the_pointer(shown: Live)
     shown.press("Home")
     shown.settle()
     assert shown.span()[0] <= begin - 1000
-    shown.page.mouse.click(box["x"], shown.page.locator("#overview").bounding_box()["y"] + 10)  # type: ignore[index]
+    overview = shown.page.locator("#overview").bounding_box()
+    assert overview
+    shown.page.mouse.click(box["x"], overview["y"] + 10)
     assert shown.span()[0] < begin
     shown.press("End")
     shown.wait("live")

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
+from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import NodeWindow
 from ibpulse.aggregator.ticks import NodeTicks
 from ibpulse.analysis import moments
+from ibpulse.units import SECOND_NS
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
-
-SECOND_NS = 1_000_000_000
+from ibpulse.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,7 @@ def whole_seconds(groups: list[Group], ports: int, seconds: int, ticks_per_secon
     measured = np.zeros((ports, 2, ticks))
     for group in groups:
         block = group.block
-        stride = block.stride if block.strides is None else block.strides
-        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, stride)
+        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
         span = slice(group.history, group.history + ticks)
         rate[group.rows] = found.bytes_per_second[:, :, span]
         measured[group.rows] = found.seconds[:, :, span]

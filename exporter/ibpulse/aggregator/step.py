@@ -11,10 +11,10 @@ from ibpulse.aggregator.samples import RingPort
 from ibpulse.analysis.grid import bandwidth_bins
 from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
 from ibpulse.ring.reader import RingReader
+from ibpulse.units import SECOND_NS
 
 Floats = npt.NDArray[np.float64]
 
-SECOND_NS = 1_000_000_000
 EVERY_SECONDS = 5
 # a bin holds at least two changes of the counters, else it beats with them
 LEAST_CHANGES = 2

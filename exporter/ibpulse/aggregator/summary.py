@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
+from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.pace import SETTLE_NS
 from ibpulse.aggregator.ports import MOVED, OBSERVED
 from ibpulse.aggregator.samples import RingPort, place_ports
@@ -20,7 +20,7 @@ from ibpulse.aggregator.tally import Tally
 from ibpulse.analysis import moments
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
-from ibpulse.units import format_duration
+from ibpulse.units import SECOND_NS, format_duration
 
 Number = float | None
 

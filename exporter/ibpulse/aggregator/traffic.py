@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ibpulse.aggregator.bursts import Bursts
 from ibpulse.aggregator.node import Node
-from ibpulse.aggregator.options import SECOND_NS, AggregatorOptions
+from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.ports import PortTable
 from ibpulse.aggregator.rails import RailBalance, line_of_carriers, weigh_rails
 from ibpulse.aggregator.samples import RingPort, Seconds
@@ -26,6 +26,7 @@ from ibpulse.analysis.saturation import (
 )
 from ibpulse.analysis.signature import Features, Signature, find_signature
 from ibpulse.metrics import UTILIZATION_BUCKETS
+from ibpulse.units import SECOND_NS
 
 Rows = npt.NDArray[np.intp]
 

@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple, TypeVar
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator
 
 from ibpulse.units import (
+    MILLISECOND_NS,
     SECOND_NS,
     format_duration,
     format_rate,
@@ -29,7 +30,6 @@ Given = str | Sequence[str]
 ABSENT = ("", "null", "~")
 """Texts that stand for nothing, where a setting may have no value."""
 
-MILLISECOND_NS = 1_000_000
 GRID_NS = tuple(ms * MILLISECOND_NS for ms in range(1, 1001) if 1000 % ms == 0)
 """The periods whose ticks fall on the same instants of every second: whole milliseconds that divide one second."""
 

@@ -33,8 +33,8 @@ from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
 from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.supervisor import Inventory, Supervisor, SupervisorOptions
+from ibpulse.units import SECOND_NS
 
-SECOND_NS = 1_000_000_000
 POLL_SECONDS = 0.1
 SCAN_SECONDS = 1.0
 # The whole run must end within ten seconds, whatever a device does.

@@ -10,8 +10,6 @@ from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.kernels import find_traps
 from ibpulse.doctor.wording import say_bytes, say_count, say_names, say_seconds
 
-# The largest error of a clock that still lines up ticks of several nodes.
-LARGEST_ERROR_INTERVALS = 1.0
 MEMORY_TYPES = ("tmpfs", "ramfs", "hugetlbfs", "")
 DEFAULT_SLACK_NS = 50_000
 

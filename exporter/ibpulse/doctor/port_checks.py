@@ -13,7 +13,7 @@ from ibpulse.sysfs.counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED
-from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins
+from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins, make_of
 from ibpulse.sysfs.speed import ETHERNET
 
 NOT_SAMPLED = "It is not sampled, and missing in every number of the node."
@@ -185,7 +185,7 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
     rails = [rail for rail in facts.fabric.ports if rail.rail]
     subject = str(port.id)
     if port.source is None:
-        alike = any(_make(rail) == _make(port) for rail in rails)
+        alike = any(make_of(rail) == make_of(port) for rail in rails)
         return Finding(
             Level.FAIL if alike or not rails else Level.WARN,
             subject,
@@ -232,10 +232,6 @@ def _say_why_not(port: Port, facts: Facts) -> str:
     if port.rate_bytes_per_second is None:
         return "its data rate is not known"
     return f"it runs at {say_rate(port.rate_bytes_per_second)}, the rails are faster"
-
-
-def _make(port: Port) -> tuple[str, str, str]:
-    return port.identity.driver, port.identity.hca_type, port.identity.board
 
 
 def check_remarks(facts: Facts) -> Iterator[Finding]:

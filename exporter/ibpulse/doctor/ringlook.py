@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.options import SECOND_NS
 from ibpulse.aggregator.samples import RingPort, place_ports
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.plateaus import effective_resolution
@@ -21,6 +20,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import Block, RingReader
 from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.units import SECOND_NS
 
 WHOLE_SECONDS = 3
 # How far back a fall of a counter is looked for; a look by oneself has no more than its own seconds.

@@ -15,7 +15,7 @@ from ibpulse.doctor.facts import Card, Folders, Mount, TreeFacts
 from ibpulse.doctor.options import DoctorOptions
 from ibpulse.model import Fabric, PortId
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.files import natural_key, parse_count, read_link_name, read_text
+from ibpulse.sysfs.files import natural_key, parse_count, read_link_name, read_text, read_value
 from ibpulse.sysfs.selection import Selection
 
 ANSWER_SECONDS = 1.0
@@ -91,7 +91,7 @@ def _find_below(folder: str) -> Iterator[Card]:
 
 
 def _read_card(function: str, address: str) -> Card | None:
-    kind = _read(function, "class")[:6]
+    kind = read_value(function, "class")[:6]
     if kind not in (ETHERNET_CLASS, INFINIBAND_CLASS) or os.path.exists(os.path.join(function, "physfn")):
         return None
     driver = read_link_name(function, "driver")
@@ -99,7 +99,7 @@ def _read_card(function: str, address: str) -> Card | None:
         return None
     return Card(
         address=address,
-        kind=(_read(function, "vendor"), _read(function, "device")),
+        kind=(read_value(function, "vendor"), read_value(function, "device")),
         infiniband=kind == INFINIBAND_CLASS,
         driver=driver,
         rdma=_has_rdma(function),
@@ -114,10 +114,6 @@ def _has_rdma(function: str) -> bool:
         depth = os.path.relpath(folder, function).count(os.sep)
         names[:] = [name for name in names if depth < 1 and not _PCI_ADDRESS.fullmatch(name) and "." in name]
     return False
-
-
-def _read(folder: str, name: str) -> str:
-    return read_text(os.path.join(folder, name)).text
 
 
 def find_mount(root: Path, path: str) -> Mount | None:

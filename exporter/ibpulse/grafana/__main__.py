@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         files = _files(given.what, dict(_split(text) for text in given.set))
     except ConfigError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"{error}\n")
         return 2
     given.directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

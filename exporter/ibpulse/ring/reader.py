@@ -49,6 +49,10 @@ class Block:
         """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""
         return np.ascontiguousarray(self.records[:, :, at.R_TRANSMIT : at.R_RECEIVE + 1].transpose(0, 2, 1))
 
+    def taken_every(self) -> npt.NDArray[np.int64]:
+        """Ticks between two samples: int64 (ports,), or (ports, ticks) where that changed meanwhile."""
+        return self.stride if self.strides is None else self.strides
+
     def valid(self) -> npt.NDArray[np.bool_]:
         """Whether a counter was read at that tick: bool (ports, 2, ticks)."""
         return np.asarray(self.present[:, None, :] & (self.counters() != at.ABSENT))

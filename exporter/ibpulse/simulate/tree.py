@@ -130,7 +130,7 @@ def list_function(device: Device) -> Listing:
     ethernet = device.rail is None
     ids = ("0x15b3", "0x101e", "0x020000") if ethernet else ("0x15b3", "0x1021", "0x020700")
     files = list_functions(device.pci_path, ids, device.index // 4 % 2, gpu=not ethernet)
-    links = list_bus(files) | {f"{device.pci_path}/driver": _climb(device.pci_path) + DRIVER_PATH}
+    links = list_bus(files) | {f"{device.pci_path}/driver": climb(device.pci_path) + DRIVER_PATH}
     files[f"{DRIVER_PATH}/module_version"] = "6.8.0\n"
     return Listing(files, links)
 
@@ -195,5 +195,6 @@ def _colons(guid: str) -> str:
     return ":".join(guid[place : place + 4] for place in range(0, 16, 4))
 
 
-def _climb(path: str) -> str:
+def climb(path: str) -> str:
+    """The way from a link at `path` up to the root of the tree."""
     return "../" * len(path.split("/"))

@@ -58,6 +58,11 @@ def read_text(path: str) -> Text:
     return Text(text)
 
 
+def read_value(folder: str, name: str) -> str:
+    """Text of the file `name` in `folder`, empty when it has none."""
+    return read_text(os.path.join(folder, name)).text
+
+
 def parse_count(text: str) -> int | None:
     """The unsigned decimal that a counter file holds, or None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text
+from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_value
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -43,13 +43,13 @@ def read_facts(device_folder: str) -> DeviceFacts:
     function = os.path.realpath(parent) if os.path.exists(parent) else ""
     pci = _find_pci_folder(function)
     return DeviceFacts(
-        guid=_read(device_folder, "node_guid"),
-        board=_read(device_folder, "board_id"),
-        hca_type=_read(device_folder, "hca_type"),
-        firmware=_read(device_folder, "fw_ver"),
+        guid=read_value(device_folder, "node_guid"),
+        board=read_value(device_folder, "board_id"),
+        hca_type=read_value(device_folder, "hca_type"),
+        firmware=read_value(device_folder, "fw_ver"),
         driver=read_link_name(parent, "driver") or _find_soft_driver(device_folder, function),
         pci_address=pci.name if pci else "",
-        numa_node=_read(str(pci), "numa_node").replace("-1", "") if pci else "",
+        numa_node=read_value(str(pci), "numa_node").replace("-1", "") if pci else "",
         function=function,
         shared_counters=os.path.isdir(os.path.join(device_folder, "hw_counters")),
     )
@@ -65,10 +65,11 @@ def find_netdev(device_folder: str, port: int) -> str:
     ndevs = os.path.join(device_folder, "ports", str(port), "gid_attrs", "ndevs")
     for name in list_names(ndevs):
         # an empty slot answers EINVAL by design
-        netdev = _read(ndevs, name)
+        netdev = read_value(ndevs, name)
         if netdev:
             return netdev
-    return _find_function_netdev(os.path.join(device_folder, "device", "net"), port) or _read(device_folder, "parent")
+    beside = _find_function_netdev(os.path.join(device_folder, "device", "net"), port)
+    return beside or read_value(device_folder, "parent")
 
 
 def find_bond(net_folder: str, netdev: str) -> str:
@@ -83,7 +84,7 @@ def _find_function_netdev(folder: str, port: int) -> str:
     names = list_names(folder)
     for name in names:
         # a function with two ports has a network device for each; the kernel counts them from 0
-        if parse_count(_read(folder, os.path.join(name, "dev_port"))) == port - 1:
+        if parse_count(read_value(folder, os.path.join(name, "dev_port"))) == port - 1:
             return name
     # what no number tells is certain only where there is one of each
     return names[0] if len(names) == 1 and port == 1 else ""
@@ -93,7 +94,3 @@ def _find_pci_folder(function: str) -> Path | None:
     """The lowest PCI function on a real path: sub-functions and auxiliary devices lie below theirs."""
     path = Path(function)
     return next((part for part in (path, *path.parents) if _PCI_ADDRESS.fullmatch(part.name)), None)
-
-
-def _read(folder: str, name: str) -> str:
-    return read_text(os.path.join(folder, name)).text

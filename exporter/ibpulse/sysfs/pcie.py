@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ibpulse.model import PcieLink
-from ibpulse.sysfs.files import read_link, read_text
+from ibpulse.sysfs.files import read_link, read_value
 
 Number = TypeVar("Number", int, float)
 
@@ -82,15 +82,15 @@ def read_links(function_folder: str) -> tuple[PcieLink, ...]:
 def read_end(folder: str) -> End:
     """What the function in `folder` says of its link; nothing for a port that only a virtual machine has."""
     address = Path(folder).name
-    identity = (_read(folder, "vendor"), _read(folder, "device"))
+    identity = (read_value(folder, "vendor"), read_value(folder, "device"))
     if identity[0] == EMULATED_VENDOR or identity in EMULATED_PORTS:
         return End(address)
     return End(
         address,
-        parse_speed(_read(folder, "current_link_speed")),
-        parse_width(_read(folder, "current_link_width")),
-        parse_speed(_read(folder, "max_link_speed")),
-        parse_width(_read(folder, "max_link_width")),
+        parse_speed(read_value(folder, "current_link_speed")),
+        parse_width(read_value(folder, "current_link_width")),
+        parse_speed(read_value(folder, "max_link_speed")),
+        parse_width(read_value(folder, "max_link_width")),
     )
 
 
@@ -169,7 +169,3 @@ def _first(*values: Number | None) -> Number | None:
 
 def _least(*values: Number | None) -> Number | None:
     return min((value for value in values if value is not None), default=None)
-
-
-def _read(folder: str, name: str) -> str:
-    return read_text(os.path.join(folder, name)).text

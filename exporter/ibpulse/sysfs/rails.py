@@ -34,15 +34,15 @@ def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ..
         rails = {port.id for port in candidates}
         return tuple(_flag(port, port.id in rails) for port in ports)
     fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
-    places = {(_kind(port), port.id.port) for port in fastest}
-    down = [port for port in candidates if not port.active and (_kind(port), port.id.port) in places]
+    places = {(make_of(port), port.id.port) for port in fastest}
+    down = [port for port in candidates if not port.active and (make_of(port), port.id.port) in places]
     rails = {port.id for port in (*fastest, *down)}
     return tuple(_flag(port, port.id in rails) for port in ports)
 
 
 def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
     """ACTIVE ports that are no rails but of the same hardware and layer as a rail: rails that trained down, perhaps."""
-    kinds = {(port.identity.link_layer, _kind(port)) for port in ports if port.rail and port.identity.hca_type}
+    kinds = {(port.identity.link_layer, make_of(port)) for port in ports if port.rail and port.identity.hca_type}
     return tuple(
         port
         for port in ports
@@ -50,7 +50,7 @@ def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
         and port.source
         and not port.rail
         and port.identity.kind not in NEVER_RAILS
-        and (port.identity.link_layer, _kind(port)) in kinds
+        and (port.identity.link_layer, make_of(port)) in kinds
     )
 
 
@@ -60,7 +60,8 @@ def _find_candidates(ports: Sequence[Port]) -> list[Port]:
     return infiniband or counted
 
 
-def _kind(port: Port) -> tuple[str, str, str]:
+def make_of(port: Port) -> tuple[str, str, str]:
+    """What tells one make of adapters from another: driver, type and board."""
     return port.identity.driver, port.identity.hca_type, port.identity.board
 
 

@@ -20,8 +20,8 @@ from ibpulse.model import CounterReading, PortId, PortReadings
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.diagnostics import CounterSet, Wanted, choose_counters
 from ibpulse.sysfs.files import Fault, Text, list_names, parse_count, read_text
+from ibpulse.units import SECOND_NS
 
-SECOND_NS = 1_000_000_000
 REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 TRIES = 3
 FIRST_PAUSE_NS = 60 * SECOND_NS

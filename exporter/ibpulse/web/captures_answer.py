@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from ibpulse.capture.recorder import Pending
 from ibpulse.capture.store import Stored
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
 from ibpulse.web.problems import ProblemDocument
 
 PATH = "/api/v1/captures"
-MILLISECOND_NS = 1_000_000
 
 _REASONS = {
     401: "A user and a password are needed.",

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse
 
+from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import text
 
 LEAST_BOUND_SECONDS = 5.0
 BOUND_INTERVALS = 20
-SECOND_NS = 1_000_000_000
 
 
 def health_router(parts: WebParts) -> APIRouter:

@@ -11,10 +11,9 @@ from starlette.responses import Response
 
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
+from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import PortsAnswer
-
-SECOND_NS = 1_000_000_000
 
 
 def ports_router(parts: WebParts) -> APIRouter:

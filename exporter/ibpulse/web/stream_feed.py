@@ -10,12 +10,12 @@ import numpy as np
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.model import Fabric, Port
 from ibpulse.ring.reader import GUARD_TICKS
+from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.stream_frames import batch_event, gap_event, ports_event, summary_event
 from ibpulse.web.stream_read import read_rates, wall_runs, widest_stride
 from ibpulse.web.stream_summary import describe_second
 
-SECOND_NS = 1_000_000_000
 # The longest break of a connection that is made up for; more is what /api/v1/window is for.
 RESUME_SECONDS = 60
 

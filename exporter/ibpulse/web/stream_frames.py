@@ -10,8 +10,8 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.model import Port
+from ibpulse.units import MILLISECOND_NS
 
-MILLISECOND_NS = 1_000_000
 BYTES_PER_MEGABYTE = 1e6
 # what a client that reconnects by itself waits
 RETRY = b"retry: 2000\n\n"

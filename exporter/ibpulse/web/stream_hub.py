@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream_feed import Feed
@@ -21,7 +22,6 @@ from ibpulse.web.stream_frames import END, HEARTBEAT, RETRY, dropped_event
 
 log = logging.getLogger(__name__)
 
-SECOND_NS = 1_000_000_000
 # about ten seconds of events: what a viewer may fall behind
 QUEUE_EVENTS = 64
 HEARTBEAT_SECONDS = 10.0

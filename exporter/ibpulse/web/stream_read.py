@@ -24,7 +24,7 @@ def read_rates(reader: RingReader, slots: Sequence[int], first_tick: int, count:
     """
     widest = widest_stride(reader, slots)
     block = reader.read(slots, first_tick - widest, first_tick + count + widest - 2)
-    found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.stride).bytes_per_second
+    found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every()).bytes_per_second
     return found[:, :, widest : widest + count].reshape(2 * len(slots), count)
 
 

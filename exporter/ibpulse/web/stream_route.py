@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.edge import HEAD
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
@@ -29,7 +30,6 @@ from ibpulse.web.stream_hub import Hub, Viewer
 
 log = logging.getLogger(__name__)
 
-MILLISECOND_NS = 1_000_000
 SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
 MEDIA_TYPE = "text/event-stream"
 # A viewer that takes nothing for so long is not watching.

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Snapshot
+from ibpulse.units import MILLISECOND_NS
 
-MILLISECOND_NS = 1_000_000
 DIRECTIONS = ("transmit", "receive")
 PART = 0.99
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
-from ibpulse.units import format_duration
+from ibpulse.units import SECOND_NS, format_duration
 from ibpulse.web.gate import WideGate
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
@@ -23,7 +23,6 @@ from ibpulse.web.query import (
 )
 from ibpulse.web.schemas import problems
 
-SECOND_NS = 1_000_000_000
 DEFAULT_WINDOW = "1m"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-SECOND_NS = 1_000_000_000
-MILLISECOND_NS = 1_000_000
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
 # an earlier number of milliseconds is a number of seconds by mistake: no ring holds 1973
 _LEAST_MILLISECONDS = 10**11
 

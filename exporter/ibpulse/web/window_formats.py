@@ -11,8 +11,9 @@ import numpy as np
 import orjson
 from starlette.responses import Response
 
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window_query import Format
-from ibpulse.web.window_read import MILLISECOND_NS, Window
+from ibpulse.web.window_read import Window
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 CSV_TYPE = "text/csv; charset=utf-8"

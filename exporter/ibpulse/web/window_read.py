@@ -13,9 +13,9 @@ from ibpulse.analysis.series import rate_series
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window_query import WindowPlan
 
-MILLISECOND_NS = 1_000_000
 # 48 bytes each: what is read should still be in the second-level cache when it is computed with
 CACHED_RECORDS = 16_384
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from grafana_foundation_sdk.models import dashboard as model
 
 from ibpulse.grafana import fields, variables
-from ibpulse.grafana.fields import BLUE, ORANGE
 from ibpulse.grafana.layout import Board, Breach, Section
 from ibpulse.grafana.panels import Face, heat, lines, number
 from ibpulse.grafana.queries import RANGE, Query, Scope
@@ -18,7 +17,6 @@ B = Scope(job="$job_b", instance="$instance_b", shift="$shift")
 SELECTIONS = {"A": A, "B": B}
 NOTHING = "Nothing of this selection in this span: see the variables A and B, and how far B is moved back"
 SHIFTS = ("0s", "10m", "1h", "6h", "1d", "7d")
-COLORS = {"A": BLUE, "B": ORANGE}
 
 
 @dataclass(frozen=True, slots=True)
