@@ -92,6 +92,10 @@ class Running:
     def start(self) -> None:
         """Start the daemon and wait until it is ready and has counted its first second."""
         self.launch()
+        self.wait_until_counting()
+
+    def wait_until_counting(self) -> None:
+        """Return once the daemon is ready and has counted its first second."""
         eventually(lambda: self.ask("/-/ready").status_code == 200)
         if self._needs_ports:
             eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))

@@ -117,7 +117,7 @@ def test_what_happens_in_the_demo_is_captured_by_the_rules(tmp_path: Path) -> No
         (lost,) = eventually(lambda: captures(daemon), 30)
         tell(tree)
         eventually(lambda: daemon.metrics().find("ibpulse_node_step_period_seconds"), 60)
-        time.sleep(25)
+        time.sleep(21)
         tell(tree, workload="idle")
         stalled = eventually(lambda: (found := captures(daemon)) and len(found) == 2 and found[0], 60)
         assert (lost["reason"], stalled["reason"]) == ("rail-lost", "traffic-stalled")

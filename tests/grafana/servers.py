@@ -89,10 +89,11 @@ class Servers:
             fired.setdefault(sample["metric"]["instance"], set()).add(sample["metric"]["alertname"])
         return fired
 
-    def received(self) -> list[dict[str, Any]]:
-        """The alerts that Alertmanager has."""
+    def received(self, name: str, instance: str) -> list[dict[str, Any]]:
+        """The alerts of this name, about this instance, that Alertmanager has."""
         alerts: list[dict[str, Any]] = httpx.get(f"http://{self.alertmanager}/api/v2/alerts", timeout=20).json()
-        return alerts
+        wanted = {"alertname": name, "instance": instance}
+        return [alert for alert in alerts if wanted.items() <= alert["labels"].items()]
 
 
 @contextmanager

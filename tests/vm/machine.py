@@ -20,7 +20,8 @@ from typing import Any, Self
 from tests.vm.build import Image
 from tests.vm.guest.agent import PORT as AGENT_PORT
 
-MEMORY_MEBIBYTES = 1024
+# The unpacked image may fill half of it, and its archive lies beside it until then.
+MEMORY_MEBIBYTES = 2048
 # Boots take 6 s; a host whose cores are busy needs a multiple.
 BOOT_SECONDS = 120
 LIFETIME_SECONDS = 1200
