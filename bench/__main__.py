@@ -11,7 +11,20 @@ from types import ModuleType
 
 from bench import machine
 from bench.bench import Bench
-from bench.cases import answers, daemon_cost, growth, lateness, peers, rendering, stream, tick_cost, traffic
+from bench.cases import (
+    answers,
+    daemon_cost,
+    growth,
+    lateness,
+    peers,
+    rendering,
+    report,
+    stream,
+    tick_cost,
+    top,
+    traffic,
+)
+from bench.cases import render as pictures
 from bench.report import Section, render
 
 CASES: dict[str, ModuleType] = {
@@ -23,6 +36,9 @@ CASES: dict[str, ModuleType] = {
     "stream": stream,
     "traffic": traffic,
     "growth": growth,
+    "report": report,
+    "pictures": pictures,
+    "top": top,
     "peers": peers,
 }
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
@@ -49,13 +65,13 @@ def main() -> int:
     stolen = machine.stolen_seconds() - stolen
     lines.append(f"- the run took {time.monotonic() - begun:.0f} s, of which the host took {stolen:.1f} s of CPU time")
     preface = [PREFACE, *([QUICK] if options.quick else []), "\n".join(lines)]
-    report = render("Benchmarks", preface, sections)
+    page = render("Benchmarks", preface, sections)
     if options.output:
         options.output.parent.mkdir(exist_ok=True)
-        options.output.write_text(report)
+        options.output.write_text(page)
         print(f"written: {options.output}")
     else:
-        print(report)
+        print(page)
     return 0
 
 

@@ -6,7 +6,9 @@
     ├── RingError           a ring file that is not one, is of another version, or does not fit
     ├── SamplerError        the sampler process could not be started
     ├── RecordingError      a recording that cannot be read or written
+    ├── PictureError        a picture that cannot be drawn or written
     ├── CaptureError        a capture that cannot be taken
+    ├── DaemonError         a running daemon that does not answer, or refuses
     └── RequestError        a request that is refused: unknown port, span too wide, bad time
 
 Messages name the thing, its value, the place, and the way out.
@@ -49,11 +51,23 @@ class RecordingError(IbpulseError):
     """A recording that cannot be read or written."""
 
 
+class PictureError(IbpulseError):
+    """A picture that cannot be drawn or written."""
+
+
 class CaptureError(IbpulseError):
     """A capture that cannot be taken; `busy` when it could be in a while."""
 
     def __init__(self, reason: str, *, busy: bool = False) -> None:
         self.busy = busy
+        super().__init__(reason)
+
+
+class DaemonError(IbpulseError):
+    """A running daemon that does not answer, or refuses; `status` is that of its refusal, 0 for silence."""
+
+    def __init__(self, reason: str, status: int = 0) -> None:
+        self.status = status
         super().__init__(reason)
 
 

@@ -24,7 +24,7 @@ class Probe:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("directory", metavar="DIR", help="Where to look; 100% of it.".replace("%", "%%"))
-        parser.add_argument("--depth", type=int, default=3, help="How deep (default: %(default)s)")
+        parser.add_argument("--depth", type=int, default=3, help="How deep (default: %(default)s).")
         parser.add_argument("--seed", type=int, default=0, help="Of chance.")
         parser.add_argument("--fault", action="append", default=[], help="Again and again.")
         parser.add_argument("--slow", action="store_true", help="No hurry.")
@@ -96,12 +96,18 @@ def test_positional_arguments_stand_in_the_usage(probe: Probe) -> None:
     assert build_parser(VERBS["probe"]).usage == "ibpulse probe DIR [flag ...]"
 
 
+def test_the_usage_shows_what_must_be_given_and_what_may_be_given_more_than_once() -> None:
+    assert build_parser(VERBS["report"]).usage == "ibpulse report FILE... [flag ...]"
+    assert build_parser(VERBS["render"]).usage == "ibpulse render FILE... -o OUT [flag ...]"
+    assert build_parser(VERBS["import"]).usage == "ibpulse import FILE -o OUT --time=COLUMN [flag ...]"
+
+
 def test_the_page_of_commands_has_the_arguments_of_every_verb(probe: Probe) -> None:
     page = cli_markdown()
     assert (
         "## ibpulse probe\n\nLooks.\n\n```sh\nibpulse probe DIR [flag ...]\n\n# example\nibpulse probe /x\n```" in page
     )
     assert "--parent" not in page
-    assert "| `DIR` |  | Where to look; 100% of it. |\n| `--depth` | `3` | How deep |" in page
+    assert "| `DIR` |  | Where to look; 100% of it. |\n| `--depth` | `3` | How deep. |" in page
     assert "| `--seed` | `0` | Of chance. |\n| `--fault` |  | Again and again. |\n| `--slow` |  | No hurry. |" in page
     assert "the settings of [log](configuration.md#log), [slow](configuration.md#slow) as flags." in page

@@ -107,6 +107,7 @@ def test_members_of_later_times_are_passed_over(path: Path) -> None:
     ("change", "sentence"),
     [
         (lambda table: table.drop_columns(["receive_seconds"]), "lacks the column receive_seconds"),
+        (lambda table: table.drop_columns(["device"]), "lacks the column device"),
         (
             lambda table: table.set_column(3, "transmit_bytes_per_second", table.column(3).cast(pa.float32())),
             "lacks the column transmit_bytes_per_second, or has it with another type; use the file that ibpulse wrote",

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import ConfigError, FabricError
-from ibpulse.simulate import fabric as room
 from ibpulse.simulate.counters import REQUEST_BYTES, START_WORDS
-from ibpulse.simulate.fabric import Fabric, run_fabric, set_timer_slack
+from ibpulse.simulate.fabric import Fabric, run_fabric
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Constant, Square
 from ibpulse.simulate.write import CounterFile
@@ -329,10 +328,3 @@ def test_the_real_clock_drives_it_until_it_is_stopped(tmp_path: Path) -> None:
     run_fabric(tmp_path, schedule, 1_000_000, Stop(), faults={"stuck": []})
     words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
     assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
-
-
-def test_a_kernel_without_timer_slack_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_timer_slack(50_000)
-    monkeypatch.setattr(room, "_PR_SET_TIMERSLACK", -1)
-    with pytest.raises(FabricError, match="the timer slack cannot be set"):
-        set_timer_slack()

@@ -8,6 +8,7 @@ import numpy as np
 
 from ibpulse.analysis.rates import rates
 from ibpulse.recording import Recording, RecordingMeta
+from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 
 
@@ -23,6 +24,16 @@ def read_pieces(
         yield _read_piece(reader, meta, tick, count, start_ns + (tick - first_tick) * meta.interval_ns)
 
 
+def widest_stride(reader: RingReader, meta: RecordingMeta) -> int:
+    """The most ticks that a sample of these ports stands for, by the recording or, since then, by the ring.
+
+    So long after a tick its sample may come.
+    """
+    slots = reader.ring.slots()
+    found = [slots[str(port.id)] for port in meta.ports if str(port.id) in slots]
+    return max([*(port.stride for port in meta.ports), *(reader.ring.slot_word(slot, at.S_STRIDE) for slot in found)])
+
+
 def _read_piece(reader: RingReader, meta: RecordingMeta, tick: int, count: int, start_ns: int) -> Recording:
     slots = reader.ring.slots()
     rows = [row for row, port in enumerate(meta.ports) if str(port.id) in slots]
@@ -30,11 +41,11 @@ def _read_piece(reader: RingReader, meta: RecordingMeta, tick: int, count: int, 
     bytes_per_second, seconds = np.full(shape, np.nan), np.zeros(shape)
     if rows:
         # a sample at the end of a stride also stands for the ticks before it
-        stride = max(port.stride for port in meta.ports)
+        widest = widest_stride(reader, meta)
         chosen = [slots[str(meta.ports[row].id)] for row in rows]
-        block = reader.read(chosen, tick - stride, tick + count + stride - 2)
-        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.stride)
-        span = slice(stride, stride + count)
+        block = reader.read(chosen, tick - widest, tick + count + widest - 2)
+        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
+        span = slice(widest, widest + count)
         bytes_per_second[rows] = found.bytes_per_second[:, :, span]
         seconds[rows] = found.seconds[:, :, span]
     return Recording(meta, start_ns, bytes_per_second, seconds)

@@ -38,10 +38,11 @@ class Verb:
     summary: str
     example: str
     groups: tuple[str, ...] = tuple(GROUPS)
+    module: str = ""
 
     def load(self) -> Command:
-        """The module that does it."""
-        return cast("Command", importlib.import_module(f"ibpulse.commands.{self.name}"))
+        """The module that does it: the one of its name, unless that is a word of the language."""
+        return cast("Command", importlib.import_module(f"ibpulse.commands.{self.module or self.name}"))
 
 
 VERBS = {
@@ -67,6 +68,41 @@ VERBS = {
             "doctor",
             "Tell whether this node's numbers can be trusted, and what to do; needs no daemon and disturbs none.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
+        ),
+        Verb(
+            "record",
+            "Record the samples of this node, or of a running daemon, into a file.",
+            "ibpulse record run.parquet --duration=60s",
+        ),
+        Verb(
+            "replay",
+            "Write a recording as a sysfs tree that advances in real time, or faster.",
+            "ibpulse replay run.parquet /tmp/fabric --speed=10",
+            groups=("log",),
+        ),
+        Verb(
+            "top",
+            "Show the rails and the node's numbers live in this terminal.",
+            "ibpulse top --url=http://node7:10055",
+        ),
+        Verb(
+            "report",
+            "Print the statistics of recordings side by side, with what differs beyond the noise.",
+            "ibpulse report before.parquet after.parquet --trim",
+            groups=("analysis", "log"),
+        ),
+        Verb(
+            "render",
+            "Draw recordings: a heatmap of all rails, an animation, or the distribution of their bandwidth.",
+            "ibpulse render dense.parquet moe.parquet -o rails.png",
+            groups=("analysis", "log"),
+        ),
+        Verb(
+            "import",
+            "Turn the counter log of another program, CSV or Parquet, into a recording.",
+            "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
+            groups=("log",),
+            module="import_log",
         ),
         Verb(
             "config",

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("yaml", "json"),
         default="yaml",
-        help="Format of print; --config.file takes back either (default: yaml)",
+        help="Format of print; --config.file takes back either (default: yaml).",
     )
 
 

@@ -9,8 +9,9 @@ from ibpulse.metrics.counters import counter_name
 from ibpulse.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from ibpulse.sysfs.diagnostics import FACTS, INFINIBAND, Counter, CounterSet, choose_counters
-from ibpulse.sysfs.slow import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, SECOND_NS, TRIES
+from ibpulse.sysfs.slow import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
 from ibpulse.sysfs.speed import ETHERNET
+from ibpulse.units import SECOND_NS
 
 # Exported names without prefix and suffix, the side that counts them, what it means when they rise.
 MEANINGS = (

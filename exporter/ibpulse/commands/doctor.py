@@ -27,7 +27,7 @@ CLEAR = "\033[H\033[2J"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how to look and how to tell."""
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="A page, or a JSON document (default: text)"
+        "--format", choices=("text", "json"), default="text", help="A page, or a JSON document (default: text)."
     )
     parser.add_argument("--strict", action="store_true", help="End with exit code 1 for a warning too.")
     parser.add_argument(

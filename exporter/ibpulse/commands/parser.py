@@ -68,8 +68,8 @@ def build_parser(verb: Verb) -> Parser:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=8),
     )
     verb.load().add_arguments(parser)
-    positionals = [f"{action.metavar or action.dest}" for action in own_actions(parser) if not action.option_strings]
-    parser.usage = " ".join([parser.prog, *positionals, "[flag ...]"])
+    needed = [_usage_word(action) for action in own_actions(parser) if action.required]
+    parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
     _add_setting(parser, CONFIG_FILE)
     for group in verb.groups:
         section = parser.add_argument_group(f"{group} settings", GROUPS[group])
@@ -99,6 +99,13 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
     known = [flag for action in parser._actions for flag in action.option_strings]
     return Parsed(arguments, flags, tuple(_unknown_faults(unknown, known, f"see `{parser.prog} --help`")))
+
+
+def _usage_word(action: argparse.Action) -> str:
+    """How an argument that must be given stands in the usage: `FILE`, `FILE...`, `-o OUT`, `--time=COLUMN`."""
+    value = f"{action.metavar or action.dest}" + ("..." if action.nargs == "+" else "")
+    name = "".join(action.option_strings[:1])
+    return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()
 
 
 def _add_setting(parser: argparse._ActionsContainer, row: Row) -> None:

@@ -69,9 +69,9 @@ def _settings_link(verb: Verb) -> str:
 
 def _argument_row(action: argparse.Action) -> str:
     name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-    default = "" if action.default is None or action.default is False or action.default == [] else f"`{action.default}`"
+    default = "" if action.default is False or action.default in (None, "", []) else f"`{action.default}`"
     # the default has a column of its own
-    sentence = re.sub(r" \(default: [^)]*\)$", "", (action.help or "") % vars(action))
+    sentence = re.sub(r" \(default: [^)]*\)\.?$", ".", (action.help or "") % vars(action))
     return f"| `{_cell(name)}` | {_cell(default)} | {_cell(sentence)} |"
 
 

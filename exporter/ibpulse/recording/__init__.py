@@ -6,6 +6,8 @@ arrow       pyarrow, or what to install
 columns     samples as Arrow columns and back
 writing     values to files
 reading     files to values
+counter_log logs of other programs, as samples
+resampling  samples at uneven instants to a recording
 """
 
 from __future__ import annotations

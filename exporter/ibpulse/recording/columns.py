@@ -10,6 +10,7 @@ A batch holds all ports over a run of ticks: every tick of the first port, then 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,9 @@ def missing_column(found: Any) -> str:
     types = {field.name: field.type for field in found}
     if len(types) != len(found):
         return "each column once"
-    return next((field.name for field in _FIELDS if not _like(types.get(field.name), field.type)), "")
+    return next(
+        (field.name for field in _FIELDS if field.name not in types or not _like(types[field.name], field.type)), ""
+    )
 
 
 def _like(found: Any, wanted: Any) -> bool:
@@ -58,14 +61,28 @@ def encode(piece: Recording, into: Any) -> Any:
     codes = np.array([devices.index(port.device) for port in piece.meta.ports], dtype=np.int16)
     numbers = np.array([port.port for port in piece.meta.ports], dtype=np.int16)
     columns = [
-        pa.array(np.tile(piece.time_ns(), len(codes)), into.field("time").type),
-        pa.DictionaryArray.from_arrays(np.repeat(codes, piece.ticks), devices),
-        pa.array(np.repeat(numbers, piece.ticks)),
+        _plain(np.tile(piece.time_ns(), len(codes)), into.field("time").type),
+        pa.DictionaryArray.from_arrays(_plain(np.repeat(codes, piece.ticks), pa.int16()), _texts(devices)),
+        _plain(np.repeat(numbers, piece.ticks), pa.int16()),
     ]
     holes = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
-    columns += [pa.array(piece.bytes_per_second[:, way].ravel(), mask=holes[way]) for way in range(2)]
-    columns += [pa.array(piece.seconds[:, way].ravel(), mask=holes[way]) for way in range(2)]
+    columns += [_plain(piece.bytes_per_second[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
+    columns += [_plain(piece.seconds[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
     return pa.record_batch(columns, schema=into)
+
+
+# pa.array() and np.asarray() would do the same, but import pandas where that is installed, which takes 40 MB
+
+
+def _plain(values: npt.NDArray[Any], kind: Any, nulls: npt.NDArray[np.bool_] | None = None) -> Any:
+    valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _texts(texts: Sequence[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 def decode(batch: Any, meta: RecordingMeta) -> Recording:
@@ -73,14 +90,17 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
 
     Raises:
         ValueError: the rows are not those of these ports on a regular grid; the message goes on behind a name.
+        pa.ArrowInvalid: the batch is damaged.
     """
+    # offsets and indices of a damaged file point anywhere
+    batch.validate(full=True)
     ports = len(meta.ports)
     ticks, rest = divmod(batch.num_rows, ports)
     if rest or not ticks:
         raise ValueError(f"has {batch.num_rows} rows where each of {ports} ports should have as many as the others")
     if any(batch.column(name).null_count for name in ("time", "device", "port")):
         raise ValueError("has rows without a time or a port; use the file that ibpulse wrote")
-    time_ns = np.asarray(batch.column("time").cast(pa.int64())).reshape(ports, ticks)
+    time_ns = _values(batch.column("time"), np.int64).reshape(ports, ticks)
     start_ns = int(time_ns[0, 0])
     regular = start_ns + meta.interval_ns * np.arange(ticks, dtype=np.int64)
     if not (time_ns == regular).all() or not _ports_in_order(batch, meta, ticks):
@@ -92,15 +112,26 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
 
 def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
     numbers = np.repeat(np.array([port.port for port in meta.ports], dtype=np.int16), ticks)
-    if not np.array_equal(np.asarray(batch.column("port")), numbers):
+    if not np.array_equal(_values(batch.column("port"), np.int16), numbers):
         return False
     devices = batch.column("device").dictionary_encode()
     names = devices.dictionary.to_pylist()
-    codes = np.asarray(devices.indices).reshape(len(meta.ports), ticks)
+    codes = _values(devices.indices.cast(pa.int32()), np.int32).reshape(len(meta.ports), ticks)
     same = codes == codes[:, :1]
     return bool(same.all()) and [names[code] for code in codes[:, 0]] == [port.device for port in meta.ports]
 
 
 def _floats(batch: Any, name: str, hole: float, ports: int) -> npt.NDArray[np.float64]:
     """A column as (ports, ticks), with `hole` where it is null."""
-    return np.asarray(batch.column(name).fill_null(hole), dtype=np.float64).reshape(ports, -1)
+    array = batch.column(name)
+    values = _values(array, np.float64)
+    if array.null_count:
+        valid = np.unpackbits(np.frombuffer(array.buffers()[0], dtype=np.uint8), bitorder="little")
+        values = np.where(valid[array.offset : array.offset + len(array)], values, hole)
+    return values.reshape(ports, -1)
+
+
+def _values(array: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """The values of an Arrow array of that kind, a view; where it is null they mean nothing."""
+    whole = np.frombuffer(array.buffers()[1] or b"", dtype=kind)
+    return whole[array.offset : array.offset + len(array)]

@@ -8,19 +8,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
 
 import orjson
-from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.recording.recording import RecordingMeta
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 KEY = b"ibpulse_recording"
 """The key of the JSON among the metadata of the file's schema."""
 VERSION_MEMBER = "ibpulse_recording_version"
 VERSION = 1
 MAX_HEADER_BYTES = 4_000_000
-
-_ADAPTER = TypeAdapter(RecordingMeta)
 
 
 def write_header(meta: RecordingMeta) -> bytes:
@@ -52,9 +54,19 @@ def _versions() -> str:
     return ", ".join(map(str, _READERS))
 
 
+@cache
+def _adapter() -> TypeAdapter[RecordingMeta]:
+    # who only writes does without pydantic, which takes 9 MB
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RecordingMeta)
+
+
 def _read_v1(raw: bytes) -> RecordingMeta:
+    from pydantic import ValidationError
+
     try:
-        return _ADAPTER.validate_json(raw, strict=True)
+        return _adapter().validate_json(raw, strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))[:100] or "the whole"

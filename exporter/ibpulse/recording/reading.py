@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,9 +100,26 @@ def _whole(table: Any) -> list[Any]:
 
 
 def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
-    # mapped, so that a length which the file only claims takes no memory
-    stream = pa.ipc.open_stream(pa.memory_map(file.name))
+    stream = pa.ipc.open_stream(_Bounded(file), options=pa.ipc.IpcReadOptions(use_threads=False))
     return _check_schema(path, stream.schema), _batches(path, stream)
+
+
+class _Bounded:
+    """An open file as Arrow reads it: a length that the file only claims takes no memory.
+
+    Not mapped, because the pages of a mapped file that was read count as memory of the process.
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._bytes = os.fstat(file.fileno()).st_size
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes, as many as are asked for or as are there."""
+        left = self._bytes - self._file.tell()
+        return bytes(self._file.read(left if count < 0 else min(count, left)))
 
 
 def _batches(path: Path, stream: Any) -> Iterator[Any]:

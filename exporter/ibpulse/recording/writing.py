@@ -23,7 +23,7 @@ from ibpulse.recording.reading import PARTIAL, scan
 from ibpulse.recording.recording import Recording, RecordingMeta, concatenate
 
 TEMPORARY = ".tmp"
-GROUP_ROWS = 131_072
+GROUP_ROWS = 65_536
 # what a gap may be filled with: a day at 10 ms
 MAX_GAP_TICKS = 8_640_000
 _OPTIONS: dict[str, Any] = {
@@ -73,8 +73,10 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
         _sync_directory(path.parent)
 
 
-def finish(partial: Path) -> Path:
+def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> Path:
     """Turn what a killed recording left into a Parquet file, its name without `.partial`, and remove it.
+
+    Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
 
     Raises:
         RecordingError: it cannot be read, or the file cannot be written.
@@ -83,7 +85,8 @@ def finish(partial: Path) -> Path:
     pieces = scan(partial)
     first = next(pieces)
     meta = dataclasses.replace(first.meta, complete=True)
-    save_pieces(path, meta, _regroup(meta, _chain(first, pieces)))
+    kept = _between(_chain(first, pieces), first_tick, last_tick)
+    save_pieces(path, meta, _regroup(meta, kept))
     partial.unlink()
     return path
 
@@ -112,7 +115,8 @@ class RecordingWriter:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._file = os.fdopen(os.open(self.partial, flags, 0o640), "wb")
             self._schema = schema(self._meta)
-            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            # a recording takes little memory, and threads would take 4 MB
+            options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
             self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
             self._file.flush()
 
@@ -149,8 +153,10 @@ class RecordingWriter:
         """Size of the file so far."""
         return self._file.tell()
 
-    def close(self) -> None:
+    def close(self, first_tick: int = 0, last_tick: int | None = None) -> None:
         """Turn the stream into the Parquet file; without any sample nothing is left.
+
+        Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
 
         Raises:
             RecordingError: that cannot be written; the stream stays and can be read.
@@ -163,7 +169,7 @@ class RecordingWriter:
             if not self.ticks:
                 self.partial.unlink()
         if self.ticks:
-            finish(self.partial)
+            finish(self.partial, first_tick, last_tick)
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -177,6 +183,16 @@ class RecordingWriter:
 def _chain(first: Recording, rest: Iterator[Recording]) -> Iterator[Recording]:
     yield first
     yield from rest
+
+
+def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Iterator[Recording]:
+    begin = 0
+    for piece in pieces:
+        end = piece.ticks if last is None else max(0, last + 1 - begin)
+        cut = piece.cut(max(0, first - begin), end)
+        begin += piece.ticks
+        if cut.ticks:
+            yield cut
 
 
 def _regroup(meta: RecordingMeta, pieces: Iterable[Recording]) -> Iterator[Recording]:

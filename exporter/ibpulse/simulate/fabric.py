@@ -1,27 +1,21 @@
-"""A sysfs tree of plain files whose counters advance in real time.
-
-A plain file changes only when it is written. So the writer keeps a phase: half an interval before each wall-clock
-multiple of the interval it writes the value that the schedule has at that multiple. A sampler that reads at the
-multiples then sees exact values; that is why the interval must be the sampler's. A writer that wakes late writes the
-newest value only.
+"""A sysfs tree of plain files whose counters advance in real time, in the sampler's phase.
 
 It must not measure: it knows the schedule and the faults, and nothing of who reads.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
-from ibpulse.errors import ConfigError, FabricError
+from ibpulse.errors import ConfigError
 from ibpulse.simulate.control import Control, parse_control
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults
 from ibpulse.simulate.nic import Nic
+from ibpulse.simulate.phase import Stop, keep_phase
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.step import Workload
 from ibpulse.simulate.tree import list_function, make_devices
@@ -34,15 +28,6 @@ FAULTS_FILE = "faults.json"
 FAULTS_EVERY_NS = 250_000_000
 SLOW_EVERY_NS = 1_000_000_000
 MANAGEMENT_BYTES_PER_SECOND = 12e6
-_PR_SET_TIMERSLACK = 29
-
-
-class Stop(Protocol):
-    """Tells the writer to end: a `threading.Event`, or anything with its `is_set`."""
-
-    def is_set(self) -> bool:
-        """True once the writer is to end."""
-        ...
 
 
 class Fabric:
@@ -110,18 +95,7 @@ class Fabric:
 
         When the wall clock is set, the traffic goes on as if it had not been: no counter leaps or falls.
         """
-        half = self.interval_ns // 2
-        done, stepped, offset = -1, 0, wall() - monotonic()
-        while not stop.is_set():
-            now = wall()
-            drift, offset = now - monotonic() - offset, now - monotonic()
-            if abs(drift) > half:
-                stepped += drift
-            tick = (now + half) // self.interval_ns
-            if tick != done:
-                self.write(tick * self.interval_ns - stepped)
-                done = tick
-            sleep(max(0, (tick + 1) * self.interval_ns - half - wall()) / 1e9)
+        keep_phase(self.write, self.interval_ns, stop, wall, monotonic, sleep)
 
     def close(self) -> None:
         """Lets go of the descriptors; the files stay."""
@@ -177,9 +151,3 @@ def run_fabric(
         fabric.run(stop)
     finally:
         fabric.close()
-
-
-def set_timer_slack(slack_ns: int = 1) -> None:
-    """Makes this thread's sleeps end when they should, not up to 50 µs later (prctl PR_SET_TIMERSLACK)."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) != 0:
-        raise FabricError("the timer slack cannot be set: prctl(PR_SET_TIMERSLACK) failed; is this Linux?")

@@ -1,0 +1,107 @@
+"""`ibpulse import FILE -o OUT`: the counter log of another program as a recording. It must not read a file itself."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.commands.window_arguments import read_amount
+from ibpulse.errors import ConfigError, RecordingError
+from ibpulse.units import AMOUNT_UNITS, RATE_UNITS, format_duration, parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from ibpulse.config import Settings
+    from ibpulse.recording import Recording
+
+TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files, which column is which, and the grid."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="CSV, also with gzip, or Parquet.")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="The recording to write.")
+    parser.add_argument("--time", required=True, metavar="COLUMN", help="Column of the time: numbers or texts, UTC.")
+    parser.add_argument(
+        "--time-unit",
+        choices=TIME_UNITS,
+        help="Of a time in numbers: s, ms, us or ns; told by their size unless given.",
+    )
+    parser.add_argument("--port", metavar="COLUMN", help="Column that names the port, in a long log.")
+    parser.add_argument(
+        "--transmit",
+        metavar="COLUMN",
+        help="Column of what was sent; in a wide log with the port's name as {port}, like '{port}_tx'.",
+    )
+    parser.add_argument("--receive", metavar="COLUMN", help="Column of what was received; as --transmit.")
+    parser.add_argument(
+        "--unit",
+        choices=(*AMOUNT_UNITS, *RATE_UNITS),
+        default="bytes",
+        metavar="UNIT",
+        help=f"Of counters: {', '.join(AMOUNT_UNITS)}; of rates: {', '.join(RATE_UNITS)} (default: bytes).",
+    )
+    parser.add_argument(
+        "--since-before", action="store_true", help="Amounts are what moved since the row before, no running counters."
+    )
+    parser.add_argument(
+        "--interval", metavar="DURATION", help="Distance of the ticks; about that of the log's rows unless given."
+    )
+    parser.add_argument(
+        "--longest-gap",
+        metavar="DURATION",
+        help="Rows further apart leave a hole; five times the usual distance unless given.",
+    )
+    parser.add_argument("--line-rate", metavar="RATE", help="Of each port, one direction, like 50GB/s.")
+    parser.add_argument("--host", metavar="NAME", help="Name of the node.")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Write the recording and say what it holds.
+
+    Raises:
+        ConfigError: names every argument that cannot be used.
+        RecordingError: the log cannot be read, or the recording cannot be written.
+    """
+    from ibpulse.recording import save  # not for help texts
+    from ibpulse.recording.counter_log import LogColumns, read_log
+    from ibpulse.recording.resampling import GridOptions, resample
+
+    faults: list[str] = []
+    options = GridOptions(
+        interval_ns=read_amount("--interval", arguments.interval, parse_duration, faults),
+        longest_gap_ns=read_amount("--longest-gap", arguments.longest_gap, parse_duration, faults),
+        rate_bytes_per_second=read_amount("--line-rate", arguments.line_rate, parse_rate, faults),
+        host=arguments.host or "",
+        reason=arguments.file.name,
+    )
+    if faults:
+        raise ConfigError(faults)
+    columns = LogColumns(
+        time=arguments.time,
+        transmit=arguments.transmit or "",
+        receive=arguments.receive or "",
+        port=arguments.port or "",
+        unit=arguments.unit,
+        since_before=arguments.since_before,
+        time_unit=arguments.time_unit or "",
+    )
+    logs = read_log(arguments.file, columns)
+    try:
+        recording = resample(logs, columns, options)
+    except ValueError as error:
+        raise RecordingError(f"log {arguments.file} {error}") from error
+    save(arguments.output, recording)
+    print(f"{arguments.output}: {_describe(recording)}")
+    return 0
+
+
+def _describe(recording: Recording) -> str:
+    import numpy as np  # not for help texts
+
+    ways = ~np.isnan(recording.bytes_per_second).all(axis=(0, 2))
+    holes = np.isnan(recording.bytes_per_second[:, ways]).mean() if ways.any() else 1.0
+    ports = len(recording.meta.ports)
+    interval = format_duration(recording.meta.interval_ns)
+    what = f"{ports} port" if ports == 1 else f"{ports} ports"
+    return f"{what}, {recording.ticks} ticks of {interval}, {100 * holes:.1f} % of them holes"

@@ -1,0 +1,225 @@
+"""`ibpulse render FILE... -o OUT`: recordings as a picture. It must not draw, nor compute a statistic."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.commands.window_arguments import add_window_arguments, read_duration, read_moment
+from ibpulse.errors import ConfigError
+from ibpulse.model import DIRECTIONS
+from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS, PictureOptions, choose_kind, size_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ibpulse.config import Settings
+    from ibpulse.pictures.run import PictureRun
+    from ibpulse.recording import Recording
+    from ibpulse.reporters.options import ReportOptions
+
+# whole hundredths of a second, which is how a GIF counts
+FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
+FACTS = (
+    ("mean_bytes_per_second", "mean"),
+    ("active_mean_bytes_per_second", "active mean"),
+    ("peak_bytes_per_second", "peak"),
+    ("duty_cycle_ratio", "duty cycle"),
+    ("", "burstiness"),
+    ("step_period_seconds", "step period"),
+    ("utilization_ratio", "mean utilisation"),
+    ("idle_rails", "idle rails"),
+)
+"""The key numbers of a run by the row of the report; the one without a name is CV at the finest time scale."""
+FINEST_NS = 10_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files, the kind of picture, the part of the recordings, and how it is drawn."""
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="Recordings, side by side on one scale.")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="The picture; its name ends with .png, .svg, .gif, .mp4 or .html.",
+    )
+    parser.add_argument(
+        "--picture",
+        choices=tuple(KINDS),
+        default="",
+        help=f"One of {', '.join(KINDS)}; a heatmap is .png or .svg, an animation .gif, .mp4 or .html. "
+        "The first that fits the name unless given.",
+    )
+    add_window_arguments(parser)
+    parser.add_argument("--last", metavar="DURATION", help="Only the end of each recording, in place of --from.")
+    parser.add_argument(
+        "--direction",
+        choices=(*DIRECTIONS, "both"),
+        default="both",
+        help="What is added up: transmit, receive or both (default: both).",
+    )
+    _add_drawing(parser)
+
+
+def _add_drawing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unit", choices=UNITS, default="GB/s", help=f"Of the scale: {' or '.join(UNITS)} (default: GB/s)."
+    )
+    parser.add_argument(
+        "--statistic",
+        choices=STATISTICS,
+        default="both",
+        help="What a heatmap shows of a column of several ticks: max, mean, or both, one above the other "
+        "(default: both).",
+    )
+    parser.add_argument(
+        "--theme", choices=THEMES, default="light", help=f"Colours: {' or '.join(THEMES)} (default: light)."
+    )
+    parser.add_argument(
+        "--width", type=int, metavar="PIXELS", help="Width of the picture; 2000 unless given, an animation 1000."
+    )
+    parser.add_argument(
+        "--dpi",
+        type=int,
+        metavar="NUMBER",
+        help="Pixels per inch, more make letters larger; 200 unless given, an animation 130.",
+    )
+    parser.add_argument(
+        "--fps",
+        type=int,
+        choices=FRAME_RATES,
+        default=20,
+        help=f"Frames per second of an animation: {', '.join(map(str, FRAME_RATES))} (default: 20).",
+    )
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="How fast an animation runs (default: 1.0, real time).",
+    )
+    parser.add_argument(
+        "--window", default="2s", metavar="DURATION", help="What an animation shows before each instant (default: 2s)."
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Draw the picture and say where it is.
+
+    Raises:
+        ConfigError: names every argument that cannot be used.
+        PictureError: it cannot be drawn or written.
+        RecordingError: a file cannot be read, or nothing of it is left.
+    """
+    kind = choose_kind(arguments.output, arguments.picture)
+    chosen, options = _read_options(arguments, settings, kind)
+    from ibpulse.pictures.render import render  # not for help texts
+
+    names = _names(arguments.files)
+    last_ns = read_duration("--last", arguments.last, []) if arguments.last else 0
+    runs = [
+        _take(path, name, chosen, options.direction, last_ns) for path, name in zip(arguments.files, names, strict=True)
+    ]
+    render(kind, runs, arguments.output, options)
+    print(f"{arguments.output}: {kind} of {', '.join(names)}, {arguments.output.stat().st_size / 1e3:,.0f} kB")
+    return 0
+
+
+def _read_options(arguments: argparse.Namespace, settings: Settings, kind: str) -> tuple[ReportOptions, PictureOptions]:
+    from ibpulse.reporters.options import ReportOptions  # not for help texts
+
+    faults: list[str] = []
+    width = arguments.width or KINDS[kind].width_pixels
+    dpi = arguments.dpi or KINDS[kind].dpi
+    chosen = ReportOptions(
+        ports=tuple(arguments.port),
+        begin=read_moment("--from", arguments.begin, faults),
+        end=read_moment("--to", arguments.end, faults),
+        active_bytes_per_second=settings.analysis.active_threshold,
+        burst_low_bytes_per_second=settings.analysis.burst_low,
+        resamples=1,
+    )
+    options = PictureOptions(
+        width_pixels=width,
+        dpi=dpi,
+        unit=arguments.unit,
+        theme=arguments.theme,
+        direction=arguments.direction,
+        statistic=arguments.statistic,
+        frames_per_second=arguments.fps,
+        speed=arguments.speed,
+        window_ns=read_duration("--window", arguments.window, faults),
+        active_bytes_per_second=chosen.thresholds().high,
+        burst_low_bytes_per_second=chosen.thresholds().low,
+    )
+    faults += size_faults(width, dpi) + _faults(arguments, kind)
+    if faults:
+        raise ConfigError(faults)
+    return chosen, options
+
+
+def _faults(arguments: argparse.Namespace, kind: str) -> list[str]:
+    faults: list[str] = []
+    most = KINDS[kind].most_runs
+    if len(arguments.files) > most:
+        faults.append(f"{len(arguments.files)} recordings: a picture {kind} takes at most {most}; leave some out")
+    if not (math.isfinite(arguments.speed) and 0.001 <= arguments.speed <= 1000):
+        faults.append(f"flag --speed: {arguments.speed} is out of bounds; give 0.001 to 1000")
+    if arguments.last:
+        read_duration("--last", arguments.last, faults)
+        if arguments.begin:
+            faults.append("flag --last: --from says already where to begin; give one of them")
+    return faults
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """The name of each file, with its folder where two are the same."""
+    stems = [path.stem for path in files]
+    return [
+        f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
+    ]
+
+
+def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
+    """What is drawn of one file: its window, and the numbers that a report gives of it."""
+    from ibpulse.pictures.run import Node, keep_direction, take_run  # not for help texts
+    from ibpulse.recording import load
+    from ibpulse.reporters.options import Moment
+    from ibpulse.reporters.window import choose_window
+
+    recording = keep_direction(load(path), direction)
+    if last_ns:
+        span_ns = recording.ticks * recording.meta.interval_ns
+        chosen = replace(chosen, begin=Moment(max(0, span_ns - last_ns), after_begin=True))
+    window = choose_window(path, recording, chosen)
+    series = window.series
+    span = slice(series.lead, series.lead + series.ticks)
+    line, facts = _describe(path, recording, chosen)
+    node = Node(series.bandwidth[span], series.measured[span], line, facts)
+    return take_run(name, window.recording, [str(port.id) for port in series.ports], node)
+
+
+def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
+    """The line rate of the sum, NaN if not known, and the key numbers as text."""
+    from ibpulse.pictures.captions import duration_text  # not for help texts
+    from ibpulse.reporters.cells import plain_text
+    from ibpulse.reporters.rows import rows
+    from ibpulse.reporters.run import describe_run
+    from ibpulse.reporters.units import variation_key
+
+    scale_ns = max(FINEST_NS, recording.meta.interval_ns)
+    chosen = replace(chosen, timescales_ns=(scale_ns,))
+    values = describe_run(path, recording, chosen).values
+    by_key = {row.key: row for row in rows(chosen.timescales_ns)}
+    found = []
+    for key, label in FACTS:
+        row = by_key[key or variation_key(scale_ns)]
+        text = plain_text(values[row.key], row.unit)
+        found.append((label if key else f"CV at {duration_text(scale_ns)}", text))
+    line = values["line_bytes_per_second"]
+    return line if isinstance(line, float) else math.nan, tuple(found)

@@ -1,0 +1,127 @@
+"""`ibpulse replay FILE DIR`: a recording as a sysfs tree that advances again, for a daemon to read."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.errors import ConfigError
+from ibpulse.units import SECOND_NS, format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from ibpulse.config import Settings
+    from ibpulse.recording import RecordingMeta
+
+LEAST_SPEED, MOST_SPEED = 0.01, 1000.0
+LEAST_INTERVAL_NS = 1_000_000
+DEFAULT_INTERVAL_NS = 10_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is replayed, where, and how."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="A recording or a capture.")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="A new or empty directory, best on tmpfs.")
+    parser.add_argument(
+        "--speed", type=float, default=1.0, metavar="FACTOR", help="How much faster than it was (default: 1.0)."
+    )
+    parser.add_argument("--loop", action="store_true", help="Begin anew at the end, until Ctrl-C.")
+    parser.add_argument(
+        "--delay", default="0s", metavar="DURATION", help="Hold the counters still before the first tick (default: 0s)."
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="DURATION",
+        help="Time between two values of a counter, as of the sampler; that of the recording unless given.",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Replay until the end of the recording, or SIGINT or SIGTERM.
+
+    Raises:
+        ConfigError: a value cannot be used.
+        RecordingError: the file cannot be read.
+        FabricError: the directory holds something else.
+    """
+    from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.commands.simulate import stop_on_signals
+    from ibpulse.recording import read_meta, scan
+    from ibpulse.simulate.player import Player
+    from ibpulse.simulate.replay import Replay
+
+    set_up_log(settings.log.level, settings.log.format)
+    path: Path = arguments.file
+    delay_ns = read_delay(arguments)
+    meta = read_meta(path)
+    interval_ns = choose_interval(arguments.interval, meta)
+    ticks_per_step = arguments.speed * interval_ns / meta.interval_ns
+    player = Player(lambda: scan(path), len(meta.ports), ticks_per_step, arguments.loop)
+    try:
+        replay = Replay(arguments.directory, meta, player, interval_ns, time.time_ns() + delay_ns)
+        replay.build()
+        print(describe(path, meta, arguments, interval_ns), flush=True)
+        try:
+            replay.run(stop_on_signals())
+        finally:
+            replay.close()
+    finally:
+        player.close()
+    print("the recording is over; the counters stand still" if player.over else "stopped")
+    return 0
+
+
+def read_delay(arguments: argparse.Namespace) -> int:
+    """Nanoseconds before the first tick.
+
+    Raises:
+        ConfigError: the delay is none, or the speed is out of its bounds.
+    """
+    faults = []
+    if not LEAST_SPEED <= arguments.speed <= MOST_SPEED:
+        faults.append(f"flag --speed: {arguments.speed:g} is out of bounds; give {LEAST_SPEED:g} to {MOST_SPEED:g}")
+    try:
+        delay_ns = parse_duration(arguments.delay)
+    except ValueError as error:
+        faults.append(f"flag --delay: {error}")
+    if faults:
+        raise ConfigError(faults)
+    return delay_ns
+
+
+def choose_interval(text: str | None, meta: RecordingMeta) -> int:
+    """Nanoseconds between two values of a counter: as asked for, else the recording's, else 10 ms.
+
+    Raises:
+        ConfigError: it is an interval that no sampler has.
+    """
+    if text is None:
+        return meta.interval_ns if _is_sampled(meta.interval_ns) else DEFAULT_INTERVAL_NS
+    try:
+        interval_ns = parse_duration(text)
+    except ValueError as error:
+        raise ConfigError([f"flag --interval: {error}"]) from error
+    if not _is_sampled(interval_ns):
+        raise ConfigError([f"flag --interval: {text} is no interval of a sampler; give 1ms to 1s in parts of a second"])
+    return interval_ns
+
+
+def _is_sampled(interval_ns: int) -> bool:
+    return interval_ns >= LEAST_INTERVAL_NS and SECOND_NS % interval_ns == 0 and not interval_ns % LEAST_INTERVAL_NS
+
+
+def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
+    """What goes on, and how a daemon is to read it: the rails are named where its own rule would choose others."""
+    from ibpulse.sysfs.inventory import Inventory
+
+    directory = arguments.directory
+    rails = [str(port.id) for port in meta.ports if port.rail]
+    found = [str(port.id) for port in Inventory(directory).scan().ports if port.rail]
+    flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
+    if sorted(rails) != sorted(found) and rails:
+        flags.append(f"--ports.rails={','.join(rails)}")
+    return (
+        f"{path} of {meta.host or 'an unnamed node'}: {len(meta.ports)} ports, {arguments.speed:g} times as fast, "
+        f"in {directory}\nread it with: ibpulse serve {' '.join(flags)}"
+    )

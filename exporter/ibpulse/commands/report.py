@@ -1,0 +1,128 @@
+"""`ibpulse report FILE...`: the statistics of recordings, side by side. It must not compute any of them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.commands.window_arguments import add_trim_argument, add_window_arguments, read_moment
+from ibpulse.errors import ConfigError
+from ibpulse.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ibpulse.config import Settings
+    from ibpulse.reporters.options import ReportOptions
+    from ibpulse.reporters.report import Report
+
+FORMATS = ("text", "markdown", "json", "html")
+TIMESCALES = "10ms,50ms,100ms,1s"
+LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files, the part of them, and the format."""
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; the others are compared with the first."
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help=f"One of {', '.join(FORMATS)} (default: text)."
+    )
+    add_trim_argument(parser)
+    add_window_arguments(parser)
+    parser.add_argument(
+        "--timescales",
+        default=TIMESCALES,
+        metavar="DURATION,...",
+        help=f"Time scales of burstiness; whole numbers of ticks (default: {TIMESCALES}).",
+    )
+    parser.add_argument(
+        "--least-change",
+        type=float,
+        default=0.01,
+        metavar="RATIO",
+        help="The smallest change that is marked, if it is beyond the noise too (default: 0.01).",
+    )
+    parser.add_argument(
+        "--resamples", type=int, default=4000, metavar="COUNT", help="Resampled runs of each interval (default: 4000)."
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0).")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the report.
+
+    Raises:
+        ConfigError: names every argument that cannot be used.
+        RecordingError: a file cannot be read, or nothing of it is left.
+    """
+    from ibpulse.recording import load  # not for help texts
+    from ibpulse.reporters.report import assemble
+    from ibpulse.reporters.run import describe_run
+
+    options = _options(arguments, settings)
+    runs = [describe_run(path, load(path), options, place) for place, path in enumerate(arguments.files)]
+    print(_renderer(arguments.format)(assemble(runs, options)), end="")
+    return 0
+
+
+def _renderer(form: str) -> Callable[[Report], str]:
+    from ibpulse.reporters.document import render_json  # not for help texts
+    from ibpulse.reporters.markdown import render_markdown
+    from ibpulse.reporters.page import render_page
+    from ibpulse.reporters.text import render_text
+
+    return {"text": render_text, "markdown": render_markdown, "json": render_json, "html": render_page}[form]
+
+
+def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
+    from ibpulse.analysis.signature import Features, SignatureOptions  # not for help texts
+    from ibpulse.reporters.options import ReportOptions
+
+    faults: list[str] = []
+    begin = read_moment("--from", arguments.begin, faults)
+    end = read_moment("--to", arguments.end, faults)
+    timescales = _timescales(arguments.timescales, faults)
+    if not (math.isfinite(arguments.least_change) and arguments.least_change >= 0):
+        faults.append(f"flag --least-change: {arguments.least_change} is no ratio; write one like 0.01")
+    if not LEAST_RESAMPLES <= arguments.resamples <= MOST_RESAMPLES:
+        bounds = f"{LEAST_RESAMPLES} to {MOST_RESAMPLES}"
+        faults.append(f"flag --resamples: {arguments.resamples} is out of bounds; give {bounds}")
+    if arguments.seed < 0:
+        faults.append(f"flag --seed: {arguments.seed} is negative; give 0 or more")
+    if faults:
+        raise ConfigError(faults)
+    analysis = settings.analysis
+    return ReportOptions(
+        ports=tuple(arguments.port),
+        begin=begin,
+        end=end,
+        trim=arguments.trim,
+        active_bytes_per_second=analysis.active_threshold,
+        burst_low_bytes_per_second=analysis.burst_low,
+        timescales_ns=timescales,
+        signature=SignatureOptions(
+            dense=Features(*analysis.signature_dense),
+            moe=Features(*analysis.signature_moe),
+            tolerance=Features(*analysis.signature_tolerance),
+            least_confidence=analysis.signature_confidence,
+        ),
+        least_change=arguments.least_change,
+        resamples=arguments.resamples,
+        seed=arguments.seed,
+    )
+
+
+def _timescales(text: str, faults: list[str]) -> tuple[int, ...]:
+    found = []
+    for one in text.split(","):
+        try:
+            found.append(parse_duration(one.strip()))
+        except ValueError as error:
+            faults.append(f"flag --timescales: {error}")
+    if 0 in found:
+        faults.append("flag --timescales: 0 is no time scale; write them like 10ms,1s")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,133 @@
+"""`ibpulse top`: the live view in this terminal, of a running daemon or of this node's ports."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import platform
+import time
+from typing import TYPE_CHECKING
+
+from ibpulse.errors import ConfigError, DaemonError
+from ibpulse.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ibpulse.config import Settings
+    from ibpulse.config.values import ListenAddress
+    from ibpulse.terminal.remote import DaemonWatcher
+
+# the longest sparkline, and the minute in which counters that stand still are found
+HISTORY_SECONDS = 160
+# flags of these groups ask for samples of one's own
+SAMPLING = ("path.", "sampler.", "ports.")
+REFUSED = (401, 403)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare whom to look at."""
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="A running daemon, like http://node7:10055. Without it the daemon of this node, "
+        "and where none answers, this node's ports are sampled here.",
+    )
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="Sample this node's ports here, also beside a daemon; so does every flag of path, sampler or ports.",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Show the live view until q, Ctrl-C, SIGTERM or the end of the terminal.
+
+    Raises:
+        ConfigError: a daemon is named, and samples of one's own are asked for.
+        IbpulseError: the daemon does not answer, nothing can be sampled, or this is no terminal.
+    """
+    from ibpulse.terminal.display import check_terminal  # not for help texts
+    from ibpulse.terminal.driver import Terminal
+
+    alone = is_alone(arguments.url, arguments.alone, arguments.origins)
+    check_terminal()
+    watcher = None if alone else find_daemon(arguments.url, settings.web.listen_address)
+    if watcher is not None:
+        asyncio.run(Terminal(watcher).run())
+    else:
+        asyncio.run(show_node(settings))
+    return 0
+
+
+def is_alone(url: str | None, asked: bool, origins: Mapping[str, str]) -> bool:
+    """Whether the samples are to be one's own, by the flags alone: a file's settings are the daemon's too.
+
+    Raises:
+        ConfigError: they are, and a daemon is named.
+    """
+    flags = [name for name, place in origins.items() if name.startswith(SAMPLING) and place.startswith("flag ")]
+    wanted = ["--alone"] * asked + [f"--{name}" for name in flags]
+    if url and wanted:
+        raise ConfigError([f"flag {wanted[0]}: --url={url} shows what that daemon samples; leave one of the two away"])
+    return bool(wanted)
+
+
+def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None:
+    """Somebody who looks at the daemon at the URL, else at that of this node, if it answers.
+
+    Raises:
+        DaemonError: the daemon at the URL does not answer, or one wants to know who asks.
+    """
+    from ibpulse.client.connection import Connection
+    from ibpulse.terminal.remote import DaemonWatcher
+
+    host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
+    watcher = DaemonWatcher(Connection(url or f"http://{address._replace(host=host)}"))
+    try:
+        watcher.look(1, SECOND_NS)
+    except DaemonError as error:
+        if url or error.status in REFUSED:
+            raise
+        return None
+    return watcher
+
+
+async def show_node(settings: Settings) -> None:
+    """Sample this node's ports and show them; the log has no place on the screen but its last line."""
+    from ibpulse.commands import daemon
+    from ibpulse.commands.sampling import sampling
+    from ibpulse.model import Fabric
+    from ibpulse.terminal.driver import Terminal
+    from ibpulse.terminal.local import RingWatcher
+
+    notes = Notes()
+    logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)
+    async with sampling(settings, HISTORY_SECONDS) as running:
+        supervisor = running.supervisor
+
+        def fabric() -> Fabric:
+            running.check()
+            return supervisor.fabric
+
+        watcher = RingWatcher(
+            running.reader,
+            fabric,
+            lambda: supervisor.health().restarts,
+            daemon._aggregator_options(settings),
+            f"{platform.node()}, sampled here",
+        )
+        await Terminal(watcher, lambda: notes.last).run()
+
+
+class Notes(logging.Handler):
+    """Keeps the last line of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the line, with its time: it stands until there is another."""
+        self.last = f"{time.strftime('%H:%M:%S', time.gmtime(record.created))} {record.getMessage()}"

@@ -1,0 +1,95 @@
+"""What is asked of a picture, and which files each kind can be written to. It must not import a drawing library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ibpulse.errors import PictureError
+
+Unit = Literal["GB/s", "utilization"]
+Statistic = Literal["both", "max", "mean"]
+Theme = Literal["light", "dark"]
+
+UNITS: tuple[Unit, ...] = ("GB/s", "utilization")
+STATISTICS: tuple[Statistic, ...] = ("both", "max", "mean")
+THEMES: tuple[Theme, ...] = ("light", "dark")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of picture: the types of file it can be written to, how many recordings it takes, and its size."""
+
+    types: tuple[str, ...]
+    most_runs: int
+    width_pixels: int
+    dpi: int
+
+
+KINDS: Mapping[str, Kind] = {
+    "heatmap": Kind(("png", "svg"), 2, 2000, 200),
+    "animation": Kind(("gif", "mp4", "html"), 2, 1000, 130),
+    "distribution": Kind(("png", "svg"), 4, 2000, 200),
+}
+# in inches: what the labels need, and what a page takes
+NARROWEST, WIDEST = 5, 40
+
+
+@dataclass(frozen=True, slots=True)
+class PictureOptions:
+    """How a picture is drawn.
+
+    `statistic` says which panels a heatmap has when a column stands for several ticks. An animation shows the last
+    `window_ns` and goes `speed` times as fast as the recording. A burst begins above
+    `active_bytes_per_second` and ends at `burst_low_bytes_per_second`.
+    """
+
+    width_pixels: int
+    dpi: int
+    unit: Unit = "GB/s"
+    theme: Theme = "light"
+    direction: str = "both"
+    statistic: Statistic = "both"
+    frames_per_second: int = 20
+    speed: float = 1.0
+    window_ns: int = 2_000_000_000
+    active_bytes_per_second: float = 0.1e9
+    burst_low_bytes_per_second: float = 0.1e9
+
+    @property
+    def width_inches(self) -> float:
+        """Width of the picture as the sizes of its letters see it."""
+        return self.width_pixels / self.dpi
+
+    @property
+    def directions_text(self) -> str:
+        """What is added up, in words."""
+        return "transmit + receive" if self.direction == "both" else self.direction
+
+
+def choose_kind(output: Path, wanted: str = "") -> str:
+    """The kind of picture for a file: the one wanted, else the one that its type suggests.
+
+    Raises:
+        PictureError: the type is not known, or that kind cannot be written to it.
+    """
+    kind_of = output.suffix.removeprefix(".").lower()
+    fitting = [name for name, kind in KINDS.items() if kind_of in kind.types]
+    if not fitting:
+        known = ", ".join(dict.fromkeys(f".{one}" for kind in KINDS.values() for one in kind.types))
+        raise PictureError(f"output {output}: the type of a picture is told by its name; end it with one of {known}")
+    if wanted and wanted not in fitting:
+        raise PictureError(f"output {output}: a picture {wanted} is written as {', '.join(KINDS[wanted].types)}")
+    return wanted or fitting[0]
+
+
+def size_faults(width_pixels: int, dpi: int) -> list[str]:
+    """What is wrong with a size, a sentence each."""
+    if dpi < 1 or not NARROWEST <= width_pixels / dpi <= WIDEST:
+        least, most = NARROWEST * max(dpi, 1), WIDEST * max(dpi, 1)
+        return [f"flag --width: {width_pixels} pixels at {dpi} dpi do not fit the labels; give {least} to {most}"]
+    if width_pixels > 12_000:
+        return [f"flag --width: {width_pixels} pixels are more than 12000; give less, or a lower --dpi"]
+    return []

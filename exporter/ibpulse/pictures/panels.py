@@ -1,0 +1,167 @@
+"""The parts that several pictures share: a page measured in inches, axes in the theme's manner, heads and facts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.pictures.captions import describe_run, time_unit
+from ibpulse.pictures.columns import Columns
+from ibpulse.pictures.libraries import Axes, Figure, FigureCanvasAgg, matplotlib, ticker
+from ibpulse.pictures.run import PictureRun
+from ibpulse.pictures.theme import COLOUR_MAP, HATCH, LARGE, SMALL, USUAL, Colours
+
+Floats = npt.NDArray[np.float64]
+
+LINE_INCHES = 0.2
+LETTER_INCHES = 0.085
+# inches per point, of letters as wide as they mostly are
+LETTER, BOLD_LETTER = 0.0082, 0.0096
+GRADIENT = np.linspace(0, 1, 256)[:, None]
+
+
+class Page:
+    """A figure whose places are inches from its left and upper edge."""
+
+    def __init__(self, width: float, height: float, dpi: int, colours: Colours) -> None:
+        self.width, self.height, self.colours = width, height, colours
+        self.figure = Figure(figsize=(width, height), dpi=dpi)
+        FigureCanvasAgg(self.figure)
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        """Axes in that place."""
+        bottom = self.height - top - height
+        place = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return self.figure.add_axes(place)
+
+    def write(self, left: float, top: float, text: str, size: float = USUAL, **style: Any) -> None:
+        """A text whose upper left corner is in that place, unless its style says otherwise."""
+        chosen: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": size, "color": self.colours.text, **style}
+        self.figure.text(left / self.width, 1 - top / self.height, text, **chosen)
+
+    def head(self, left: float, top: float, run: PictureRun, name: float, rest: float) -> None:
+        """The name of a run, and what it is below; both have their width."""
+        self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
+        for line, text in enumerate(head_lines(run, rest)):
+            self.write(left, top + 0.24 + 0.16 * line, text, SMALL, color=self.colours.faint)
+
+    def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
+        """The key numbers of a run in rows of so many."""
+        for place, (label, text) in enumerate(run.node.facts):
+            row, column = divmod(place, columns)
+            x, y = left + column * width / columns, top + row * 0.4
+            self.write(x, y, label, SMALL, color=self.colours.faint)
+            room = width * (columns - column) / columns
+            self.write(x, y + 0.15, shorten(text, room, USUAL), USUAL, weight="bold")
+
+
+def shorten(text: str, width: float, size: float) -> str:
+    """As much of a bold text as has room in a width."""
+    most = max(2, int(width / (size * BOLD_LETTER)))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def head_lines(run: PictureRun, width: float) -> list[str]:
+    """What is said of a run, in lines that have room in a width."""
+    lines = textwrap.wrap(describe_run(run), max(20, int(width / (SMALL * LETTER))))
+    return [line.removesuffix(" ·") for line in lines]
+
+
+def facts_inches(run: PictureRun, columns: int) -> float:
+    """Height of the facts of a run."""
+    return 0.4 * -(-len(run.node.facts) // columns)
+
+
+def label_inches(runs: Sequence[PictureRun]) -> float:
+    """Width of the longest name of a port."""
+    return LETTER_INCHES * max(len(port) for run in runs for port in run.ports) + 0.15
+
+
+def hatch_holes(axes: Axes, colours: Colours) -> None:
+    """Let what is not drawn in the axes be seen as a hole."""
+    axes.set_facecolor(colours.hole)
+    axes.patch.set_hatch(HATCH)
+    axes.patch.set_edgecolor(colours.hatch)
+    axes.patch.set_linewidth(0)
+
+
+def draw_rows(axes: Axes, values: Floats, run: PictureRun, ticks: int, highest: float, colours: Colours) -> None:
+    """Rows of colours over time, one per port, the first on top; a hole shows what is behind."""
+    size, _ = time_unit(run.span_seconds)
+    columns = values.shape[1]
+    axes.imshow(
+        values,
+        cmap=matplotlib.colormaps[COLOUR_MAP],
+        vmin=0.0,
+        vmax=highest,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, columns * ticks * run.interval_seconds / size, len(run.ports), 0.0),
+    )
+    axes.set_xlim(0.0, run.span_seconds / size)
+    axes.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
+    axes.tick_params(axis="y", length=0)
+    for edge in range(1, len(run.ports)):
+        axes.axhline(edge, color=colours.background, linewidth=0.8)
+
+
+def draw_colour_bar(axes: Axes, highest: float, label: str) -> None:
+    """The one scale, upright, with its unit."""
+    axes.imshow(
+        GRADIENT,
+        cmap=matplotlib.colormaps[COLOUR_MAP],
+        aspect="auto",
+        origin="lower",
+        extent=(0.0, 1.0, 0.0, highest),
+    )
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
+    axes.set_ylabel(label)
+
+
+def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tick: str) -> None:
+    """The mean of each column as a line, and what lies between it and the highest tick as a band."""
+    mean, highest = columns.mean[0], columns.highest[0]
+    edges = np.arange(columns.count + 1) * column
+    if columns.ticks > 1:
+        base = np.nan_to_num(mean)
+        axes.stairs(
+            highest,
+            edges,
+            baseline=base,
+            fill=True,
+            color=colours.line,
+            alpha=0.3,
+            linewidth=0,
+            label=f"highest {tick} sample",
+        )
+    axes.stairs(mean, edges, baseline=None, color=colours.line, linewidth=0.8, label="mean")
+
+
+def plain(axes: Axes, *, grid: bool = True) -> None:
+    """Axes without what says nothing: no frame on top and right, a grid that stays behind."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(linewidth=0.6)
+
+
+def mark_holes(axes: Axes, missing: npt.NDArray[np.bool_], column: float, colours: Colours) -> None:
+    """Hatched spans, from top to bottom, over columns of which something is missing; `column` is their width."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], missing, [False])).astype(np.int8)))
+    for first, end in zip(edges[::2], edges[1::2], strict=True):
+        axes.axvspan(
+            first * column,
+            end * column,
+            facecolor=colours.hole,
+            edgecolor=colours.hatch,
+            hatch=HATCH,
+            linewidth=0,
+            zorder=0.5,
+        )

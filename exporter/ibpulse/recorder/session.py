@@ -1,0 +1,124 @@
+"""Pieces into a growing file, until it is long enough or the traffic has ended. It must not sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.errors import RecordingError
+from ibpulse.recording import Recording, RecordingMeta
+from ibpulse.recording.writing import RecordingWriter
+from ibpulse.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderOptions:
+    """When it is enough: after `duration_ns`, or once the rails were idle for `until_idle_ns` after being active.
+
+    A tick is active when the rails together moved more than `active_bytes_per_second`. Without either bound the
+    recording goes on until somebody ends it.
+    """
+
+    duration_ns: int | None = None
+    until_idle_ns: int | None = None
+    active_bytes_per_second: float = 0.1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a recording is. `bandwidth_bytes_per_second` is that of the last piece, None where it is all holes."""
+
+    seconds: float
+    ticks: int
+    ports: int
+    kept_ratio: float
+    bandwidth_bytes_per_second: float | None
+    bytes_written: int
+    remaining_seconds: float | None
+
+
+class Recorder:
+    """Appends pieces to a writer and keeps count. `active_ticks` are the first and the last active tick, from 0."""
+
+    def __init__(self, writer: RecordingWriter, meta: RecordingMeta, options: RecorderOptions) -> None:
+        self.active_ticks: tuple[int, int] | None = None
+        self._writer = writer
+        self._options = options
+        self._interval_ns = meta.interval_ns
+        self._ports = len(meta.ports)
+        self._rails = [row for row, port in enumerate(meta.ports) if port.rail] or list(range(len(meta.ports)))
+        self._limit = None if options.duration_ns is None else max(1, options.duration_ns // meta.interval_ns)
+        self._good = 0
+        self._idle_ticks = 0
+        self._bandwidth: float | None = None
+        self._bytes_written = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether it is enough."""
+        if self._limit is not None and self._writer.ticks >= self._limit:
+            return True
+        until = self._options.until_idle_ns
+        return until is not None and self.active_ticks is not None and self._idle_ticks * self._interval_ns >= until
+
+    def add(self, pieces: Iterable[Recording]) -> None:
+        """Write the pieces, as long as it is not enough.
+
+        Raises:
+            RecordingError: they cannot be written; the message says what was kept, and where.
+        """
+        for piece in pieces:
+            if self.done:
+                return
+            left = piece.ticks if self._limit is None else min(piece.ticks, self._limit - self._writer.ticks)
+            self._append(piece.cut(0, left))
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        ticks = self._writer.ticks
+        tick_seconds = self._interval_ns / SECOND_NS
+        return Progress(
+            seconds=ticks * tick_seconds,
+            ticks=ticks,
+            ports=self._ports,
+            kept_ratio=self._good / (ticks * self._ports * 2) if ticks else 1.0,
+            bandwidth_bytes_per_second=self._bandwidth,
+            bytes_written=self._bytes_written,
+            remaining_seconds=None if self._limit is None else max(0, self._limit - ticks) * tick_seconds,
+        )
+
+    def _append(self, piece: Recording) -> None:
+        before = self._writer.ticks
+        try:
+            self._writer.append(piece)
+        except RecordingError as error:
+            seconds = before * self._interval_ns / SECOND_NS
+            raise RecordingError(
+                f"{error}; the first {seconds:g} s are kept in {self._writer.partial}, "
+                f"and every command reads them as {self._writer.path}"
+            ) from error
+        self._bytes_written = self._writer.bytes_written
+        # the writer may have filled a gap
+        self._watch(self._bandwidth_of(piece), self._writer.ticks - piece.ticks)
+        self._good += int(np.count_nonzero(~np.isnan(piece.bytes_per_second)))
+
+    def _bandwidth_of(self, piece: Recording) -> npt.NDArray[np.float64]:
+        """Sum over the rails, both directions, of what is known: (ticks,), NaN where nothing is."""
+        rates = piece.bytes_per_second[self._rails]
+        known = ~np.isnan(rates).all(axis=(0, 1))
+        return np.where(known, np.nansum(rates, axis=(0, 1)), np.nan)
+
+    def _watch(self, bandwidth: npt.NDArray[np.float64], first_tick: int) -> None:
+        known = ~np.isnan(bandwidth)
+        self._bandwidth = float(bandwidth[known].mean()) if known.any() else None
+        active = np.flatnonzero(known & (np.nan_to_num(bandwidth) > self._options.active_bytes_per_second))
+        if len(active):
+            first = first_tick + int(active[0]) if self.active_ticks is None else self.active_ticks[0]
+            self.active_ticks = (first, first_tick + int(active[-1]))
+            known = known[int(active[-1]) + 1 :]
+            self._idle_ticks = 0
+        # a hole is neither
+        self._idle_ticks += int(np.count_nonzero(known))

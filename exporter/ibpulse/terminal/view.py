@@ -1,0 +1,81 @@
+"""What the live view shows, as values. It must not know how it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.summary import Summary
+
+Floats = npt.NDArray[np.float32]
+
+SUMMARY_WINDOW_SECONDS = 10
+# the costliest part of a look, and ten seconds change little in two
+SUMMARY_EVERY_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RailView:
+    """One rail: `peaks` float32 (2, points) are the highest rates of each bin, `means` those of the last second,
+    transmit and receive, None where nothing was measured. `rate_bytes_per_second` is the data rate of one direction.
+    """
+
+    name: str
+    active: bool
+    state: str
+    rate_bytes_per_second: float | None
+    peaks: Floats
+    means: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerView:
+    """How the sampling goes; None stands for what is not known."""
+
+    ticks: float
+    missed: float
+    read_errors: float
+    restarts: float
+    lateness_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look: `summary` is that of the last ten whole seconds, None before the first.
+
+    `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are no rails.
+    """
+
+    place: str
+    wall_ns: int
+    interval_ns: int
+    bin_ns: int
+    rails: tuple[RailView, ...]
+    others: int
+    summary: Summary | None
+    sampler: SamplerView | None
+
+
+class Watcher(Protocol):
+    """Whoever can look."""
+
+    def look(self, points: int, wanted_ns: int) -> View:
+        """The view now, with so many bins of each rail, each about so wide; may take a while.
+
+        Raises:
+            IbpulseError: why there is nothing to be seen.
+        """
+
+
+def bin_width(interval_ns: int, wanted_ns: int) -> int:
+    """Width of a bin in ns: what is wanted, or the next multiple of the interval."""
+    return -(-wanted_ns // interval_ns) * interval_ns
+
+
+def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:
+    """The mean of what was measured, None where nothing was."""
+    good = values[~np.isnan(values)]
+    return float(good.mean()) if good.size else None

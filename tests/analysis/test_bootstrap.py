@@ -1,0 +1,96 @@
+"""Intervals hold the truth as often as they say, and the arithmetic beneath them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ibpulse.analysis.bootstrap import FEWEST_UNITS, find_interval, resample, student_quantile
+
+
+# values of the printed tables of Student's distribution
+@pytest.mark.parametrize(
+    ("freedom", "probability", "value"),
+    [
+        (5, 0.975, 2.571),
+        (9, 0.975, 2.262),
+        (30, 0.975, 2.042),
+        (5, 0.995, 4.032),
+        (20, 0.995, 2.845),
+        (9, 0.025, -2.262),
+    ],
+)
+def test_the_quantiles_are_those_of_the_tables(freedom: int, probability: float, value: float) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(value, rel=0.01)
+
+
+def test_resampled_sums_scatter_around_those_of_the_run() -> None:
+    rng = np.random.default_rng(1)
+    sums = rng.gamma(2.0, 3.0, (190, 2))
+    found = resample(sums, 20_000, rng)
+    assert found is not None
+    assert found.groups == 31
+    np.testing.assert_allclose(found.sums.mean(axis=0), sums.sum(axis=0), rtol=2e-3)
+
+
+def test_equal_units_do_not_scatter() -> None:
+    found = resample(np.full((24, 1), 7.0), 100, np.random.default_rng(0))
+    assert found is not None
+    # 24 units in 8 groups of 3
+    assert (found.sums == 24 * 7.0).all()
+
+
+def test_a_window_that_begins_within_a_unit_has_a_part_of_one_at_either_end() -> None:
+    sums = np.full((24, 1), 7.0)
+    found = resample(sums, 4000, np.random.default_rng(0), np.linspace(0.0, 7.0, 24)[:, None])
+    assert found is not None
+    more = found.sums[:, 0] - 24 * 7.0
+    # the rest of one unit and the first part of another: 0 to 14, 7 on average
+    assert 0.0 <= more.min() < 1.0
+    assert 13.0 < more.max() <= 14.0
+    assert more.mean() == pytest.approx(7.0, rel=0.02)
+
+
+def test_too_few_units_give_no_interval() -> None:
+    assert resample(np.ones((FEWEST_UNITS - 1, 1)), 100, np.random.default_rng(0)) is None
+    assert resample(np.ones((FEWEST_UNITS, 1)), 100, np.random.default_rng(0)) is not None
+
+
+def test_what_is_not_known_in_any_resample_has_no_interval() -> None:
+    assert np.isnan(find_interval(np.array([np.nan, np.inf]), 10, 0.95)).all()
+
+
+def test_what_is_not_known_in_some_resamples_is_left_out() -> None:
+    assert find_interval(np.array([np.nan, 3.0, 3.0]), 10, 0.95) == (3.0, 3.0)
+
+
+def unlike(rng: np.random.Generator, units: int) -> np.ndarray:
+    return rng.normal(100.0, 4.0, units)
+
+
+def skewed(rng: np.random.Generator, units: int) -> np.ndarray:
+    return 92.0 + rng.exponential(8.0, units)
+
+
+def wandering(rng: np.random.Generator, units: int) -> np.ndarray:
+    """Neighbours that are alike: autoregressive, 0.3."""
+    chance = rng.normal(0.0, 4.0, units + 30)
+    for at in range(1, len(chance)):
+        chance[at] += 0.3 * chance[at - 1]
+    return 100.0 + chance[30:]
+
+
+@pytest.mark.parametrize("units", [40, 190])
+@pytest.mark.parametrize("make", [unlike, skewed, wandering])
+def test_an_interval_of_95_percent_holds_the_truth_in_92_to_98_percent_of_runs(
+    make: Callable[[np.random.Generator, int], np.ndarray], units: int
+) -> None:
+    rng = np.random.default_rng(units)
+    held = 0
+    for _ in range(1000):
+        found = resample(np.stack([make(rng, units), np.ones(units)], axis=1), 400, rng)
+        low, high = find_interval(found.sums[:, 0] / found.sums[:, 1], found.groups, 0.95)
+        held += low <= 100.0 <= high
+    assert 0.92 <= held / 1000 <= 0.98

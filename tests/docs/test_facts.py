@@ -1,0 +1,157 @@
+"""What the pages say of the program is what the program has: commands, flags, settings, metrics, paths, numbers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ibpulse.commands import VERBS
+from ibpulse.commands.parser import build_parser, find_verb, own_actions, parse
+from ibpulse.config.loading import resolve
+from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.metrics import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, TABLE
+from ibpulse.web.app import create_app
+from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
+from tests.web.rings import full_node
+
+DESIGN = ROOT / "docs/design.md"
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+           "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty")  # fmt: skip
+# files that an example names and that are not there when it is read
+FILES = ("config.file", "web.config.file", "topology.file")
+# values of the chart look like settings
+CHART_PAGES = ("helm/ibpulse/README.md", "docs/kubernetes.md")
+# of the web server itself, in no table
+OWN_METRICS = {"ibpulse_http_requests_total", "ibpulse_web_config_last_reload_successful"}
+# of a file that ibpulse does not know: such a metric is called after its file
+EXAMPLES = {"ibpulse_hw_sw_link_up_32_total"}
+# names in files that look like metrics
+FIELDS = {"ibpulse_recording", "ibpulse_recording_version", "ibpulse_report_version", "ibpulse_version"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
+    for words in commands(page):
+        if words[0].startswith("-") or page == DESIGN:  # which names commands by what they take
+            continue
+        parsed = parse(find_verb(words[0]), words[1:])
+        assert parsed.faults == (), f"{name(page)}: ibpulse {' '.join(words)}"
+        flags = {key: texts for key, texts in parsed.flags.items() if key not in FILES and "..." not in texts}
+        assert resolve(flags, {}).settings
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> None:
+    known = {row.flag for row in (CONFIG_FILE, *ROWS)} | {"--help", "--version"}
+    known |= {
+        flag for verb in VERBS.values() for item in own_actions(build_parser(verb)) for flag in item.option_strings
+    }
+    others = {"--require-hashes", "--build-arg", "--set"}
+    for span in spans(page):
+        if re.match(r"--[a-z]", span):
+            assert span.split("=")[0].split(" ")[0] in known | others, f"{name(page)}: {span}: no such flag"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in CHART_PAGES], ids=name)
+def test_every_setting_that_is_named_is_there(page: Path) -> None:
+    known = {row.name for row in (CONFIG_FILE, *ROWS)}
+    for span in spans(page):
+        found = re.fullmatch(r"([a-z]+\.[a-z][a-z.-]+)(=.*)?", span)
+        if found and found[1].partition(".")[0] in GROUPS:
+            assert found[1] in known, f"{name(page)}: {span}: no such setting"
+    for variable in re.findall(r"\bIBPULSE_[A-Z0-9_]+", page.read_text()):
+        assert variable in {row.variable for row in (CONFIG_FILE, *ROWS)}, f"{name(page)}: {variable}: no such variable"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_metric_that_is_named_is_exported_or_recorded(page: Path) -> None:
+    for text in re.findall(r"\bibpulse_[a-z_0-9]*(?:\{[a-z_,]+\}[a-z_]*)*", page.read_text()):
+        for metric in spelled_out(text):
+            assert metric.endswith("_") or metric in FIELDS or is_exported(metric), (
+                f"{name(page)}: {metric}: not exported"
+            )
+
+
+def spelled_out(text: str) -> list[str]:
+    """The names that one with alternatives in braces stands for; braces without a comma are labels."""
+    parts = re.split(r"\{([a-z_,]+)\}", text)
+    choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
+    if len(parts) > 1 and "," not in parts[1]:
+        return [parts[0]]
+    return ["".join(choice) for choice in itertools.product(*choices)]
+
+
+def is_exported(metric: str) -> bool:
+    names = {row.name for row in (*TABLE, *DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS)} | OWN_METRICS | EXAMPLES
+    return metric in names or re.sub(r"_(bucket|sum|count)$", "", metric) in names
+
+
+def test_the_interface_is_in_the_design_the_readme_and_the_page_of_it(tmp_path: Path) -> None:
+    paths = {path for path in create_app(full_node(tmp_path).parts()).openapi()["paths"] if "{" not in path}
+    for page in ("docs/design.md", "docs/api.md", "README.md"):
+        text = (ROOT / page).read_text()
+        assert [path for path in paths if f"`{path}" not in text and f"[`{path}" not in text] == [], page
+
+
+def test_the_design_and_the_changes_name_every_command() -> None:
+    for text in (section(DESIGN, "Commands"), (ROOT / "CHANGELOG.md").read_text()):
+        assert set(VERBS) <= set(re.findall(r"`ibpulse ([a-z]+)[^`]*`", text))
+
+
+def test_the_layers_of_the_design_are_those_that_are_kept() -> None:
+    kept = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    (drawn,) = [block for block in blocks(DESIGN) if block.startswith("__main__")]
+    rooms = [re.findall(r"[a-z_]+(?=/| \||$)", line.split("  ")[0]) for line in drawn.splitlines() if line[0] != " "]
+    assert [sorted(line) for line in rooms] == [sorted(layer.split(" | ")) for layer in kept]
+
+
+def test_the_design_names_every_package_that_the_program_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = itertools.chain(*project["optional-dependencies"].values())
+    needed = {re.split(r"[>=\[]", text)[0] for text in (*project["dependencies"], *optional)} - {"ibpulse"}
+    tools = section(DESIGN, "7. Tools").lower()
+    assert [package for package in needed if package.lower() not in tools] == []
+
+
+def test_alerts_and_boards_are_as_many_as_the_pages_say() -> None:
+    rules = yaml.safe_load((ROOT / "dashboards/rules/ibpulse-alerts.yaml").read_text())
+    alerts = NUMBERS[sum("alert" in rule for group in rules["groups"] for rule in group["rules"])]
+    boards = NUMBERS[len(list((ROOT / "dashboards").glob("*.json")))]
+    assert f"{alerts.capitalize()} alerts" in (ROOT / "README.md").read_text()
+    assert (
+        f"{boards.capitalize()} Grafana dashboards, recording rules and {alerts} alerts"
+        in (ROOT / "CHANGELOG.md").read_text()
+    )
+    assert f"{boards.capitalize()} boards" in (ROOT / "docs/dashboards.md").read_text()
+
+
+def test_the_histograms_of_utilisation_have_as_many_buckets_as_the_pages_say() -> None:
+    (row,) = [row for row in TABLE if row.name == "ibpulse_port_transmit_utilization_ratio"]
+    assert f"; {len(row.buckets)} buckets," in DESIGN.read_text()
+
+
+def test_the_labels_of_a_port_are_those_that_the_design_lists() -> None:
+    (info,) = [row for row in TABLE if row.name == "ibpulse_port_info"]
+    for label in info.labels:
+        assert label in section(DESIGN, "Metrics"), label
+
+
+def test_what_an_answer_of_the_interface_looks_like_is_valid_json() -> None:
+    for page in PAGES:
+        found = re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)
+        for block in found:
+            if "..." not in block:
+                assert json.loads(block), name(page)
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands under one heading, up to the next of any level."""
+    found = re.search(rf"(?ms)^#+ {re.escape(heading)}$(.*?)(?=^#+ |\Z)", page.read_text())
+    assert found, f"{name(page)}: no heading {heading}"
+    return found[1]

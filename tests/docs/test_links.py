@@ -1,0 +1,42 @@
+"""What the pages name is there: files, headings, targets of the Makefile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, links, name, spans
+
+FOLDERS = tuple(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".venv")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page: Path) -> None:
+    for link in links(page):
+        assert link.target.exists(), f"{name(page)}: {link.text}: there is no such file"
+        assert not link.anchor or link.anchor in anchors(link.target), f"{name(page)}: {link.text}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_path_of_the_project_that_is_named_is_there(page: Path) -> None:
+    for span in spans(page):
+        path = span.rstrip("/")
+        if path.partition("/")[0] in FOLDERS and re.fullmatch(r"[\w.*-]+(/[\w.*<>-]+)+", path):
+            assert list(ROOT.glob(path)), f"{name(page)}: {span}: there is no such file"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_target_of_make_that_is_named_is_there(page: Path) -> None:
+    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    lines = [line for block in blocks(page) for line in block.splitlines()]
+    for text in [*lines, *spans(page)]:
+        for target in re.findall(r"^make ([a-z]+)", text):
+            assert target in targets, f"{name(page)}: make {target}: there is no such target"
+
+
+def test_no_page_is_without_a_link_that_leads_to_it() -> None:
+    linked = {link.target.resolve() for page in PAGES for link in links(page)}
+    roots = {ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "helm/ibpulse/README.md", ROOT / "tests/vm/README.md"}
+    assert [name(page) for page in PAGES if page not in linked | roots] == []

@@ -1,0 +1,60 @@
+"""Recordings for the tests of pictures, and pictures read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ibpulse.pictures.options import PictureOptions
+from ibpulse.pictures.run import Node, PictureRun
+from ibpulse.recording import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.workloads import make_workload
+
+SECOND_NS = 1_000_000_000
+TICK_NS = 10_000_000
+START_NS = 1_763_683_200 * SECOND_NS
+LINE = 50e9
+STILL = PictureOptions(width_pixels=1000, dpi=100)
+MOVING = PictureOptions(width_pixels=600, dpi=100, frames_per_second=10)
+
+
+def record(rates: np.ndarray, line: float | None = LINE) -> Recording:
+    """Rates (ports, 2, ticks), NaN in holes, at 10 ms."""
+    ports = tuple(RecordedPort(f"mlx5_{number}", 1, line) for number in range(len(rates)))
+    seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
+    return Recording(RecordingMeta("node7", TICK_NS, ports, "record"), START_NS + TICK_NS, rates.astype(float), seconds)
+
+
+def play(workload: str, seconds: float) -> Recording:
+    """A workload from its start on."""
+    edges = np.arange(int(seconds * SECOND_NS) // TICK_NS + 1) * TICK_NS
+    moved = Schedule(make_workload(workload)).cumulative_bytes(edges)
+    return record(np.diff(moved, axis=0).transpose(1, 2, 0) * (SECOND_NS / TICK_NS))
+
+
+def saved(path: Path, recording: Recording) -> str:
+    """The recording in a file; its name."""
+    save(path, recording)
+    return str(path)
+
+
+def take(rates: np.ndarray, name: str = "a", line: float = 100e9) -> PictureRun:
+    """Rates (ports, ticks) as a run whose node is their sum."""
+    seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
+    node = Node(rates.sum(axis=0), seconds.min(axis=0), line * len(rates), (("mean", "1 GB/s"), ("peak", "2 GB/s")))
+    ports = tuple(f"mlx5_{number}:1" for number in range(len(rates)))
+    return PictureRun(name, "node7", START_NS, TICK_NS, ports, rates, seconds, np.full(len(rates), line), node)
+
+
+def pixels(path: Path) -> np.ndarray:
+    """The picture as (height, width, 3)."""
+    return np.asarray(Image.open(path).convert("RGB")).astype(int)
+
+
+def count_colour(picture: np.ndarray, colour: str, within: int = 3) -> int:
+    """Pixels that are within so much of a colour like #440154."""
+    wanted = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])
+    return int((np.abs(picture - wanted).max(axis=-1) <= within).sum())

@@ -1,0 +1,172 @@
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageSequence
+
+from ibpulse.errors import PictureError
+from ibpulse.pictures.frames import draw_frames
+from ibpulse.pictures.motion import UNKNOWN, count_frames, move
+from ibpulse.pictures.render import render
+from ibpulse.pictures.scale import choose_scale
+from ibpulse.pictures.stage import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Stage, set_stage
+from tests.pictures.runs import MOVING, take
+
+
+def rails(ticks: int = 200) -> np.ndarray:
+    """An idle rail, a busy one, and one of which the second half is a hole."""
+    rates = np.zeros((3, ticks))
+    rates[1] = 100e9
+    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
+    return rates
+
+
+@pytest.fixture(scope="module")
+def gif(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gif") / "a.gif"
+    render("animation", [take(rails()), take(rails(100), "b")], path, MOVING)
+    return path
+
+
+@pytest.fixture(scope="module")
+def stage() -> Stage:
+    return set_stage([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
+
+
+def test_a_gif_has_the_frames_and_the_time_of_the_recording(gif: Path) -> None:
+    with Image.open(gif) as picture:
+        assert (picture.n_frames, picture.width) == (20, 600)
+        assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
+
+
+def test_a_gif_is_the_same_again(gif: Path, tmp_path: Path) -> None:
+    render("animation", [take(rails()), take(rails(100), "b")], tmp_path / "a.gif", MOVING)
+    assert (tmp_path / "a.gif").read_bytes() == gif.read_bytes()
+
+
+@pytest.mark.parametrize(("speed", "frames"), [(1.0, 20), (0.5, 40), (3.0, 7)])
+def test_speed_makes_fewer_frames_or_more(speed: float, frames: int) -> None:
+    assert count_frames([take(rails())], replace(MOVING, speed=speed)) == frames
+
+
+def test_too_many_frames_are_refused() -> None:
+    with pytest.raises(PictureError, match=r"of 2 s would have 20000 frames, at most 6000 .* cut it with --last"):
+        count_frames([take(rails())], replace(MOVING, speed=0.001))
+
+
+def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(stage: Stage) -> None:
+    rates = rails()
+    rates[0, 3] = 100e9
+    run, band = take(rates), stage.bands[0]
+    motion = move(run, band, choose_scale([run], MOVING), 20, MOVING)
+    assert motion.bars[0].tolist() == [round(band.bars.width / 10), band.bars.width, round(band.bars.width / 2)]
+    assert motion.marks[0, 0] == motion.marks[19, 0] == band.bars.width - 1
+    assert motion.bars[19].tolist() == [0, band.bars.width, UNKNOWN]
+    assert motion.cursor[19] == band.timeline.width - 1
+    assert motion.texts[0].strip() == "0.10 s   node 160 GB/s   shown: mean 160, peak 250 GB/s"
+    assert "node - GB/s" in motion.texts[19]
+
+
+def test_a_mark_goes_when_its_sample_is_no_longer_shown(stage: Stage) -> None:
+    rates = rails()
+    rates[0, 3] = 100e9
+    options = replace(MOVING, window_ns=500_000_000)
+    scale = choose_scale([take(rates)], options)
+    band = set_stage([take(rates)], scale, options).bands[0]
+    marks = move(take(rates), band, scale, 20, options).marks
+    assert (marks[4, 0], marks[5, 0]) == (band.bars.width - 1, 0)
+
+
+def test_a_frame_shows_dark_bright_and_hatched_rails(stage: Stage) -> None:
+    run, band = take(rails()), stage.bands[0]
+    motion = move(run, band, choose_scale([run], MOVING), 20, MOVING)
+    picture = list(draw_frames(stage, [motion]))[19]
+    place = band.rails
+    row = [
+        picture[place.top + port * band.row + band.row // 2, place.left : place.left + place.width]
+        for port in (0, 1, 2)
+    ]
+    assert (row[0] == 0).all()
+    assert (row[1] == LEVELS - 1).all()
+    assert set(row[2][place.width // 2 + 3 :].tolist()) == {HOLE_FILL, HOLE_LINE}
+    assert (row[2][: place.width // 2 - 3] == round((LEVELS - 1) / 2)).all()
+    bars = picture[band.bars.top : band.bars.top + band.bars.height, band.bars.left : band.bars.left + band.bars.width]
+    assert np.count_nonzero(bars == BAR) > 0.6 * band.row * band.bars.width
+
+
+def test_a_long_window_shows_the_highest_of_each_column() -> None:
+    rates = np.zeros((1, 5000))
+    rates[0, 2345] = 100e9
+    options = replace(MOVING, window_ns=50 * 10**9)
+    scale = choose_scale([take(rates)], options)
+    band = set_stage([take(rates)], scale, options).bands[0]
+    assert band.ticks > 1
+    assert move(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
+
+
+def test_the_page_asks_for_nothing_from_elsewhere_and_holds_its_data(tmp_path: Path) -> None:
+    render("animation", [take(rails(), "</script><b>")], tmp_path / "a.html", replace(MOVING, theme="dark"))
+    page = (tmp_path / "a.html").read_text()
+    assert not re.findall(r"(?:https?:)?//[a-z]|url\(|@import|fetch\(|XMLHttp", page)
+    assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)""", page) == []
+    assert "default-src 'none'" in page
+    assert "<b>" not in page
+    movie = json.loads(re.search(r'id="movie">(.*?)</script>', page, re.S)[1])
+    assert movie["frames"] == len(movie["runs"][0]["texts"]) == 20
+    assert len(movie["palette"]) == 256
+
+
+def test_without_ffmpeg_an_mp4_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PictureError, match=r"written by ffmpeg, which is not on the PATH; install it, or write a .gif"):
+        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
+
+
+def put_program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in ffmpeg's place."""
+    program = folder / "ffmpeg"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_ffmpeg_gets_every_frame_as_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_program(tmp_path, 'for last; do :; done; cat > "$last"', monkeypatch)
+    render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
+    scale = choose_scale([take(rails())], MOVING)
+    shape = set_stage([take(rails())], scale, MOVING).base.shape
+    assert (tmp_path / "a.mp4").stat().st_size == 20 * 3 * shape[0] * shape[1]
+
+
+@pytest.mark.parametrize(("script", "reason"), [("echo no codec >&2; exit 1", "no codec"), ("exit 3", "exit code 3")])
+def test_what_ffmpeg_says_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    put_program(tmp_path, script, monkeypatch)
+    with pytest.raises(PictureError, match=rf"ffmpeg failed: {reason}; write a .gif or .html"):
+        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
+    assert not list(tmp_path.glob("*.mp4*"))
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg")
+def test_ffmpeg_writes_an_mp4(tmp_path: Path) -> None:
+    render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
+    assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_a_gif_shows_each_frame_as_it_was_drawn(tmp_path: Path) -> None:
+    rates = np.random.default_rng(1).uniform(0, 100e9, (3, 200))
+    rates[2, 100:] = np.nan
+    run = take(rates)
+    render("animation", [run], tmp_path / "a.gif", MOVING)
+    scale = choose_scale([run], MOVING)
+    stage = set_stage([run], scale, MOVING)
+    drawn = draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)])
+    with Image.open(tmp_path / "a.gif") as picture:
+        for shown, frame in zip(ImageSequence.Iterator(picture), drawn, strict=True):
+            np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), stage.palette[frame])

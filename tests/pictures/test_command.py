@@ -1,0 +1,153 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.cli import main
+from ibpulse.pictures.run import keep_direction
+from ibpulse.recording import Recording
+from tests.pictures.runs import pixels, play, record, saved
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("dense") / "run.parquet", play("dense", 6))
+
+
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("moe") / "run.parquet", play("moe", 6))
+
+
+def render(*words: str) -> int:
+    return main(["render", *words], {})
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert render(*words) != 0
+    return capsys.readouterr().err
+
+
+def test_two_recordings_become_a_picture_with_the_numbers_of_the_report(
+    tmp_path: Path, dense: str, moe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.svg"
+    assert render(dense, moe, "-o", str(out)) == 0
+    assert "out.svg: heatmap of dense0/run, moe0/run, " in capsys.readouterr().out
+    said = out.read_text()
+    main(["report", dense, "--resamples=100", "--format=json"], {})
+    assert ">mlx5_6:1<" in said
+    assert ">idle rails<" in said
+    assert ">CV at 10 ms<" in said
+    assert '"mlx5_6:1"' in capsys.readouterr().out
+
+
+def test_a_part_of_the_time_and_of_the_ports_can_be_chosen(tmp_path: Path, moe: str) -> None:
+    out = tmp_path / "out.svg"
+    assert render(moe, "-o", str(out), "--last=1s", "--port=mlx5_3", "--direction=transmit", "--width=1500") == 0
+    said = out.read_text()
+    assert "2025-11-21 00:00:05 UTC · 1 s at 10 ms" in said
+    assert "mlx5_3:1" in said
+    assert "mlx5_2:1" not in said
+    assert "node bandwidth (GB/s), transmit<" in said
+
+
+def test_from_and_to_take_durations_and_times(tmp_path: Path, moe: str) -> None:
+    for begin in ("1s", "2025-11-21T00:00:01Z"):
+        out = tmp_path / "out.svg"
+        assert render(moe, "-o", str(out), f"--from={begin}", "--to=3s") == 0
+        assert "2025-11-21 00:00:01 UTC · 2 s at 10 ms" in out.read_text()
+
+
+def test_a_direction_halves_what_is_even(tmp_path: Path) -> None:
+    recording = record(np.full((2, 2, 50), 10e9))
+    alone = keep_direction(recording, "receive")
+    assert np.isnan(alone.bytes_per_second[:, 0]).all()
+    assert (alone.bytes_per_second[:, 1] == 10e9).all()
+    assert (alone.seconds[:, 0] == 0).all()
+    out = tmp_path / "out.svg"
+    assert render(saved(tmp_path / "a.parquet", recording), "-o", str(out), "--direction=receive") == 0
+    assert ">20.00 GB/s<" in out.read_text()
+    assert ">20.00 %<" in out.read_text()
+
+
+def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) -> None:
+    for name, words in (("a.png", ()), ("b.png", ("--picture=distribution",)), ("c.gif", ("--fps=2", "--width=700"))):
+        assert render(dense, "-o", str(tmp_path / name), "--last=2s", *words) == 0
+    assert pixels(tmp_path / "a.png").shape != pixels(tmp_path / "b.png").shape
+    assert pixels(tmp_path / "c.gif").shape[1] == 700
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("-o", "a.bmp"), "output a.bmp: the type of a picture is told by its name; end it with one of .png, .svg"),
+        (("-o", "a"), "output a: the type of a picture is told by its name"),
+        (("-o", "a.gif", "--picture=heatmap"), "output a.gif: a picture heatmap is written as png, svg"),
+        (
+            ("-o", "a.png", "--width=100"),
+            "flag --width: 100 pixels at 200 dpi do not fit the labels; give 1000 to 8000",
+        ),
+        (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 pixels are more than 12000"),
+        (("-o", "a.png", "--from=x"), "flag --from: 'x' is no time; write 10s after the beginning"),
+        (("-o", "a.png", "--last=1s", "--from=1s"), "flag --last: --from says already where to begin"),
+        (("-o", "a.png", "--last=3"), "flag --last: 3 has no unit"),
+        (("-o", "a.gif", "--window=0s"), "flag --window: 0s is nothing; give more than 0"),
+        (("-o", "a.gif", "--speed=0"), "flag --speed: 0.0 is out of bounds; give 0.001 to 1000"),
+        (("-o", "a.png", "--port=mlx5_9"), "has no port mlx5_9; it has mlx5_0:1"),
+        (("-o", "a.png", "--from=9s"), "has nothing between --from and --to: it is 6 s long"),
+        (
+            ("-o", "/proc/none/a.png"),
+            "output /proc/none/a.png cannot be written: No such file or directory; name another",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_a_sentence(
+    dense: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    said = refused(capsys, dense, *words)
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
+def test_too_many_recordings_are_refused(dense: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "3 recordings: a picture heatmap takes at most 2" in refused(capsys, dense, dense, dense, "-o", "a.png")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.parquet").touch()
+    assert "a.parquet is empty; record again" in refused(capsys, str(tmp_path / "a.parquet"), "-o", "a.png")
+
+
+def test_a_recording_of_holes_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = saved(tmp_path / "a.parquet", record(np.full((1, 2, 9), np.nan)))
+    assert "recording a holds no value of mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
+
+
+def test_a_hole_in_one_direction_is_a_hole_of_both(tmp_path: Path) -> None:
+    rates = np.full((1, 2, 100), 10e9)
+    rates[0, 1, 30:50] = np.nan
+    out = tmp_path / "out.svg"
+    assert render(saved(tmp_path / "a.parquet", record(rates)), "-o", str(out)) == 0
+    assert "20.0 % not measured" in out.read_text()
+
+
+def test_a_utilisation_without_a_line_rate_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording: Recording = record(np.ones((1, 2, 9)), line=None)
+    name = saved(tmp_path / "a.parquet", recording)
+    assert render(name, "-o", str(tmp_path / "a.png")) == 0
+    assert "has no line rate of mlx5_0:1; use --unit=GB/s" in refused(capsys, name, "-o", "a.png", "--unit=utilization")
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "PIL"])
+def test_a_missing_library_is_named_with_what_installs_it(module: str, dense: str) -> None:
+    # a name that is None in sys.modules cannot be imported
+    script = (
+        f"import sys; sys.modules[{module!r}] = None\nfrom ibpulse.cli import main\n"
+        f"sys.exit(main(['render', {dense!r}, '-o', 'a.png'], {{}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    sentence = "pictures need matplotlib and pillow; install them with pip install 'ibpulse[pictures]'"
+    assert (done.returncode, done.stderr) == (1, f"ibpulse: {sentence}\n")

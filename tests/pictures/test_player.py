@@ -1,0 +1,53 @@
+"""The page in a browser: what its script draws is what the frames of a GIF show."""
+
+import base64
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ibpulse.pictures.frames import draw_frames
+from ibpulse.pictures.motion import move
+from ibpulse.pictures.render import render
+from ibpulse.pictures.scale import choose_scale
+from ibpulse.pictures.stage import set_stage
+from tests.pictures.runs import MOVING, take
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    rates = np.repeat(np.array([[0.0], [100e9], [50e9]]), 200, axis=1)
+    rates[2, 150:] = np.nan
+    rates[1, 100:140] = 30e9
+    run = take(rates)
+    render("animation", [run], tmp_path / "a.html", MOVING)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(reduced_motion="reduce")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"file://{tmp_path / 'a.html'}")
+        page.wait_for_function("stage.complete && !playing")
+        page.evaluate("draw(15)")
+        url = page.evaluate("canvas.toDataURL('image/png')")
+        browser.close()
+    assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB")).astype(int)
+    scale = choose_scale([run], MOVING)
+    stage = set_stage([run], scale, MOVING)
+    expected = stage.palette[list(draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)]))[15]].astype(int)
+    # letters and hatching are the browser's own
+    text, hole = stage.bands[0].text, stage.bands[0].rails
+    same = np.abs(drawn - expected).max(axis=2) <= 2
+    same[text.top : text.top + text.height, text.left :] = True
+    same[hole.top + 2 * stage.bands[0].row : hole.top + hole.height] = True
+    same[stage.bands[0].bars.top + 2 * stage.bands[0].row : stage.bands[0].bars.top + stage.bands[0].bars.height] = True
+    assert same.all(), np.argwhere(~same)[:5]

@@ -1,0 +1,37 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import PictureError
+from ibpulse.pictures.scale import choose_scale, round_up
+from tests.pictures.runs import STILL, take
+
+
+def test_two_runs_share_the_scale_of_the_larger() -> None:
+    scale = choose_scale([take(np.full((2, 5), 3e9)), take(np.full((2, 5), 41e9))], STILL)
+    assert (scale.port, scale.node) == (50.0, 100.0)
+
+
+def test_a_utilisation_is_of_the_line_rate_and_goes_to_a_hundred_percent() -> None:
+    options = replace(STILL, unit="utilization")
+    run = take(np.full((2, 5), 25e9))
+    scale = choose_scale([run], options)
+    assert (scale.port, scale.node, scale.sign) == (100.0, 100.0, "%")
+    assert (scale.of_ports(run) == 25.0).all()
+    assert (scale.of_node(run) == 25.0).all()
+
+
+def test_a_utilisation_without_a_line_rate_is_refused() -> None:
+    run = take(np.ones((1, 5)), line=float("nan"))
+    with pytest.raises(PictureError, match=r"recording a has no line rate of mlx5_0:1; use --unit=GB/s"):
+        choose_scale([run], replace(STILL, unit="utilization"))
+
+
+@pytest.mark.parametrize(("value", "rounded"), [(0, 1), (96, 100), (100, 100), (101, 120), (0.031, 0.04), (656, 700)])
+def test_a_scale_ends_at_a_round_number(value: float, rounded: float) -> None:
+    assert round_up(value) == pytest.approx(rounded)
+
+
+def test_a_run_of_holes_alone_has_a_scale() -> None:
+    assert choose_scale([take(np.full((1, 5), np.nan))], STILL).port == 1.0

@@ -1,0 +1,80 @@
+"""Public traces, which are not part of the project: imported and reported by the commands of the documentation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ibpulse.cli import main
+from tests.analysis.test_public_data import GROUPS, find_file
+
+DOCS = Path(__file__).parents[2] / "docs/record.md"
+
+
+def report(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["report", *words, "--format=json"], {}) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found["recordings"][0]
+
+
+@pytest.fixture(scope="module")
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixteen switch ports, sampled every 0.57 s or so."""
+    path = tmp_path_factory.mktemp("switch") / "switch.parquet"
+    words = ["--time=SaveTimeUTC", "--port=port", "--transmit=InOctets", "--receive=OutOctets", "--since-before"]
+    log = str(find_file("zhejianglab_16ports_0p57s.csv.gz"))
+    assert main(["import", log, "-o", str(path), *words, "--line-rate=25GB/s"], {}) == 0
+    return path
+
+
+@pytest.mark.parametrize("period", GROUPS)
+def test_the_ports_of_a_job_have_its_step_and_are_balanced(
+    switch: Path, period: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = report(capsys, str(switch), *(f"--port={name}" for name in GROUPS[period]))
+    values = found["values"]
+    assert found["interval_seconds"] == 1.0
+    assert values["step_period_seconds"] == pytest.approx(period, abs=0.1)
+    assert values["step_seconds"] == pytest.approx(period, rel=0.02)
+    assert values["fairness_ratio"] >= 0.99
+    assert (values["idle_rails"], values["slow_rails"]) == ([], [])
+    # a hole of four minutes at the beginning of every port
+    assert 245 <= values["hole_seconds_longest"] <= 255
+    assert values["peak_bytes_per_second"] < 1.02 * 4 * 2 * 25e9
+
+
+def test_no_byte_of_the_log_is_lost_but_those_of_the_hole(switch: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "Leaf-5_3_1"
+    rows = pd.read_csv(find_file("zhejianglab_16ports_0p57s.csv.gz"))
+    rows = rows[rows.port == name]
+    # the first row has no beginning, and that at the end of the hole is not laid on the grid
+    inside = rows.SaveTimeUTC.diff() < 10_000
+    moved = float((rows.InOctets + rows.OutOctets)[inside].sum())
+    values = report(capsys, str(switch), f"--port={name}")["values"]
+    seconds = values["window_seconds"] * values["observed_ratio"]
+    # what lies in the parts of ticks at the ends and at the hole
+    assert values["mean_bytes_per_second"] * seconds == pytest.approx(moved, rel=2e-3)
+
+
+def test_the_step_of_a_real_training_run_is_found_in_the_log_that_the_page_makes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = find_file("straggler_trace_ST.parquet")
+    script, log, recording = (tmp_path / name for name in ("operations.py", "trace.csv", "trace-log.parquet"))
+    script.write_text(DOCS.read_text().split("```python\n")[1].split("```")[0])
+    subprocess.run([sys.executable, str(script), str(trace), str(log)], check=True)
+    assert main(["import", str(log), "-o", str(recording), "--time=seconds", "--transmit={port}_sent"], {}) == 0
+    assert "8 ports" in capsys.readouterr().out
+    found = report(capsys, str(recording))
+    assert found["recorded"] == ["transmit"]
+    assert found["values"]["step_period_seconds"] == pytest.approx(2.214, rel=5e-3)
+    assert found["values"]["step_seconds"] == pytest.approx(2.214, rel=5e-3)
+    low, high = found["intervals"]["step_seconds"]
+    assert low <= 2.214 <= high
+    assert found["values"]["step_spread_seconds"] == pytest.approx(0.051, abs=0.03)

@@ -1,0 +1,169 @@
+"""The tree of a replay, read by the inventory that reads the kernel's, and the counters in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import FabricError
+from ibpulse.model import PortIdentity
+from ibpulse.recording import RecordedPort, Recording
+from ibpulse.simulate.counters import PACKET_BYTES, START_WORDS
+from ibpulse.simulate.player import Player
+from ibpulse.simulate.replay import Replay
+from ibpulse.simulate.replayed import counters_path
+from ibpulse.sysfs.inventory import Inventory
+from tests.recording.recordings import make_meta
+
+INTERVAL_NS = 10_000_000
+START_NS = 1_763_683_200 * 10**9
+IDENTITY = PortIdentity(
+    link_layer="InfiniBand",
+    rate="400 Gb/sec (4X NDR)",
+    guid="b8ce:f603:0003:bb00",
+    board="MT_0000000838",
+    hca_type="MT4129",
+    firmware="28.41.1000",
+    driver="mlx5_core",
+    pci_address="0000:3a:00.0",
+    numa_node="1",
+    netdev="ib3",
+    kind="pf",
+)
+RAIL = RecordedPort("mlx5_3", 1, 50e9, True, True, "ACTIVE", "port_data", identity=IDENTITY)
+
+
+@contextmanager
+def replaying(directory: Path, *ports: RecordedPort, ticks: int = 4) -> Iterator[Replay]:
+    """A replay of ports that move 4 kB a tick, built, with its first step one interval after `START_NS`."""
+    shape = (len(ports), 2, ticks)
+    recording = Recording(make_meta(ports=1), 0, np.zeros((1, 2, 1)), np.zeros((1, 2, 1)))
+    recording = Recording(replace(recording.meta, ports=ports), 0, np.full(shape, 4e5), np.full(shape, 0.01))
+    player = Player(lambda: iter([recording]), len(ports), 1.0)
+    replay = Replay(directory, recording.meta, player, INTERVAL_NS, START_NS)
+    try:
+        replay.build()
+        yield replay
+    finally:
+        replay.close()
+        player.close()
+
+
+def counter(directory: Path, port: RecordedPort, name: str) -> int:
+    return int((directory / counters_path(port) / name).read_text())
+
+
+def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
+    management = RecordedPort(
+        "mlx5_an0",
+        1,
+        12.5e9,
+        rail=False,
+        state="ACTIVE",
+        identity=replace(
+            IDENTITY,
+            link_layer="Ethernet",
+            rate="100 Gb/sec (4X EDR)",
+            pci_address="0000:3b:00.2",
+            netdev="eth0",
+            hca_type="MT4126",
+            kind="vf",
+        ),
+    )
+    second = replace(RAIL, port=2)
+    virtual = RecordedPort("rxe0", 1, 1.25e9, rail=False, identity=PortIdentity(link_layer="Ethernet", netdev="ens3"))
+    ports = (RAIL, second, management, virtual)
+    with replaying(tmp_path, *ports):
+        found = Inventory(tmp_path).scan().ports
+    assert [str(port.id) for port in found] == ["mlx5_3:1", "mlx5_3:2", "mlx5_an0:1", "rxe0:1"]
+    assert [port.identity for port in found[:3]] == [port.identity for port in ports[:3]]
+    assert [port.rate_bytes_per_second for port in found] == [50e9, 50e9, 12.5e9, 1.25e9]
+    assert [port.rail for port in found] == [True, True, False, False]
+    assert all(port.active and port.source and port.source.name == "port_data" for port in found)
+    assert (found[3].identity.pci_address, found[3].identity.netdev) == ("", "ens3")
+
+
+@pytest.mark.parametrize(("state", "seen"), [("DOWN", "DOWN"), ("GONE", "DOWN"), ("INIT", "INIT"), ("ACTIVE", "DOWN")])
+def test_a_port_that_was_down_is_down(tmp_path: Path, state: str, seen: str) -> None:
+    with replaying(tmp_path, replace(RAIL, active=False, state=state)):
+        found = Inventory(tmp_path).scan().ports[0]
+    assert (found.active, found.state, found.rate_bytes_per_second) == (False, seen, None)
+
+
+@pytest.mark.parametrize(("rate", "seen"), [(50e9, 50e9), (46.8e9, 46.8125e9), (None, None)])
+def test_a_log_without_identity_is_an_infiniband_port_of_its_rate(
+    tmp_path: Path, rate: float | None, seen: float | None
+) -> None:
+    with replaying(tmp_path, RecordedPort("nic0", 1, rate)):
+        found = Inventory(tmp_path).scan().ports[0]
+    assert found.rate_bytes_per_second == seen
+    assert (found.identity.link_layer, found.active, found.rail) == ("InfiniBand", True, True)
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "..", "-x", "a b", "x\n", "é", "a" * 64])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with (
+        pytest.raises(FabricError, match="cannot be replayed: its device's name is no file name"),
+        replaying(tmp_path, replace(RAIL, device=name)),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_hostile_in_an_identity_stays_text(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    bad = replace(IDENTITY, driver="../../x", netdev="../../y", pci_address="../../0000:3a:00.0", guid="../z")
+    with replaying(tree, replace(RAIL, identity=bad)):
+        found = Inventory(tree).scan().ports[0]
+    assert (found.identity.driver, found.identity.pci_address, found.identity.guid) == ("", "", "../z")
+    assert list(tmp_path.iterdir()) == [tree]
+    assert {path.name for path in tree.iterdir()} == {"class", "devices", "replay.json"}
+
+
+def test_another_directory_is_not_touched_and_an_earlier_replay_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(FabricError, match="is not empty and holds no simulated fabric"), replaying(tmp_path, RAIL):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / "mine").unlink()
+    with replaying(tmp_path, RAIL):
+        pass
+    with replaying(tmp_path, replace(RAIL, device="mlx5_5")):
+        assert [str(port.id) for port in Inventory(tmp_path).scan().ports] == ["mlx5_5:1"]
+
+
+def test_the_counters_step_once_an_interval_and_catch_up(tmp_path: Path) -> None:
+    with replaying(tmp_path, RAIL) as replay:
+        seen = [counter(tmp_path, RAIL, "port_xmit_data")]
+        for ticks in (-100, 0, 1, 1, 3, 4, 9):
+            replay.write(START_NS + ticks * INTERVAL_NS)
+            seen.append(counter(tmp_path, RAIL, "port_xmit_data"))
+        assert [words - START_WORDS[0] for words in seen] == [0, 0, 0, 1000, 1000, 3000, 4000, 4000]
+        assert counter(tmp_path, RAIL, "port_rcv_data") == START_WORDS[1] + 4000
+
+
+def test_packets_follow_once_a_second(tmp_path: Path) -> None:
+    with replaying(tmp_path, RAIL) as replay:
+        replay.write(START_NS)
+        replay.write(START_NS + 4 * INTERVAL_NS)
+        assert counter(tmp_path, RAIL, "port_xmit_packets") == START_WORDS[0] * 4 // PACKET_BYTES
+        replay.write(START_NS + 10**9)
+        after = (START_WORDS[0] + 4000) * 4 // PACKET_BYTES
+        assert counter(tmp_path, RAIL, "unicast_xmit_packets") == counter(tmp_path, RAIL, "port_xmit_packets") == after
+
+
+def test_it_runs_until_the_recording_is_over_or_it_is_told(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with replaying(tmp_path, RAIL) as replay:
+        replay.run(stop)
+        assert counter(tmp_path, RAIL, "port_xmit_data") == START_WORDS[0] + 4000
+    stop.set()
+    with replaying(tmp_path, RAIL) as replay:
+        replay.run(stop)
+        assert counter(tmp_path, RAIL, "port_xmit_data") == START_WORDS[0]

@@ -1,0 +1,97 @@
+"""A real daemon as it is seen live, and one that is replaced by another while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.client.connection import Connection
+from ibpulse.errors import DaemonError
+from ibpulse.terminal.remote import DaemonWatcher
+from ibpulse.terminal.view import View
+from tests.daemon.fabrics import simulated
+from tests.running import Running, eventually
+
+RATE = 10e9
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with simulated(tmp_path_factory.mktemp("fabric"), "constant", ports=2, rate="10GB/s") as made:
+        yield made
+
+
+@pytest.fixture
+def daemon(tree: Path, tmp_path: Path) -> Iterator[Running]:
+    with Running(tree, tmp_path / "ring") as running:
+        yield running
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
+    def known() -> View | None:
+        view = DaemonWatcher(Connection(daemon.url)).look(20, 100_000_000)
+        return view if view.sampler and view.sampler.ticks and view.rails[0].means[0] else None
+
+    view = eventually(known)
+    assert view.place == daemon.url
+    assert (view.interval_ns, view.bin_ns, view.others) == (10_000_000, 100_000_000, 0)
+    assert [(rail.name, rail.active, rail.state) for rail in view.rails] == [
+        ("mlx5_0:1", True, "ACTIVE"),
+        ("mlx5_1:1", True, "ACTIVE"),
+    ]
+    for rail in view.rails:
+        assert rail.rate_bytes_per_second == 50e9
+        assert rail.peaks.shape == (2, 20)
+        assert np.nanmax(rail.peaks) > 0
+        assert rail.means == pytest.approx((RATE, RATE), rel=0.2)
+    assert view.summary is not None
+    assert view.summary.node.rails == 2
+    assert view.sampler is not None
+    assert view.sampler.lateness_seconds is not None
+
+
+def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(tree: Path, tmp_path: Path) -> None:
+    clock = Clock()
+    with Running(tree, tmp_path / "ring") as running:
+        watcher = DaemonWatcher(Connection(running.url), clock)
+        assert watcher.look(5, 100_000_000).interval_ns == 10_000_000
+        address = running.url.removeprefix("http://")
+    with pytest.raises(DaemonError, match="does not answer: Connection refused"):
+        watcher.look(5, 100_000_000)
+    with Running(tree, tmp_path / "other", f"--web.listen-address={address}", interval="250ms"):
+        # no time has passed, and yet everything is asked for anew
+        view = watcher.look(5, 100_000_000)
+        assert (view.interval_ns, view.bin_ns) == (250_000_000, 250_000_000)
+        assert view.rails[0].peaks.shape[0] == 2
+
+
+def test_the_costly_questions_are_asked_now_and_then(daemon: Running) -> None:
+    clock, asked = Clock(), []
+
+    class Listening(Connection):
+        def get(self, path: str, query: object = ()) -> object:
+            asked.append(path)
+            return super().get(path, query)
+
+    watcher = DaemonWatcher(Listening(daemon.url), clock)
+    for _ in range(20):
+        watcher.look(5, 100_000_000)
+        clock.now += 0.5
+    assert {path: asked.count(path) for path in asked} == {
+        "/api/v1/ports": 2,
+        "/api/v1/summary": 5,
+        "/metrics": 5,
+        "/api/v1/window": 40,
+    }

@@ -1,0 +1,167 @@
+"""The screen as lines: what stands where, at any size of the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ibpulse.terminal.marks import ASCII, BLOCKS
+from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, Style, last_first, lay_out, spark_width
+from ibpulse.terminal.view import SamplerView
+from tests.terminal.views import rail, summary, view
+
+WHOLE = """\
+ibpulse  http://node7:10055                            every 10 ms  00:00:00 UTC
+node      231.4 GB/s  transmit 115.0  receive 116.4  last 10 s
+          active mean 310.1  peak 615.2  duty cycle 74.68 %
+CV        0.20 (10ms)  0.30 (50ms)  0.39 (100ms)
+step      314.9 ms (score 1.00)  signature dense_like (confidence 0.59)
+rails     2 of 2 active  fairness 1.000  other ports: 1
+rail      last 3.9 s, peaks of 100 ms              transmit GB/s   receive GB/s
+mlx5_0:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
+mlx5_1:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
+sampler   99.98 % of ticks kept  0.12 ms late (mean)  0 read errors  1 restarts
+q quits   + and - change the time scale"""
+
+
+def texts(lines: list) -> list[str]:
+    return ["".join(span.text for span in line).rstrip() for line in lines]
+
+
+def test_two_rails_on_a_screen_of_80_by_24() -> None:
+    assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
+
+
+def test_eight_rails_fit_into_80_by_24() -> None:
+    lines = texts(lay_out(view(8), 80, 24, BLOCKS, "the daemon does not answer"))
+    assert len(lines) <= 24
+    assert sum(line.startswith("mlx5_") for line in lines) == 8
+    assert lines[-1] == "q quits   the daemon does not answer"
+
+
+def test_a_long_note_takes_two_lines_where_there_is_room() -> None:
+    note = "12 s old: http://127.0.0.1:10055 does not answer: Connection refused; is `ibpulse serve` running there?"
+    lines = texts(lay_out(view(8), 80, 24, BLOCKS, note))
+    assert lines[-2:] == [
+        "q quits   12 s old: http://127.0.0.1:10055 does not answer: Connection refused;",
+        "          is `ibpulse serve` running there?",
+    ]
+    lines = texts(lay_out(view(8, summary=summary(8, idle=(6,))), 80, LEAST_ROWS, BLOCKS, note))
+    assert len(lines) == LEAST_ROWS
+    assert lines[-1] == "q quits   12 s old: http://127.0.0.1:10055 does not answer: Connection refused;"
+    assert lines[-3] == "rails 1 to 1 of 8; arrow keys show the others"
+
+
+@pytest.mark.parametrize("columns", [LEAST_COLUMNS, 61, 80, 119, 300])
+@pytest.mark.parametrize("rows", [LEAST_ROWS, 12, 24, 60])
+@pytest.mark.parametrize("rails", [0, 1, 8, 64])
+def test_nothing_is_wider_or_longer_than_the_terminal(columns: int, rows: int, rails: int) -> None:
+    for marks in (BLOCKS, ASCII):
+        lines = lay_out(view(rails), columns, rows, marks, "a note " * 50)
+        assert len(lines) <= rows
+        assert all(sum(len(span.text) for span in line) <= columns for line in lines)
+
+
+def test_some_of_the_rails_are_shown_where_there_is_no_room_for_all() -> None:
+    def shown(first: int) -> tuple[str, list[str]]:
+        lines = texts(lay_out(view(8), 80, 13, BLOCKS, first=first))
+        assert len(lines) == 13
+        return lines[-3], [line[:8] for line in lines if line.startswith("mlx5_")]
+
+    assert shown(0) == ("rails 1 to 3 of 8; arrow keys show the others", ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"])
+    end = last_first(view(8), 80, 13)
+    assert end == 5
+    for first in (end, 1000):
+        assert shown(first) == ("rails 6 to 8 of 8; arrow keys show the others", ["mlx5_5:1", "mlx5_6:1", "mlx5_7:1"])
+    assert shown(-1) == shown(0)
+    assert last_first(view(8), 80, 24) == 0
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(59, 24), (80, 11), (10, 2), (1, 1)])
+def test_a_terminal_that_is_too_small_is_told_so(columns: int, rows: int) -> None:
+    lines = texts(lay_out(view(8), columns, rows, BLOCKS))
+    sentence = f"{columns} x {rows} is too small: ibpulse top needs {LEAST_COLUMNS} x {LEAST_ROWS}; q quits"
+    assert lines == [sentence[:columns].rstrip()]
+
+
+def test_the_words_for_what_is_not_known_yet() -> None:
+    lines = texts(lay_out(view(1, summary=None, sampler=None), 80, 24, BLOCKS))
+    assert lines[1:3] == ["node      no second is complete yet", "rails     1"]
+    assert lines[-2] == "sampler   nothing known yet"
+
+
+def test_numbers_that_are_not_known_are_dashes() -> None:
+    unknown = summary(
+        2,
+        transmit_bytes_per_second=None,
+        duty_cycle_ratio=None,
+        burstiness_cv={"10ms": None},
+        step_period_seconds=None,
+        rail_fairness_ratio=None,
+        bandwidth_peak_bytes_per_second=None,
+    )
+    lines = texts(lay_out(view(2, summary=unknown), 80, 24, BLOCKS))
+    assert lines[1:6] == [
+        "node      - GB/s  transmit -  receive 116.4  last 10 s",
+        "          active mean 310.1  peak -  duty cycle -",
+        "CV        -",
+        "step      - (score 1.00)  signature dense_like (confidence 0.59)",
+        "rails     2 of 2 active  other ports: 1",
+    ]
+
+
+def test_sick_rails_are_named_and_marked() -> None:
+    rails = (rail("mlx5_0:1"), rail("mlx5_1:1", active=False, state="DOWN"), rail("mlx5_2:1", active=False, state=""))
+    sick = view(3, rails=rails, summary=summary(8, idle=(1, 6), slow=(2, 3, 4, 5, 7, 0)))
+    lines = lay_out(sick, 80, 24, BLOCKS)
+    said = texts(lines)
+    assert said[5] == "rails     6 of 8 active  fairness 1.000  other ports: 1"
+    # a rail that is down is not called idle as well
+    assert said[6] == "          2 down: mlx5_1:1, mlx5_2:1  1 idle: mlx5_6:1  5 slow: mlx5_0:1, mlx5_3"
+    wide = texts(lay_out(sick, 120, 24, BLOCKS))[6]
+    assert wide.endswith("5 slow: mlx5_0:1, mlx5_3:1, mlx5_4:1, mlx5_5:1, ...")
+    assert lines[6][-1].style is Style.WARNING
+    assert said[9:11] == ["mlx5_1:1  DOWN", "mlx5_2:1  not active"]
+    assert {span.style for span in lines[9]} == {Style.WARNING}
+
+
+def test_a_rail_whose_counters_are_not_read_is_named() -> None:
+    unread = replace(rail("mlx5_0:1"), means=(None, None))
+    said = texts(lay_out(view(2, rails=(unread, rail("mlx5_1:1")), summary=summary(2, idle=(0,))), 80, 24, BLOCKS))
+    assert said[6] == "          1 not read: mlx5_0:1"
+
+
+def test_a_node_without_rails_is_told_where_to_look() -> None:
+    lines = texts(lay_out(view(0, summary=None), LEAST_COLUMNS, 24, BLOCKS))
+    assert lines[1:4] == ["node      -", "rails     0", "no rails: no port's bytes are counted; see `ibpulse doctor`"]
+
+
+def test_a_rail_of_unknown_rate_is_drawn_against_the_highest_of_all() -> None:
+    quiet = replace(rail("mlx5_1:1", rate=None), peaks=np.full((2, 40), 25e9, dtype=np.float32))
+    blind = replace(rail("mlx5_2:1", rate=None), peaks=np.full((2, 40), np.nan, dtype=np.float32), means=(None, None))
+    lines = texts(lay_out(view(3, rails=(rail("mlx5_0:1", rate=None), quiet, blind)), 80, 24, BLOCKS))
+    assert lines[6].strip() == "1 not read: mlx5_2:1"
+    assert lines[8][10:49] == texts(lay_out(view(1), 80, 24, BLOCKS))[7][10:49]
+    assert set(lines[9][10:49]) == {"▄"}
+    assert lines[10].split() == ["mlx5_2:1", "·" * 39, "·", "-", "·", "-"]
+
+
+def test_a_rail_with_less_history_than_width_begins_on_the_right() -> None:
+    young = replace(rail("mlx5_0:1"), peaks=np.full((2, 5), 50e9, dtype=np.float32))
+    line = texts(lay_out(view(1, rails=(young,)), 80, 24, BLOCKS))[7]
+    assert line[10:49] == "█████".rjust(39)
+
+
+def test_the_sparkline_takes_what_is_left_of_the_width() -> None:
+    assert [spark_width(view(8), columns) for columns in (60, 80, 200)] == [19, 39, 159]
+    long = view(1, rails=(rail("a-very-long-name-of-a-device:1"),))
+    assert spark_width(long, 60) == 8
+    assert all(sum(len(span.text) for span in line) <= 60 for line in lay_out(long, 60, 24, BLOCKS))
+
+
+def test_a_sampler_without_a_tick_kept_nothing_yet() -> None:
+    sampler = SamplerView(0, 0, 0, 1, None)
+    line = texts(lay_out(view(1, sampler=sampler), 80, 24, BLOCKS))[-2]
+    assert line == "sampler   - of ticks kept  - late (mean)  0 read errors  1 restarts"

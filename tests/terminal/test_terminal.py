@@ -1,0 +1,286 @@
+"""The live view in a real terminal: drawn, resized, left in each way, and the terminal put back."""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.terminal.display import choose_marks, set_encoding
+from ibpulse.terminal.marks import ASCII, BLOCKS
+from tests.running import eventually
+from tests.terminal.panes import Pane, needs_tmux, pane
+
+pytestmark = [pytest.mark.outside, needs_tmux]
+
+SCRIPT = """
+import asyncio, sys, time
+from ibpulse.errors import DaemonError
+from ibpulse.terminal.driver import Terminal
+from tests.terminal.views import view
+
+class Watcher:
+    looks = 0
+    def look(self, points, wanted_ns):
+        self.looks += 1
+        if sys.argv[1] == "hang" and self.looks > 1:
+            time.sleep(1000)
+        if sys.argv[1] == "fault" and self.looks > 1:
+            raise RuntimeError("a fault within")
+        if sys.argv[1] == "silent":
+            raise DaemonError("nobody answers")
+        if sys.argv[1] == "lost" and self.looks > 2:
+            raise DaemonError("nobody answers")
+        return view(8, bin_ns=wanted_ns)
+
+try:
+    asyncio.run(Terminal(Watcher(), lambda: "a note of the log \u00e4").run())
+except Exception as error:
+    print(type(error).__name__, error)
+    sys.exit(1)
+"""
+SPARKLINE = "▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██"
+
+
+def show(how: str) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, how]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Pane]:
+    with pane(tmp_path, show("on")) as made:
+        made.wait_for("mlx5_7:1", "a note of the log")
+        yield made
+
+
+def is_restored(made: Pane) -> bool:
+    words = made.wait_for("ended with", "icanon").split()
+    return "-icanon" not in words and "-echo" not in words
+
+
+def test_it_draws_eight_rails_in_80_by_24_and_ends_on_q(shown: Pane) -> None:
+    screen = shown.text()
+    assert screen.startswith("ibpulse  http://node7:10055")
+    assert SPARKLINE in screen
+    shown.keys("x", "q")
+    assert "ended with 0" in shown.wait_for("ended with")
+    assert is_restored(shown)
+    assert "mlx5" not in shown.text()
+
+
+def test_it_follows_the_size_of_the_terminal(shown: Pane) -> None:
+    shown.resize(120, 30)
+    shown.wait_for("last 3.95 s")
+    shown.resize(80, 13)
+    shown.wait_for("rails 1 to 3 of 8; arrow keys show the others")
+    shown.resize(40, 10)
+    shown.wait_for("40 x 10 is too small")
+    shown.resize(80, 24)
+    shown.wait_for("mlx5_7:1", "last 1.95 s")
+    shown.keys("Q")
+    assert is_restored(shown)
+
+
+def test_keys_show_the_rails_that_have_no_room(shown: Pane) -> None:
+    shown.resize(80, 13)
+    shown.wait_for("rails 1 to 3 of 8")
+    for keys, seen in (
+        ("Down", "rails 2 to 4"),
+        ("End", "rails 6 to 8"),
+        # it does not go on behind the end
+        ("Down", "rails 6 to 8"),
+        ("Up", "rails 5 to 7"),
+        ("k", "rails 4 to 6"),
+        ("PPage", "rails 1 to 3"),
+        ("j", "rails 2 to 4"),
+        ("Home", "rails 1 to 3"),
+        ("NPage", "rails 6 to 8"),
+    ):
+        shown.keys(keys)
+        shown.wait_for(seen)
+
+
+def test_plus_and_minus_change_the_time_scale(shown: Pane) -> None:
+    shown.wait_for("last 1.95 s, peaks of 50 ms")
+    for key, seen in (
+        ("-", "last 3.9 s, peaks of 100 ms"),
+        ("+", "peaks of 50 ms"),
+        ("=", "peaks of 20 ms"),
+        ("+", "last 0.39 s, peaks of 10 ms"),
+        # there is nothing finer
+        ("+", "peaks of 10 ms"),
+        ("_", "peaks of 20 ms"),
+    ):
+        shown.keys(key)
+        shown.wait_for(seen)
+    shown.keys("-", "-", "-", "-", "-", "-", "-")
+    shown.wait_for("last 19.5 s, peaks of 500 ms")
+
+
+def test_an_escape_is_no_key_and_swallows_none(shown: Pane) -> None:
+    shown.keys("Escape")
+    shown.keys("q")
+    assert is_restored(shown)
+
+
+def test_ctrl_l_repairs_what_something_else_wrote(shown: Pane) -> None:
+    tty = shown.tmux("display-message", "-p", "#{pane_tty}").strip()
+    Path(tty).write_text("\x1b[5;1Hsomething else")
+    shown.wait_for("something else")
+    shown.keys("C-l")
+    eventually(lambda: "something else" not in shown.text())
+    shown.wait_for("step      314.9 ms")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_cleanly_on_signals(shown: Pane, number: int) -> None:
+    if number == signal.SIGINT:
+        shown.keys("C-c")
+    else:
+        os.kill(shown.child_pid(), number)
+    assert "ended with 0" in shown.wait_for("ended with")
+    assert is_restored(shown)
+
+
+def test_the_terminal_is_put_back_when_something_breaks(tmp_path: Path) -> None:
+    with pane(tmp_path, show("fault")) as made:
+        assert "RuntimeError a fault within" in made.wait_for("ended with 1")
+        assert is_restored(made)
+
+
+def test_a_daemon_that_is_lost_is_told_beside_the_last_view(tmp_path: Path) -> None:
+    with pane(tmp_path, show("lost")) as made:
+        made.wait_for("mlx5_7:1", "s old: nobody answers")
+
+
+def test_a_daemon_that_hangs_holds_no_key_up(tmp_path: Path) -> None:
+    with pane(tmp_path, show("hang")) as made:
+        made.wait_for("mlx5_7:1")
+        made.keys("q")
+        assert "ended with 0" in made.wait_for("ended with", seconds=5)
+
+
+def test_a_daemon_that_never_answered_is_told_on_an_empty_screen(tmp_path: Path) -> None:
+    with pane(tmp_path, show("silent")) as made:
+        made.wait_for("nobody answers")
+        made.keys("q")
+        assert is_restored(made)
+
+
+@pytest.mark.parametrize("term", ["vt100", "linux", "xterm-256color"])
+def test_it_needs_neither_colours_nor_blocks(tmp_path: Path, term: str) -> None:
+    with pane(tmp_path, show("on"), locale="POSIX", TERM=term) as made:
+        screen = made.wait_for("mlx5_7:1")
+        assert SPARKLINE.translate(str.maketrans(BLOCKS.levels + "·", ASCII.levels + "?")) in screen
+        assert "####" in screen
+        made.keys("q")
+        assert is_restored(made)
+
+
+def test_a_terminal_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    with pane(tmp_path, show("on"), TERM="no-such-terminal") as made:
+        made.wait_for("the terminal 'no-such-terminal' is not known", "TERM=xterm-256color", "ended with 1")
+
+
+def test_a_terminal_without_places_is_refused(tmp_path: Path) -> None:
+    with pane(tmp_path, show("on"), TERM="dumb") as made:
+        made.wait_for("the terminal 'dumb' cannot place text on its screen; try", "ended with 1")
+
+
+@pytest.mark.parametrize(("no_color", "colours"), [("", True), ("1", False)])
+def test_colours_are_left_away_on_request(tmp_path: Path, no_color: str, colours: bool) -> None:
+    with pane(tmp_path, show("on"), NO_COLOR=no_color) as made:
+        made.wait_for("mlx5_7:1")
+        assert ("\x1b[36m" in made.colours()) is colours
+
+
+def test_a_locale_of_another_machine_still_has_blocks(tmp_path: Path) -> None:
+    with pane(tmp_path, show("on"), locale="xx_YY.UTF-8") as made:
+        assert SPARKLINE in made.wait_for("mlx5_7:1")
+
+
+def test_a_stopped_view_goes_on_in_the_size_of_then(tmp_path: Path) -> None:
+    script = tmp_path / "show.py"
+    script.write_text(SCRIPT)
+    with pane(tmp_path, ["bash", "--norc", "-i"]) as made:
+        made.keys(f"{sys.executable} {script} on", "Enter")
+        made.wait_for("mlx5_7:1", "last 1.95 s")
+        made.keys("C-z")
+        made.wait_for("Stopped")
+        # the shell is told of it, and the view is not
+        made.resize(100, 24)
+        made.keys("fg", "Enter")
+        made.wait_for("mlx5_7:1", "last 2.95 s")
+        made.keys("q")
+        made.wait_for("Stopped")
+        made.keys("exit", "Enter")
+        assert is_restored(made)
+
+
+def test_it_ends_when_the_terminal_is_gone(tmp_path: Path) -> None:
+    with pane(tmp_path, show("on")) as made:
+        made.wait_for("mlx5_7:1")
+        child = made.child_pid()
+        made.tmux("kill-server")
+        eventually(lambda: not Path(f"/proc/{child}").exists())
+
+
+def test_it_ends_without_a_signal_when_nobody_is_at_the_other_end(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PYTHONPATH": "exporter:."}
+    # in a session of its own, whose terminal this is not: nobody tells it
+    process = subprocess.Popen(show("on"), stdin=theirs, stdout=theirs, start_new_session=True, env=environment)
+    os.close(theirs)
+    try:
+        seen = b""
+        while b"mlx5_7:1" not in seen:
+            seen += os.read(ours, 10_000)
+        os.close(ours)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_no_terminal_is_refused() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "ibpulse", "top"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert ended.returncode == 1
+    sentence = (
+        "ibpulse: top draws on a terminal, and standard input or output is none (ssh gives one with -t); "
+        "`ibpulse record` writes a file instead\n"
+    )
+    assert ended.stderr == sentence
+
+
+def test_blocks_are_drawn_where_the_encoding_has_them() -> None:
+    assert [choose_marks(name) for name in ("utf-8", "ascii", "latin-1", "nothing")] == [BLOCKS, ASCII, ASCII, ASCII]
+
+
+@pytest.mark.parametrize(
+    ("environ", "encoding"),
+    [
+        ({"LC_ALL": "xx_YY.UTF-8"}, "utf-8"),
+        ({"LC_ALL": "", "LC_CTYPE": "xx_YY.utf8"}, "utf-8"),
+        ({"LANG": "xx_YY.ISO-8859-1"}, "ascii"),
+        ({}, "ascii"),
+    ],
+)
+def test_an_unknown_locale_gives_its_encoding_at_most(
+    environ: dict[str, str], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locale.setlocale(locale.LC_CTYPE)
+    monkeypatch.setenv("LC_ALL", "xx_YY")
+    try:
+        assert codecs.lookup(set_encoding(environ)).name == encoding
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)

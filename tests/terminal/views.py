@@ -1,0 +1,65 @@
+"""Views for the tests, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ibpulse.aggregator.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.terminal.view import RailView, SamplerView, View
+
+NONE = DirectionSummary(None, None, None, None)
+WALL_NS = 1_763_683_200 * 10**9
+
+
+def rail(
+    name: str, *, active: bool = True, state: str = "ACTIVE", rate: float | None = 50e9, level: float = 0.5
+) -> RailView:
+    """A rail whose peaks rise from nothing to its data rate, twice, and whose mean is `level` of 50 GB/s."""
+    ramp = np.tile(np.linspace(0, 50e9, 20, dtype=np.float32), 2)
+    peaks = np.array([ramp, ramp / 2], dtype=np.float32)
+    peaks[:, 3] = np.nan
+    return RailView(name, active, state, rate, peaks, (level * 50e9, level * 25e9))
+
+
+def summary(ports: int = 8, *, idle: tuple[int, ...] = (), slow: tuple[int, ...] = (), **changes: Any) -> Summary:
+    """The summary of a dense run on so many rails."""
+    node = {
+        "rails": ports,
+        "active_rails": ports - len(idle),
+        "observed_seconds": 10.0,
+        "transmit_bytes_per_second": 115e9,
+        "receive_bytes_per_second": 116.4e9,
+        "bandwidth_peak_bytes_per_second": 615.2e9,
+        "bandwidth_active_mean_bytes_per_second": 310.1e9,
+        "peak_to_mean_ratio": 2.6,
+        "duty_cycle_ratio": 0.7468,
+        "burstiness_cv": {"10ms": 0.205, "50ms": 0.297, "100ms": 0.385, "1s": None},
+        "bursts": RunSummary(30, 0.23, 36e9),
+        "gaps": RunSummary(30, 0.08, None),
+        "rail_fairness_ratio": 1.0,
+        "step_period_seconds": 0.3149,
+        "step_period_score": 0.998,
+        "workload_signature": "dense_like",
+        "workload_signature_confidence": 0.587,
+        **changes,
+    }
+    rails = tuple(
+        PortSummary(f"mlx5_{n}:1", True, 10.0, NONE, NONE, 30, 0.2, 0.125, n in idle, n in slow) for n in range(ports)
+    )
+    return Summary(10, 0, 10_000, NodeSummary(**node), rails)
+
+
+def view(count: int = 8, **changes: Any) -> View:
+    given: dict[str, Any] = {
+        "place": "http://node7:10055",
+        "wall_ns": WALL_NS,
+        "interval_ns": 10_000_000,
+        "bin_ns": 100_000_000,
+        "rails": tuple(rail(f"mlx5_{number}:1") for number in range(count)),
+        "others": 1,
+        "summary": summary(count),
+        "sampler": SamplerView(9998, 2, 0, 1, 0.00012),
+    }
+    return View(**{**given, **changes})
