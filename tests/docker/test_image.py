@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 
 import ibpulse
-from ibpulse.config.table import ROWS
 from tests.running import Running, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
 BIN = Path(sys.executable).parent
-HAS_CAPTURES = any(row.name == "capture.dir" for row in ROWS)
 
 
 def test_hadolint_has_nothing_to_say_of_the_dockerfile() -> None:
@@ -123,5 +121,5 @@ class _Clean(Running):
     """The daemon of another interpreter."""
 
     def __init__(self, tree: Path, ring_dir: Path, python: Path) -> None:
-        super().__init__(tree, ring_dir, f"--capture.dir={ring_dir}-captures" if HAS_CAPTURES else "--log.level=info")
+        super().__init__(tree, ring_dir, f"--capture.dir={ring_dir}-captures")
         self._command[0] = str(python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from ibpulse.commands import chart
 from ibpulse.commands.chartvalues import Value, read_values, values_table
 from ibpulse.errors import ConfigError
 from ibpulse.grafana.chart import camel
-from tests.helm.rendering import CHART, ROOT
+from tests.helm.rendering import CHART, ROOT, needs
+
+NAME, DIGEST = "registry.example.com/team/ibpulse", f"sha256:{'0a' * 32}"
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def test_the_committed_files_are_what_the_program_writes() -> None:
 
 def test_the_chart_installs_the_version_of_the_program() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert about["appVersion"] == __version__
+    assert about["version"] == about["appVersion"] == __version__
     assert (about["name"], about["apiVersion"], about["type"]) == (CHART.name, "v2", "application")
     assert about["kubeVersion"] == ">=1.25.0-0"
     assert about["annotations"]["artifacthub.io/license"] == "Apache-2.0"
@@ -45,14 +48,14 @@ def test_writing_brings_everything_up_to_date_and_takes_old_boards_away(checkout
     for name in ("helm/ibpulse/LICENSE", "helm/ibpulse/templates/_rules.tpl"):
         (checkout / name).unlink()
     about = checkout / "helm/ibpulse/Chart.yaml"
-    about.write_text(re.sub("appVersion.*", 'appVersion: "0"', about.read_text()))
+    about.write_text(re.sub("ersion: .*", "ersion: 0", about.read_text()))
     old = checkout / "helm/ibpulse/files/dashboards/old.json"
     old.parent.mkdir(exist_ok=True)
     old.write_text("{}")
     assert chart.main([str(checkout)]) == 0
     assert not old.exists()
     assert (old.parent / "new.json").read_text() == "{}\n"
-    assert f'appVersion: "{__version__}"' in about.read_text()
+    assert f'\nversion: {__version__}\nappVersion: "{__version__}"\n' in about.read_text()
     assert all((checkout / path).read_text() == text for path, text in chart.chart_files(checkout).items())
 
 
@@ -71,6 +74,56 @@ def test_what_cannot_be_written_is_said(
     path.write_text(path.read_text().replace(*change))
     assert chart.main([str(checkout)]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: Path) -> None:
+    path = checkout / "helm" / "ibpulse" / "values.yaml"
+    before = path.read_text().splitlines()
+    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
+    changed = [after for was, after in zip(before, path.read_text().splitlines(), strict=True) if was != after]
+    assert changed == ["  registry: registry.example.com", "  repository: team/ibpulse", f"  digest: {DIGEST}"]
+    assert f'| `image.digest` | `"{DIGEST}"` |' in (path.parent / "README.md").read_text()
+
+
+@pytest.mark.outside
+@needs("helm")
+def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> None:
+    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
+    _helm("package", "helm/ibpulse", "--destination", "dist", checkout=checkout)
+    package = f"dist/ibpulse-{__version__}.tgz"
+    _helm("lint", "--strict", package, checkout=checkout)
+    documents = [entry for entry in yaml.safe_load_all(_helm("template", package, checkout=checkout)) if entry]
+    pods = [
+        entry["spec"].get("template", entry)["spec"] for entry in documents if entry["kind"] in ("DaemonSet", "Pod")
+    ]
+    assert [container["image"] for pod in pods for container in pod["containers"]] == [f"{NAME}@{DIGEST}"] * 2
+    assert "image.registry is empty" not in _helm("install", "--dry-run=client", "r", package, checkout=checkout)
+
+
+def _helm(*words: str, checkout: Path) -> str:
+    done = subprocess.run(["helm", *words], cwd=checkout, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("image", [NAME, f"{NAME}:1.0", f"ibpulse@{DIGEST}", f"{NAME}@sha256:0a", ""])
+def test_an_image_without_registry_or_digest_is_refused(
+    checkout: Path, capsys: pytest.CaptureFixture[str], image: str
+) -> None:
+    before = (checkout / "helm/ibpulse/values.yaml").read_text()
+    assert chart.main([str(checkout), image]) == 1
+    said = f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST\n"
+    assert capsys.readouterr().err == said
+    assert (checkout / "helm/ibpulse/values.yaml").read_text() == before
+
+
+def test_an_image_is_not_written_where_its_place_is_not_certain(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = checkout / "helm/ibpulse/values.yaml"
+    path.write_text(path.read_text() + "other:\n  digest: 1\n")
+    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 1
+    assert "image.digest: is not there once but 2 times; name it once" in capsys.readouterr().err
 
 
 def test_comments_become_rows_of_the_table() -> None:

@@ -1,6 +1,7 @@
 """The generated parts of the Helm chart, from the tables and the rules. It must not state any fact of its own.
 
-`python -m ibpulse.commands.chart .` writes all of them in a checkout; a test fails when the committed ones differ.
+`python -m ibpulse.commands.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
+release names its image too, `python -m ibpulse.commands.chart . NAME@sha256:...`: the chart then installs just that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ibpulse.grafana.chart import rules_schemas, rules_template, rules_values
 CHART = Path("helm/ibpulse")
 BOARDS = Path("dashboards")
 RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
+IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
 VALUES_TABLE = ("<!-- Written by `make chart` from values.yaml: do not edit. -->\n", "<!-- Up to here. -->\n")
 
 
@@ -63,6 +65,28 @@ def write(root: Path) -> None:
         path.unlink()
 
 
+def pin_image(root: Path, image: str) -> None:
+    """The chart's values name one image by its digest, so that a chart installs what was built and signed with it.
+
+    Args:
+        root: a checkout; its `values.yaml` is changed, and nothing else.
+        image: `REGISTRY/REPOSITORY@sha256:DIGEST`.
+
+    Raises:
+        ConfigError: that is not how the image is written, or a value is not where it is looked for.
+    """
+    parts = IMAGE.fullmatch(image)
+    if parts is None:
+        raise ConfigError([f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST"])
+    path = root / CHART / "values.yaml"
+    text = path.read_text()
+    for key, value in parts.groupdict().items():
+        text, places = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
+        if places != 1:
+            raise ConfigError([f"values.yaml: image.{key}: is not there once but {places} times; name it once"])
+    path.write_text(text)
+
+
 def _between(text: str, marks: tuple[str, str], inner: str) -> str:
     """The text with what stands between two marks replaced."""
     head, begin, rest = text.partition(marks[0])
@@ -79,8 +103,9 @@ def _indent(text: str, columns: int) -> str:
 
 
 def _with_version(text: str) -> str:
-    """The chart's own file with the version of the program that it installs."""
-    return re.sub(r'(?m)^appVersion: ".*"$', f'appVersion: "{__version__}"', text)
+    """The chart's own file with the version of the program that it installs: both are released together."""
+    text = re.sub(r"(?m)^version: .*$", f"version: {__version__}", text)
+    return re.sub(r"(?m)^appVersion: .*$", f'appVersion: "{__version__}"', text)
 
 
 def _schema(text: str, values: Sequence[Value]) -> str:
@@ -105,9 +130,12 @@ def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Write into the checkout that the one word names; the exit code."""
+    """Write into the checkout that the first word names, with the image that the second names if any; the exit code."""
+    root, *image = words
     try:
-        write(Path(words[0]))
+        for name in image:
+            pin_image(Path(root), name)
+        write(Path(root))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
