@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from ibpulse.capture import recorder as recorder_module
 from ibpulse.capture.options import CaptureOptions
 from ibpulse.capture.recorder import FlightRecorder, Pending
 from ibpulse.capture.trigger import API, Trigger
+from ibpulse.commands.captures import Captures
+from ibpulse.config import load as load_settings
 from ibpulse.errors import CaptureError
 from ibpulse.recording import Recording, load
 from tests.aggregator.rings import Ring, constant, port, square, update
@@ -81,6 +85,17 @@ async def test_a_capture_holds_the_ring_around_its_trigger(ring: Ring, recorder:
     assert (capture.meta.host, capture.meta.source, capture.meta.reason) == ("node7", "capture", "test")
     assert (capture.meta.labels, capture.meta.trigger_ns) == ({"trigger": "api", "job": "llama"}, TRIGGER.instant_ns)
     assert [str(port.id) for port in capture.meta.ports] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+@pytest.mark.parametrize(("flags", "host"), [({}, socket.gethostname()), ({"capture.node": ["gpu7,gpu7.ib"]}, "gpu7")])
+async def test_the_host_of_a_capture_is_what_the_settings_call_the_node(
+    ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
+) -> None:
+    given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
+    captures = Captures(load_settings(given, {}), ring.reader)
+    captures.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
+    capture = await taken(captures.recorder, captures.recorder.ask(TRIGGER))
+    assert capture.meta.host == host
 
 
 async def test_a_capture_waits_for_the_end_of_its_window(ring: Ring, recorder: FlightRecorder) -> None:
@@ -158,6 +173,19 @@ async def test_what_cannot_be_written_at_the_end_is_given_up(
     assert recorder.counts().errors == 1
     assert "was not taken: the daemon ended before it was written" in caplog.text
     assert list((tmp_path / "captures").iterdir()) == []
+
+
+async def test_where_memory_is_short_the_writer_goes_and_not_the_daemon(recorder: FlightRecorder) -> None:
+    recorder.ask(TRIGGER)
+    scores: set[str] = set()
+    while recorder.pending():
+        await asyncio.sleep(0.001)
+        for child in Path("/proc/thread-self/children").read_text().split():
+            with suppress(OSError):
+                scores.add(Path(f"/proc/{child}/oom_score_adj").read_text().strip())
+    assert "1000" in scores
+    assert Path("/proc/self/oom_score_adj").read_text() != "1000\n"
+    assert recorder.counts().stored == 1
 
 
 async def test_a_writer_that_takes_too_long_is_killed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,11 +13,14 @@ import numpy as np
 import pytest
 
 from ibpulse.capture.job import Job, parse_job
-from ibpulse.recording import RecordedPort, RecordingMeta, load
+from ibpulse.capture.writer import ROWS_AT_ONCE
+from ibpulse.model import PortIdentity
+from ibpulse.recording import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port
 from tests.running import eventually
 
-META = RecordingMeta("node7", 10_000_000, (RecordedPort("mlx5_0", 1),), "capture", labels={"a": "Ω"})
+PORT = RecordedPort("mlx5_0", 1, 50e9, rail=False, source="words", identity=PortIdentity(guid="b8ce:f603:00aa:bb00"))
+META = RecordingMeta("node7", 10_000_000, (PORT,), "capture", labels={"a": "Ω"}, trigger_ns=10**18)
 
 
 @pytest.fixture
@@ -41,6 +45,21 @@ def test_a_job_becomes_a_file(job: Job) -> None:
     capture = load(job.path)
     assert (capture.meta, capture.start_ns, capture.ticks) == (META, 10**18, 100)
     np.testing.assert_allclose(capture.bytes_per_second[0, 1], 2e9)
+
+
+def test_a_long_capture_is_written_piece_by_piece(job: Job) -> None:
+    long = dataclasses.replace(job, first_tick=1, last_tick=2 * ROWS_AT_ONCE + 1)
+    assert write(long).returncode == 0
+    assert [piece.ticks for piece in scan(job.path)] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 1]
+
+
+def test_a_writer_imports_nothing_that_it_can_do_without(job: Job) -> None:
+    script = "import sys; from ibpulse.capture.writer import main; main(['30']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], input=job.dump(), capture_output=True, check=True)
+    assert job.path.exists()
+    assert {"pydantic", "fastapi", "asyncio", "pandas", "yaml", "prometheus_client"}.isdisjoint(
+        done.stdout.decode().split()
+    )
 
 
 def test_what_is_wrong_is_said_in_a_sentence(job: Job, tmp_path: Path) -> None:

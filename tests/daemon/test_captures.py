@@ -171,7 +171,7 @@ def test_a_thousand_captures_at_once_are_a_few_and_the_sampler_goes_on(tmp_path:
         ended = daemon.metrics()
         for name in ("sampler_restarts_total", "sampler_takeovers_total", "capture_errors_total"):
             assert ended.value(f"ibpulse_{name}") == begun.value(f"ibpulse_{name}") == 0
-        assert ended.value("ibpulse_sampler_ticks_total") > begun.value("ibpulse_sampler_ticks_total") + 100
+        assert ended.value("ibpulse_sampler_ticks_total") > begun.value("ibpulse_sampler_ticks_total") + 50
 
 
 def test_a_capture_in_flight_is_whole_at_the_end(tmp_path: Path, tree: Path) -> None:

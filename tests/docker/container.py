@@ -1,8 +1,9 @@
 """What a container engine does for `docker run`, done with util-linux, for the tests. It asserts nothing by itself.
 
-The root is a tmpfs, read-only once it is laid out, that holds an interpreter, its libraries and ibpulse: no shell. The
-daemon is process 1 of its own process, network, mount and IPC namespaces, runs as 65532 without any capability, cannot
-gain one, and may use so much memory. Of the host it sees one directory, read-only, at /host/sys.
+The root is a tmpfs, read-only once it is laid out, that holds an interpreter, its libraries and ibpulse: no shell, and
+no package but those that it is given. The daemon is process 1 of its own process, network, mount and IPC namespaces,
+runs as 65532 without any capability, cannot gain one, and may use so much memory. Of the host it sees one directory,
+read-only, at /host/sys.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ USER = 65532
 MIB = 2**20
 MEMORY_BYTES = 128 * MIB
 PORT = 10055
+# where the interpreter of the tests has packages beside its standard library; that of the image has none
+HOME = sysconfig.get_config_var("installed_base")
+OWN_PACKAGES = (
+    Path(sysconfig.get_path("purelib", "posix_prefix", {"base": HOME})),
+    Path("/usr/lib/python3/dist-packages"),
+)
 ASK = """
 import sys, urllib.error, urllib.request
 method, url, body = sys.argv[1:]
@@ -64,6 +71,11 @@ class MemoryLimit:
 
     def peak_bytes(self) -> int:
         return int(_words(self.path / ("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"))[0])
+
+    def shared_bytes(self) -> int:
+        """What files in memory take of it, the ring above all."""
+        words = _words(self.path / "memory.stat")
+        return int(words[words.index("shmem" if self.version == 2 else "total_shmem") + 1])
 
     def kills(self) -> int:
         """Processes that the kernel ended for want of memory."""
@@ -130,6 +142,7 @@ class Container:
         lines = ["mount --make-rprivate /", "ip link set lo up", f"mount -t tmpfs -o mode=755 tmpfs {root}"]
         for source, target in self._read_only():
             lines += self._bind(source, root / target.lstrip("/"), "ro")
+        lines += [f"mount -t tmpfs -o ro tmpfs {root}{path}" for path in OWN_PACKAGES if path.is_dir()]
         lines += self._bind(self._scratch / "ring", root / "run/ibpulse", "rw")
         lines += self._bind(self._scratch / "state", root / "var/lib/ibpulse", "rw")
         lines += [f"ln -s usr/lib {root}/lib", f"ln -s usr/lib64 {root}/lib64", f"mkdir {root}/proc {root}/tmp"]
@@ -140,8 +153,8 @@ class Container:
         yield self._tree, "/host/sys"
         for number, package in enumerate(self._packages):
             yield package, f"/opt/{number}"
-        interpreter, home = Path(sys.executable).resolve(), sysconfig.get_config_var("installed_base")
-        whole = [] if home == "/usr" else [Path(home)]
+        interpreter = Path(sys.executable).resolve()
+        whole = [] if HOME == "/usr" else [Path(HOME)]
         files = ["/usr/bin/setpriv", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"]
         for path in (*whole, *map(Path, files), Path("/usr/lib"), Path("/usr/lib64"), interpreter):
             if path.exists() and not any(path.is_relative_to(other) for other in whole if other != path):

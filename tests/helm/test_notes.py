@@ -39,8 +39,8 @@ WARNED: list[tuple[Document, str]] = [
     ({"podMonitor": {"enabled": True}}, "podMonitor.enabled, but this cluster knows no PodMonitor"),
     ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled, but this cluster knows no ServiceMonitor"),
     ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled, but this cluster knows no PrometheusRule"),
-    ({"resources": {"limits": {"memory": "128Mi"}}}, "resources.limits.memory is 128Mi."),
-    ({"ring": {"ports": 64, "sizeLimit": "128Mi"}}, "take up to 273 MB; beyond the limit the kernel kills"),
+    ({"resources": {"limits": {"memory": "112Mi"}}}, "resources.limits.memory is 112Mi."),
+    ({"ring": {"ports": 64, "sizeLimit": "128Mi"}}, "take 207 MB; with less the kernel kills the one that writes it"),
     (
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},
         "webConfig switches TLS on, but podMonitor.tlsConfig is empty",
@@ -51,6 +51,10 @@ WARNED: list[tuple[Document, str]] = [
 @pytest.mark.parametrize(("values", "said"), WARNED, ids=[said[:40] for _, said in WARNED])
 def test_what_will_go_wrong_is_warned_of(values: Document, said: str) -> None:
     assert said in notes(values)
+
+
+def test_128_mib_are_enough_for_the_ring_of_16_ports() -> None:
+    assert "resources.limits.memory" not in notes({"resources": {"limits": {"memory": "128Mi"}}, "ring": {"ports": 16}})
 
 
 def test_captures_on_the_node_say_how_their_directory_is_made() -> None:

@@ -119,7 +119,7 @@ def test_the_page_has_every_control_and_says_of_each_what_the_check_finds() -> N
 def test_there_is_a_request_and_a_memory_limit_and_no_limit_of_the_processor() -> None:
     assert container(render())["resources"] == {
         "requests": {"cpu": "50m", "memory": "128Mi"},
-        "limits": {"memory": "256Mi"},
+        "limits": {"memory": "192Mi"},
     }
 
 

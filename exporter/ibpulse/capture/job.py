@@ -1,14 +1,19 @@
-"""What the writing process is told: which ticks of which ring, and where they go. A value and its JSON."""
+"""What the writing process is told: which ticks of which ring, and where they go. A value and its JSON.
+
+It must not import pydantic, which would take a third of the memory that the writing process has of its own.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from ibpulse.recording import RecordingMeta
-from ibpulse.recording.header import read_header, write_header
+from ibpulse.model import PortIdentity
+from ibpulse.recording import RecordedPort, RecordingMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,16 @@ class Job:
         """The JSON that `parse_job` reads."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
-        return orjson.dumps({**members, **numbers, "meta": write_header(self.meta).decode()})
+        return orjson.dumps({**members, **numbers, "meta": dataclasses.asdict(self.meta)})
 
 
 def parse_job(raw: bytes) -> Job:
-    """The job of its JSON."""
+    """The job of its JSON, which the daemon itself wrote."""
     members = orjson.loads(raw)
-    meta = read_header(members.pop("meta").encode())
-    ring, path = Path(members.pop("ring")), Path(members.pop("path"))
-    return Job(ring=ring, path=path, meta=meta, **members)
+    ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
+    ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
+    return Job(ring=ring, path=path, meta=RecordingMeta(ports=ports, **meta), **members)
+
+
+def _parse_port(identity: dict[str, str], **members: Any) -> RecordedPort:
+    return RecordedPort(identity=PortIdentity(**identity), **members)

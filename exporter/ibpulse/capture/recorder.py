@@ -12,7 +12,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.capture.job import Job
@@ -35,6 +37,16 @@ BYTES_PER_ROW = 32
 # what is left of the daemon's five seconds at the end
 CLOSE_SECONDS = 4.0
 SECOND_NS = 1_000_000_000
+# the highest that there is
+OOM_SCORE = "1000"
+WRITER_ENVIRONMENT = {
+    # threads that nobody needs cost memory and come in the way of the sampler
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    # pyarrow's own allocator keeps 10 MB more than the system's
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
 
 
 # each is itself: triggers hold mappings, which have no hash
@@ -262,11 +274,13 @@ async def run_writer(job: Job, seconds: float) -> None:
             stderr=asyncio.subprocess.PIPE,
             # Ctrl-C is for the daemon, which waits for its captures
             start_new_session=True,
-            # threads that nobody needs cost memory and come in the way of the sampler
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"},
+            env={**os.environ, **WRITER_ENVIRONMENT},
         )
     except OSError as error:
         raise CaptureError(f"its writer could not be started: {error.strerror}") from error
+    # where memory is short the kernel ends this process, not the daemon
+    with suppress(OSError):
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(OOM_SCORE)
     try:
         _, said = await asyncio.wait_for(process.communicate(job.dump()), seconds)
     except TimeoutError as error:

@@ -56,7 +56,8 @@ def _options(settings: Settings) -> CaptureOptions:
     capture = settings.capture
     return CaptureOptions(
         directory=capture.dir,
-        host=socket.gethostname(),
+        # in a pod the host name is the pod's, and the setting is the node's
+        host=capture.node[0] if capture.node else socket.gethostname(),
         before_ns=capture.before,
         after_ns=capture.after,
         max_count=capture.max_count,

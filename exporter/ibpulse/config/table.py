@@ -253,7 +253,8 @@ ROWS = (
         "capture.node",
         "NAME,...",
         "",
-        "Names of this node in the labels of alerts: instance, node, nodename, hostname. Own addresses always count.",
+        "Names of this node in the labels of alerts: instance, node, nodename, hostname. Own addresses always count. "
+        "Captures name the first as their host.",
         "the host name",
     ),
     Row(

@@ -1,4 +1,8 @@
-"""The server's own metrics: requests and their duration by route. Fewer than 60 series, whatever clients send."""
+"""The server's own metrics: requests and their duration by route. Fewer than 150 series, whatever clients send.
+
+There are 14 routes and `other`. Each has two series of its duration and one for every status that it has answered with:
+30 and at most 105. A node that is scraped and looked at has about 25; asking every route rightly and wrongly made 62.
+"""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ ticks were lost at 4 % use of a core. Remove the limit (resources.limits.cpu=nul
 {{- end }}
 {{- end }}
 {{- with $limits.memory }}
-{{- $needed := addf 180e6 (include "ibpulse.ringBytes" $ | float64) }}
+{{- $needed := addf 105e6 (mulf 1.1 (include "ibpulse.ringBytes" $ | float64)) }}
 {{- if lt (include "ibpulse.bytes" (toString .) | float64) $needed }}
 
 WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports }} ports, the program, and a capture while it is written
-take up to {{ printf "%.0f" (divf $needed 1e6) }} MB; beyond the limit the kernel kills the container.
+take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less the kernel kills the one that writes it, or the container.
 {{- end }}
 {{- end }}
 {{- $monitors := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
