@@ -25,7 +25,7 @@ from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
 PATH = "/api/v1/captures"
 ALERTS = f"{PATH}/alertmanager"
-MISSING = f"{PATH}/{make_name(0, 'missing')}"
+MISSING = f"{PATH}/19700101T000000.000Z-missing-00000000.parquet"
 SECOND_NS = 10**9
 WRITES = [("POST", PATH), ("POST", ALERTS), ("DELETE", MISSING)]
 
