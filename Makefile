@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test check bench docs accuracy fuzz chart format lock clean
+.PHONY: help run stack test test-machine test-still check bench docs accuracy fuzz chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -19,9 +19,22 @@ stack: $(VENV)/run.stamp ## Run the demo of docker/compose.yaml without containe
 
 test: check ## Run every check and every test, with the coverage gate
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
+ifdef ARGS
+	$(PYTEST) $(ARGS)
+else
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine test-still
+	$(PYTEST) -m live
+endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+
+test-machine:
+	$(PYTEST) -m vm
+
+test-still:
+	$(PYTEST) -m "not vm and not live"
+
+PYTEST := $(BIN)/coverage run -m pytest
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check exporter tests bench docker

@@ -1,0 +1,20 @@
+"""Which tests watch the clock: `make test` runs them after all others, with nothing beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+# Their tests start daemons, browsers or servers, and look at when things happen.
+LIVE = frozenset(
+    {"daemon", "docker", "doctor", "families", "fusefabric", "grafana", "page", "sampler", "terminal", "web"}
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of those rooms."""
+    for item in items:
+        if item.path.relative_to(HERE).parts[0] in LIVE:
+            item.add_marker(pytest.mark.live)
