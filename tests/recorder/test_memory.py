@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from ibpulse.commands.record import ALLOCATOR
 from ibpulse.recording import scan
 
 # all but the clock, which a test cannot wait for, and the sampler, which is a process of its own
@@ -58,7 +60,8 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 def test_ten_minutes_at_a_millisecond_stay_under_150_megabytes(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    child = subprocess.run([sys.executable, "-c", RECORDER, str(path)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", RECORDER, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ALLOCATOR})
     assert child.returncode == 0, child.stderr
     assert int(child.stdout) * 1024 < 150e6
     assert sum(piece.ticks for piece in scan(path)) == 600_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 # A kill loses what was not written yet, and the 0.2 s that are not certain yet.
 WRITE_SECONDS = 0.5
 LOG_SECONDS = 10.0
+# pyarrow's own allocator keeps 10 MB more than the system's
+ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 IDLE = "10s"
 
 
@@ -62,6 +65,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.commands.sources import from_daemon, from_node
 
     set_up_log(settings.log.level, settings.log.format)
+    # read when pyarrow is imported
+    os.environ.update(ALLOCATOR)
     options = read_options(arguments, settings)
     refuse_existing(arguments.file, arguments.force)
     opening = from_daemon(arguments.url) if arguments.url else from_node(settings)
