@@ -25,6 +25,7 @@ def filled_ring(path: Path, interval_ns: int, ports: int, seconds: int) -> RingR
     last = time.time_ns() // interval_ns
     ring.begin_segment(last - count, 0)
     ticks = np.arange(last - count + 1, last + 1)
+    marks = ticks | 1 << at.STRIDE_SHIFT
     monotonic = ticks * interval_ns - wall_offset_ns()
     random = np.random.default_rng(1)
     reader = RingReader(ring)
@@ -35,7 +36,7 @@ def filled_ring(path: Path, interval_ns: int, ports: int, seconds: int) -> RingR
         moved = busy * random.normal(0.8, 0.05, (2, count)) * LINE_BYTES_PER_SECOND / WORD_BYTES
         counters = np.cumsum(moved * interval_ns / NS_PER_SECOND, axis=1).astype(np.uint64)
         rows = np.stack(
-            [monotonic, monotonic + READ_NS, monotonic + 2 * READ_NS, counters[0], counters[1], ticks], axis=1
+            [monotonic, monotonic + READ_NS, monotonic + 2 * READ_NS, counters[0], counters[1], marks], axis=1
         )
         begin = at.records_at(slot, ring.capacity)
         view = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)

@@ -151,18 +151,20 @@ def _find_records(
     marks: npt.NDArray[np.uint64], ticks: npt.NDArray[np.int64], stride: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
     """Which records are of their tick, and the strides of a block, both (ports, ticks), from the marks of records."""
-    # nearly all are of the stride that their slot has now: the others are looked at one by one
     present = np.empty(marks.shape, dtype=np.bool_)
+    strides = None
+    unsigned = ticks.view(np.uint64)
     for row, usual in enumerate((stride << at.STRIDE_SHIFT).tolist()):
-        np.equal(marks[row], (ticks | usual).view(np.uint64), out=present[row])
-    rows, columns = np.divmod(np.flatnonzero(~present), max(1, len(ticks)))
-    others = marks[rows, columns]
-    found = (others & np.uint64(at.TICK_MASK)) == ticks[columns].view(np.uint64)
-    if not found.any():
-        return present, None
-    rows, columns = rows[found], columns[found]
-    present[rows, columns] = True
-    own = (others[found] >> np.uint64(at.STRIDE_SHIFT)).view(np.int64)
-    strides = np.repeat(stride[:, None], len(ticks), axis=1)
-    strides[rows, columns] = np.where(own > 0, own, strides[rows, columns])
+        # nearly all are of the stride that their slot has now
+        of_now = np.equal(marks[row], (ticks | usual).view(np.uint64), out=present[row])
+        if of_now.all():
+            continue
+        others = np.flatnonzero(((marks[row] & np.uint64(at.TICK_MASK)) == unsigned) & ~of_now)
+        if not len(others):
+            continue
+        if strides is None:
+            strides = np.repeat(stride[:, None], len(ticks), axis=1)
+        present[row, others] = True
+        own = (marks[row, others] >> np.uint64(at.STRIDE_SHIFT)).view(np.int64)
+        strides[row, others] = np.where(own > 0, own, strides[row, others])
     return present, strides
