@@ -168,10 +168,12 @@ def test_a_thousand_captures_at_once_are_a_few_and_the_sampler_goes_on(tmp_path:
         for each in found:
             rates = load(tmp_path / "captures" / each["name"]).bytes_per_second
             assert np.isnan(rates[:, :, -200:]).mean() < 0.5
+        # the counts are those of the last second
+        time.sleep(2)
         ended = daemon.metrics()
         for name in ("sampler_restarts_total", "sampler_takeovers_total", "capture_errors_total"):
             assert ended.value(f"ibpulse_{name}") == begun.value(f"ibpulse_{name}") == 0
-        assert ended.value("ibpulse_sampler_ticks_total") > begun.value("ibpulse_sampler_ticks_total") + 50
+        assert ended.value("ibpulse_sampler_ticks_total") > begun.value("ibpulse_sampler_ticks_total") + 100
 
 
 def test_a_capture_in_flight_is_whole_at_the_end(tmp_path: Path, tree: Path) -> None:
