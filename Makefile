@@ -37,8 +37,8 @@ test-still:
 PYTEST := $(BIN)/coverage run -m pytest
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
-	$(BIN)/ruff format --check exporter tests bench docker
-	$(BIN)/ruff check exporter tests bench docker
+	$(BIN)/ruff format --check exporter tools tests bench docker
+	$(BIN)/ruff check exporter tools tests bench docker
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -50,19 +50,19 @@ accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and w
 	$(BIN)/python -m bench.traffic_accuracy
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
-	$(BIN)/python -m ibpulse.commands.reference docs
-	$(BIN)/python -m ibpulse.grafana rules dashboards/rules
-	$(BIN)/python -m ibpulse.grafana dashboards dashboards
+	$(BIN)/python -m tools.reference docs
+	$(BIN)/python -m tools.grafana rules dashboards/rules
+	$(BIN)/python -m tools.grafana dashboards dashboards
 
 fuzz: $(VENV)/dev.stamp ## Ask a running daemon 10,000 things that its API document allows, and forbids
 	FUZZ_CASES=10000 $(BIN)/python -m pytest tests/web/test_fuzz.py -q -s $(ARGS)
 
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
-	$(BIN)/python -m ibpulse.commands.chart .
+	$(BIN)/python -m tools.chart .
 
 format: $(VENV)/dev.stamp ## Format the code
-	$(BIN)/ruff format exporter tests bench docker
-	$(BIN)/ruff check --fix exporter tests bench docker
+	$(BIN)/ruff format exporter tools tests bench docker
+	$(BIN)/ruff check --fix exporter tools tests bench docker
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fusefabric.client import FuseFabric, why_not
-from tests.running import Metrics, Running, eventually
-
 from bench.machine import describe
 from ibpulse.units import format_duration
+from tests.fusefabric.client import FuseFabric, why_not
+from tests.running import Metrics, Running, eventually
 
 PAGE = Path(__file__).parents[1] / "docs/accuracy.md"
 SETTLE_SECONDS = 3

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.recording import RecordedPort, Recording, RecordingMeta
-from ibpulse.reporters.options import ReportOptions
-from ibpulse.reporters.run import Run, describe_run
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.reports.run import Run, describe_run
+from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.schedule import Schedule
 

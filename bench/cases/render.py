@@ -16,7 +16,7 @@ from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.report import Budget, Section, Table
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.render import render
-from ibpulse.pictures.run import Node, PictureRun
+from ibpulse.pictures.run import PictureNode, PictureRun
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import make_workload
 
@@ -68,7 +68,7 @@ def _play(name: str) -> PictureRun:
     moved = Schedule(make_workload(name), 0, PORTS).cumulative_bytes(np.arange(ticks + 1) * TICK_NS)
     rates = np.diff(moved.sum(axis=2), axis=0).T * (NS_PER_SECOND / TICK_NS)
     seconds = np.full(rates.shape, TICK_NS / NS_PER_SECOND)
-    node = Node(rates.sum(axis=0), seconds[0], PORTS * 100e9)
+    node = PictureNode(rates.sum(axis=0), seconds[0], PORTS * 100e9)
     ports = tuple(f"mlx5_{number}:1" for number in range(PORTS))
     return PictureRun(name, "node", 0, TICK_NS, ports, rates, seconds, np.full(PORTS, 100e9), node)
 

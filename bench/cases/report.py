@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table
-from ibpulse.recording import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.schedule import Schedule
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import processes
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, percent
-from ibpulse.client.connection import Connection
+from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
 
 SIZES = ((80, 24), (160, 50))
@@ -132,7 +132,7 @@ def _read_all(terminal: int, drawn: threading.Event) -> None:
 
 
 def _answers(url: str) -> bool:
-    connection = Connection(url)
+    connection = DaemonConnection(url)
     try:
         return bool(connection.get("/-/ready"))
     except DaemonError:

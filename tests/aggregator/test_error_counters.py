@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.aggregator.counters import CounterTotals
+from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import PortCounters
 from ibpulse.model import CounterReading, Fabric, Port, PortReadings
 from tests.aggregator.rings import RATE, port

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.plateaus import effective_resolution
+from ibpulse.analysis.resolution import effective_resolution
 
 INTERVAL_NS = 10_000_000
 THRESHOLD = 0.1e9

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ibpulse.analysis.balance import balance_rails
-from ibpulse.analysis.grid import bandwidth_bins, rate_bins
+from ibpulse.analysis.bins import bandwidth_bins, rate_bins
 from ibpulse.analysis.period import BIN_SECONDS, find_period
 from ibpulse.analysis.rates import rates
 

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rates import rates
-from ibpulse.analysis.series import ABSENT, rate_series
+from ibpulse.analysis.rates import ABSENT, rate_series, rates
 
 tick = st.tuples(
     st.booleans(),  # present

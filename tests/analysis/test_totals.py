@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.totals import Increase, increase
+from ibpulse.analysis.rates import Increase, increase
 
 SCALE = np.array([4])
 

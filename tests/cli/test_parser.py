@@ -6,7 +6,7 @@ import pytest
 
 from ibpulse.commands import VERBS, parser
 from ibpulse.commands.parser import build_parser, find_verb, overview, parse
-from ibpulse.config.table import Row, describe
+from ibpulse.config.table import SettingRow, describe
 from ibpulse.errors import ConfigError
 
 CONFIG = VERBS["config"]
@@ -23,7 +23,7 @@ def test_the_overview_names_every_verb_with_its_summary() -> None:
 
 
 @pytest.mark.parametrize("row", describe(), ids=lambda row: row.name)
-def test_help_has_every_setting_with_sentence_default_and_variable(row: Row) -> None:
+def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingRow) -> None:
     text = squeezed(build_parser(CONFIG).format_help())
     assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
 
@@ -36,7 +36,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser, "ROWS", (Row("log.share", "RATIO", "5%", "At most 5% of all."),))
+    monkeypatch.setattr(parser, "ROWS", (SettingRow("log.share", "RATIO", "5%", "At most 5% of all."),))
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG).format_help())
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.recording import RecordingWriter, save
-from ibpulse.recording.header import KEY
+from ibpulse.recordings import RecordingWriter, save
+from ibpulse.recordings.columns import KEY
 from ibpulse.simulate.fsdp import DENSE, MOE
-from tests.reporters.recordings import play
+from tests.reports.recordings import play
 
 
 @pytest.fixture(scope="module")

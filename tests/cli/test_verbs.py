@@ -10,9 +10,9 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import build_parser
-from ibpulse.commands.reference import cli_markdown
 from ibpulse.config import Settings
 from ibpulse.errors import RingError
+from tools.reference.__main__ import cli_markdown
 
 
 class Probe:

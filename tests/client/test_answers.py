@@ -11,8 +11,7 @@ import numpy as np
 import orjson
 import pytest
 
-from ibpulse.client.answers import ask_metrics, ask_ports, ask_window
-from ibpulse.client.connection import Connection
+from ibpulse.client import DaemonConnection, ask_metrics, ask_ports, ask_window
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
 
@@ -41,7 +40,7 @@ def npy(values: np.ndarray) -> bytes:
 def test_a_window_is_read_with_its_holes(server: Canned) -> None:
     values = np.array([[1, np.nan, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
     server.answer("/api/v1/window", npy(values), X_Ibpulse_Window=json.dumps(ABOUT))
-    window = ask_window(Connection(server.url), [("last", "1s")])
+    window = ask_window(DaemonConnection(server.url), [("last", "1s")])
     assert server.asked[0][0] == "/api/v1/window?last=1s&format=npy"
     assert (window.interval_ns, window.step_ns) == (10_000_000, 20_000_000)
     assert (window.start_ns, window.newest_ns) == (10**9, 2 * 10**9)
@@ -66,16 +65,18 @@ def test_a_window_of_somebody_else_is_refused(server: Canned, body: bytes, about
     with pytest.raises(
         DaemonError, match=r"does not answer as ibpulse does .*is it another service, or another version"
     ):
-        ask_window(Connection(server.url), [])
+        ask_window(DaemonConnection(server.url), [])
 
 
 @pytest.mark.parametrize("ask", [ask_ports, lambda connection: ask_window(connection, [])])
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{}", b'{"interval_seconds": "x"}'])
-def test_another_service_is_told_from_ibpulse(server: Canned, ask: Callable[[Connection], object], body: bytes) -> None:
+def test_another_service_is_told_from_ibpulse(
+    server: Canned, ask: Callable[[DaemonConnection], object], body: bytes
+) -> None:
     for path in ("/api/v1/ports", "/api/v1/window"):
         server.answer(path, body)
     with pytest.raises(DaemonError, match="does not answer as ibpulse does"):
-        ask(Connection(server.url))
+        ask(DaemonConnection(server.url))
 
 
 def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
@@ -91,7 +92,7 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
     }
     counted = {**port, "rate_bytes_per_second": 5e10, "source": {"name": "words", "resolution_seconds": 0.03}}
     server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [port, counted]}))
-    answer = ask_ports(Connection(server.url))
+    answer = ask_ports(DaemonConnection(server.url))
     assert answer.interval_ns == 10_000_000
     first, second = answer.ports
     assert (first.name, first.source, first.rate_bytes_per_second) == ("mlx5_0:1", "", None)
@@ -102,8 +103,8 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
 def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
     text = b'# HELP a\n# TYPE a counter\na{x="1"} 2\na{x="2"} 3.5\n\nb 4\nc NaN\nad 7\n'
     server.answer("/metrics", text)
-    assert ask_metrics(Connection(server.url), ["a", "b", "c"]) == {"a": 5.5, "b": 4.0}
+    assert ask_metrics(DaemonConnection(server.url), ["a", "b", "c"]) == {"a": 5.5, "b": 4.0}
     assert server.asked[0][0] == "/metrics?name%5B%5D=a&name%5B%5D=b&name%5B%5D=c"
     server.answer("/metrics", b"a b c\n<html>\n")
     with pytest.raises(DaemonError, match="does not answer as ibpulse does"):
-        ask_metrics(Connection(server.url), ["a"])
+        ask_metrics(DaemonConnection(server.url), ["a"])

@@ -12,8 +12,8 @@ from threading import Thread
 import orjson
 import pytest
 
-from ibpulse.client import connection as room
-from ibpulse.client.connection import Connection
+from ibpulse import client as room
+from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
 from tests.web.certificates import make_authority
@@ -27,7 +27,7 @@ def server() -> Iterator[Canned]:
 
 def test_one_connection_serves_many_requests(server: Canned) -> None:
     server.answer("/a", b"one", X_Thing="two")
-    connection = Connection(server.url)
+    connection = DaemonConnection(server.url)
     answers = [connection.get("/a", [("last", "1s"), ("port", "mlx5_0:1")]) for _ in range(3)]
     connection.close()
     assert [(answer.body, answer.headers["x-thing"]) for answer in answers] == [(b"one", "two")] * 3
@@ -38,7 +38,7 @@ def test_one_connection_serves_many_requests(server: Canned) -> None:
 def test_a_kept_connection_that_was_closed_is_made_anew(server: Canned) -> None:
     server.answer("/a", b"one")
     server.hang_up = True
-    connection = Connection(server.url)
+    connection = DaemonConnection(server.url)
     assert [connection.get("/a").body for _ in range(3)] == [b"one"] * 3
     assert len(server.connections) == 3
     connection.close()
@@ -46,7 +46,7 @@ def test_a_kept_connection_that_was_closed_is_made_anew(server: Canned) -> None:
 
 def test_a_name_and_a_password_go_before_the_host(server: Canned) -> None:
     server.answer("/base/a", b"one")
-    connection = Connection(server.url.replace("//", "//me:a%40b@") + "/base/")
+    connection = DaemonConnection(server.url.replace("//", "//me:a%40b@") + "/base/")
     assert connection.get("/a").body == b"one"
     assert server.asked[0][1]["Authorization"] == "Basic bWU6YUBi"
     assert connection.place == server.url
@@ -57,7 +57,7 @@ def test_a_refusal_is_told_with_its_reason(server: Canned) -> None:
     problem = orjson.dumps({"title": "Bad", "detail": "last: 1x is not a duration"})
     server.answer("/a", problem, 422, Content_Type="application/problem+json")
     server.answer("/b", b"[1]", 503)
-    connection = Connection(server.url)
+    connection = DaemonConnection(server.url)
     with pytest.raises(DaemonError, match=r"/a answers 422: last: 1x is not a duration$") as refused:
         connection.get("/a")
     assert refused.value.status == 422
@@ -71,7 +71,7 @@ def test_a_refusal_is_told_with_its_reason(server: Canned) -> None:
 def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MAX_ANSWER_BYTES", 10)
     server.answer("/a", b"0123456789a")
-    connection = Connection(server.url)
+    connection = DaemonConnection(server.url)
     with pytest.raises(DaemonError, match="/a answers more than 10 bytes; ask for less"):
         connection.get("/a")
 
@@ -81,29 +81,29 @@ def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatc
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(DaemonError, match="is not the address of a daemon; write it like http://node7:10055"):
-        Connection(url)
+        DaemonConnection(url)
 
 
 def test_a_port_is_the_daemons_unless_it_is_given() -> None:
-    assert Connection("http://node7").place == "http://node7:10055"
-    assert Connection("https://[::1]:443/").place == "https://[::1]:443"
+    assert DaemonConnection("http://node7").place == "http://node7:10055"
+    assert DaemonConnection("https://[::1]:443/").place == "https://[::1]:443"
 
 
 def test_silence_is_told_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        hanging = Connection(f"http://127.0.0.1:{port}", timeout_seconds=0.05)
+        hanging = DaemonConnection(f"http://127.0.0.1:{port}", timeout_seconds=0.05)
         with pytest.raises(DaemonError, match=rf"http://127.0.0.1:{port} does not answer: no answer in 0.05 s; is"):
             hanging.get("/a")
     with pytest.raises(DaemonError, match=r"does not answer: Connection refused; is `ibpulse serve` running there\?"):
-        Connection(f"http://127.0.0.1:{port}").get("/a")
+        DaemonConnection(f"http://127.0.0.1:{port}").get("/a")
     with pytest.raises(DaemonError, match="does not answer: no such host"):
-        Connection("http://no-such-host.invalid").get("/a")
+        DaemonConnection("http://no-such-host.invalid").get("/a")
 
 
 def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        connection = Connection(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_seconds=5)
+        connection = DaemonConnection(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_seconds=5)
 
         def talk(answer: bytes) -> None:
             other, _ = listening.accept()
@@ -121,7 +121,7 @@ def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
 
 def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path: Path) -> None:
     with pytest.raises(DaemonError, match=r"wrong version number.*; is TLS spoken there\? else write http://$"):
-        Connection(server.url.replace("http", "https")).get("/a")
+        DaemonConnection(server.url.replace("http", "https")).get("/a")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     pair = make_authority(tmp_path)
     context.load_cert_chain(pair.cert, pair.key)
@@ -141,7 +141,7 @@ def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path
             thread = Thread(target=shake_hands)
             thread.start()
             with pytest.raises(DaemonError, match=rf"^{scheme}://{place} does not answer: .*{told}"):
-                Connection(f"{scheme}://{place}").get("/a")
+                DaemonConnection(f"{scheme}://{place}").get("/a")
             thread.join()
 
 
@@ -151,14 +151,14 @@ def test_who_wants_a_password_is_told_how_to_give_one(server: Canned) -> None:
     with pytest.raises(
         DaemonError, match=rf"/a answers 401: A user is needed; write them into the address, like {way}$"
     ):
-        Connection(server.url).get("/a")
+        DaemonConnection(server.url).get("/a")
 
 
 def test_a_server_that_went_away_between_two_requests_does_not_answer(server: Canned) -> None:
     with canned() as other:
         other.answer("/a", b"one")
         other.hang_up = True
-        connection = Connection(other.url)
+        connection = DaemonConnection(other.url)
         connection.get("/a")
     with pytest.raises(DaemonError, match="does not answer: "):
         connection.get("/a")

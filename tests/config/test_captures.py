@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.capture.options import CaptureOptions
-from ibpulse.capture.rules import RULES
 from ibpulse.config import load
 from ibpulse.config.loading import find_capture_directory
 from ibpulse.config.settings import CaptureSettings
 from ibpulse.errors import ConfigError
+from ibpulse.flightrecorder.rules import RULES
+from ibpulse.flightrecorder.store import CaptureOptions
 
 SECOND_NS = 10**9
 

@@ -3,11 +3,11 @@
 from typing import get_type_hints
 
 from ibpulse.config.loading import load
-from ibpulse.config.settings import Group, Settings
+from ibpulse.config.settings import Settings, SettingsGroup
 from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, describe, row
 
 
-def groups() -> dict[str, type[Group]]:
+def groups() -> dict[str, type[SettingsGroup]]:
     """The checked groups by name."""
     return {name: kind for name, kind in get_type_hints(Settings).items() if name in Settings.model_fields}
 

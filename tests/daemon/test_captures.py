@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ibpulse.recording import load
+from ibpulse.recordings import load
 from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alerting
 from tests.daemon.fabrics import simulated
 from tests.running import Running, eventually

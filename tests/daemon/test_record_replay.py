@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.recording import Recording, load
-from ibpulse.reporters.options import Moment, ReportOptions
-from ibpulse.reporters.run import Run, describe_run
+from ibpulse.recordings import Recording, load
+from ibpulse.reports.run import Run, describe_run
+from ibpulse.reports.span import Moment, ReportOptions
 from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.schedule import Schedule
 from tests.running import Running, eventually

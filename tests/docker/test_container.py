@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.recording import load
+from ibpulse.recordings import load
 from ibpulse.ring.layout import RECORD_WORDS, WORD
 from tests.docker.container import MEMORY_BYTES, USER, Container, MemoryLimit, can_contain, simulated_tree
 from tests.running import Metrics, eventually

@@ -51,7 +51,7 @@ def test_a_release_packages_the_chart_with_the_image_that_it_built() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     assert jobs["image"]["outputs"]["image"] == ("${{ steps.facts.outputs.image }}@${{ steps.build.outputs.digest }}")
     steps = [step for step in jobs["chart"]["steps"] if "run" in step]
-    (pinned,) = [at for at, step in enumerate(steps) if '-m ibpulse.commands.chart . "$IMAGE"' in step["run"]]
+    (pinned,) = [at for at, step in enumerate(steps) if '-m tools.chart . "$IMAGE"' in step["run"]]
     (packaged,) = [at for at, step in enumerate(steps) if '/bin/helm" package ' in step["run"]]
     assert steps[pinned]["env"]["IMAGE"] == "${{ needs.image.outputs.image }}"
     assert "image" in jobs["chart"]["needs"]

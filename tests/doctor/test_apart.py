@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions, apart
-from ibpulse.doctor.apart import Gathered, Order, gather_apart
+from ibpulse.doctor import DoctorOptions, gather
+from ibpulse.doctor.gather import Gathered, Order, gather_apart
 from ibpulse.errors import FabricError
 from tests.doctor.making import make_facts
 from tests.sysfs.trees import Tree
@@ -33,8 +33,8 @@ def test_facts_can_be_handed_over() -> None:
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    real = apart.subprocess.Popen
-    monkeypatch.setattr(apart.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", program], **how))
+    real = gather.subprocess.Popen
+    monkeypatch.setattr(gather.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", program], **how))
 
 
 def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.M
 
 def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
-    monkeypatch.setattr(apart, "LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(gather, "LONGEST_SECONDS", 0.3)
     with pytest.raises(FabricError):
         gather_apart(Order(DoctorOptions()))
 
@@ -53,7 +53,7 @@ def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import pickle, sys, time\n"
-        "from ibpulse.doctor.apart import Gathered\n"
+        "from ibpulse.doctor.gather import Gathered\n"
         "from tests.doctor.making import make_facts\n"
         "sys.stdin.buffer.read()\n"
         "answer = pickle.dumps(Gathered(make_facts()))\n"
@@ -74,11 +74,11 @@ def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, 
 
     orders = tmp_path / "order"
     orders.write_bytes(pickle.dumps(Order(DoctorOptions())))
-    monkeypatch.setattr(apart, "gather", interrupt)
-    monkeypatch.setattr(apart.logging, "disable", lambda _: None)
-    monkeypatch.setattr(apart.os, "dup2", lambda *_: 0)
+    monkeypatch.setattr(gather, "gather", interrupt)
+    monkeypatch.setattr(gather.logging, "disable", lambda _: None)
+    monkeypatch.setattr(gather.os, "dup2", lambda *_: 0)
     with orders.open("rb") as stream, (tmp_path / "out").open("wb") as out:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(fileno=out.fileno))
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(fileno=out.fileno))
-        assert apart.main() == 130
+        assert gather.main() == 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ibpulse.doctor.asking import ask_all
+from ibpulse.doctor.deadline_threads import ask_all
 
 
 def test_answers_come_by_name() -> None:

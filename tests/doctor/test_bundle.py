@@ -18,7 +18,7 @@ from ibpulse.doctor.bundle import TOP, Contents, write_bundle
 from ibpulse.doctor.fixture import TreeCopy, copy_tree
 from ibpulse.errors import ConfigError
 from ibpulse.model import Fabric, Port
-from ibpulse.simulate.fabric import Fabric as SimulatedFabric
+from ibpulse.simulate.fabric import SimulatedFabric as SimulatedFabric
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import make_workload
 from ibpulse.sysfs.inventory import Inventory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ibpulse.doctor.counts import TELLING, join_counts, read_counts
 from ibpulse.doctor.facts import Counts
+from ibpulse.doctor.tree_facts import TELLING, join_counts, read_counts
 from ibpulse.model import PortId
 from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.opened import Opened

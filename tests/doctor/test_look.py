@@ -15,8 +15,8 @@ import pytest
 from ibpulse.doctor import DoctorOptions
 from ibpulse.doctor.facts import PortLook
 from ibpulse.doctor.gather import gather_facts
-from ibpulse.doctor.look import find_daemon, look_alone
-from ibpulse.doctor.ringlook import Mark, forgotten_ports, last_tick_needed, look_at_ports, quantile_of_lateness
+from ibpulse.doctor.ring_facts import Mark, forgotten_ports, last_tick_needed, look_at_ports, quantile_of_lateness
+from ibpulse.doctor.sampling import find_daemon, look_alone
 from ibpulse.errors import RingError, SamplerError
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
@@ -264,13 +264,13 @@ def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
-    monkeypatch.setattr("ibpulse.doctor.look.LONGEST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("ibpulse.doctor.sampling.LONGEST_LOOK_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
         asyncio.run(look_alone(Inventory(tree.root), DoctorOptions(sysfs=tree.root)))
 
 
 def test_a_look_beside_a_daemon_reads_its_ring(tree: Tree, tmp_path: Path) -> None:
-    from ibpulse.doctor.look import look_at_daemon
+    from ibpulse.doctor.sampling import look_at_daemon
 
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")

@@ -13,8 +13,14 @@ import pytest
 
 from ibpulse.doctor import DoctorOptions
 from ibpulse.doctor.facts import WebPort
-from ibpulse.doctor.machine import find_space, find_web_holder, read_available, read_machine, ring_bytes
-from ibpulse.doctor.timex import read_clock_state
+from ibpulse.doctor.machine_facts import (
+    find_space,
+    find_web_holder,
+    read_available,
+    read_clock_state,
+    read_machine,
+    ring_bytes,
+)
 from ibpulse.ring.file import RingFile
 
 

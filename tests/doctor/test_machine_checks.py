@@ -8,8 +8,7 @@ import pytest
 
 from ibpulse.doctor import Level
 from ibpulse.doctor.facts import ClockState, Facts, Folders, Mount, Space, WebPort
-from ibpulse.doctor.kernels import TRAPS, find_traps, parse_version
-from ibpulse.doctor.machine_checks import parse_cpus
+from ibpulse.doctor.machine_checks import TRAPS, find_traps, parse_cpus, parse_version
 from ibpulse.model import SamplerHealth
 from tests.doctor.making import make_facts, make_port, only_trouble, sentences, troubles
 from tests.doctor.test_sample_checks import HW_SOURCE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.doctor.redaction import Redactor
+from ibpulse.doctor.bundle import Redactor
 
 GUID = "b8ce:f603:00aa:bb00"
 HOSTS = ("gpu-node-17.cluster.example.com",)

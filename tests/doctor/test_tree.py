@@ -8,7 +8,7 @@ import pytest
 
 from ibpulse.doctor import DoctorOptions
 from ibpulse.doctor.facts import Card, Folders, Mount
-from ibpulse.doctor.tree import find_cards, find_mount, read_tree
+from ibpulse.doctor.tree_facts import find_cards, find_mount, read_tree
 from ibpulse.model import PortId
 from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.drivers import COMPAT_VIEW

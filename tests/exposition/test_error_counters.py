@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.exposition import render
-from ibpulse.exposition.counters import counter_families
+from ibpulse.exposition.families import counter_families
 from ibpulse.metrics import DIAGNOSTIC_COUNTERS
 from ibpulse.model import PortId
 from tests.exposition.snapshots import node

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
 from ibpulse import metrics
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.counters import CounterTotals
+from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.exposition import compress, render
 from ibpulse.exposition.families import families
 from ibpulse.exposition.lines import escape_label, format_number

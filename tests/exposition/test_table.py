@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics import TABLE, UTILIZATION_BUCKETS, Metric, metrics_markdown
+from ibpulse.metrics import TABLE, UTILIZATION_BUCKETS, Metric
+from tools.reference.metrics_page import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 every_row = pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)

@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.schedule import Schedule, Truth
 from ibpulse.simulate.tree import Device, make_devices
-from ibpulse.simulate.truth import Truth
 from ibpulse.simulate.workloads import make_workload
 from tests.fusefabric.rule import Rule
 

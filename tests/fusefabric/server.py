@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import mfusepy
 
-from ibpulse.simulate.counters import START_WORDS, PortCounters
+from ibpulse.simulate.nic import START_WORDS, SimulatedCounters
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.tree import Device, status_files
 from tests.fusefabric.nodes import Node, plant
@@ -38,7 +38,7 @@ class DeviceState:
         self.life = 0
         self.released = threading.Event()
         self.lock = threading.Lock()
-        self.counters = PortCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
+        self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
 
     def flowed(self, at_ns: int) -> tuple[int, int]:
         port_bytes = self.schedule.port_bytes
@@ -50,7 +50,7 @@ class DeviceState:
             at_ns = time.monotonic_ns()
             before, flowed = self.rule, self.flowed(at_ns)
             if before.vanished and not rule.vanished:
-                self.counters = PortCounters((0, 0), flowed)
+                self.counters = SimulatedCounters((0, 0), flowed)
             if rule.vanished and not before.vanished:
                 self.life += 1
             self.counters.apply(rule.faults, flowed)

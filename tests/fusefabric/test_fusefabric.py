@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.counters import START_WORDS
+from ibpulse.simulate.nic import START_WORDS
 from tests.fusefabric import FuseFabric, why_not
 
 pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import yaml
 
-from ibpulse.grafana.rulefiles import rule_files
-from ibpulse.grafana.thresholds import resolve
 from tests.running import eventually
+from tools.grafana.__main__ import rule_files
+from tools.grafana.thresholds import resolve
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")

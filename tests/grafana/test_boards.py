@@ -17,14 +17,13 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from ibpulse.grafana import recordings
-from ibpulse.grafana.__main__ import main
-from ibpulse.grafana.boardfiles import BOARDS as PROGRAMS
-from ibpulse.grafana.boardfiles import LINT_FILE, board_files
-from ibpulse.grafana.queries import FOREIGN, RATE, Scope, labels_of
 from ibpulse.metrics import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
+from tools.grafana import recording_rules
+from tools.grafana.__main__ import BOARDS as PROGRAMS
+from tools.grafana.__main__ import LINT_FILE, board_files, main
+from tools.grafana.queries import FOREIGN, RATE, Scope, labels_of
 
 RULES = [*BOARD_RULES, *PANEL_RULES]
 EXCEPTIONS = load_exceptions(FOLDER / LINT_FILE)
@@ -277,7 +276,7 @@ def family(name: str) -> str:
 
 
 def test_every_metric_of_a_board_is_exported_recorded_or_given_by_prometheus() -> None:
-    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
     assert {family(name) for name in used_in_boards()} <= exported | recorded | set(FOREIGN)
 
@@ -290,7 +289,7 @@ def test_every_exported_metric_is_used_or_listed_with_the_reason() -> None:
 
 
 def test_every_recording_is_used() -> None:
-    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     assert recorded - used_in_boards() - used_in_rules() == set()
 
 

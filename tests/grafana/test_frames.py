@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.grafana.infinity import PLUGIN
 from tests.grafana.documents import BOARDS, Target, panels, targets
 from tests.grafana.library import run_grafana
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, make_node
+from tools.grafana.queries import PLUGIN
 
 PORTS = tuple(f"mlx5_{number}:1" for number in range(8))
 POINTS = 6000

@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.grafana.infinity import PLUGIN
 from tests.daemon.fabrics import simulated
 from tests.grafana.documents import BOARDS, Target, fill, selectors, targets, variables
 from tests.grafana.library import run_grafana
 from tests.grafana.servers import ALERTMANAGER, PROMETHEUS, Servers, running_servers
 from tests.running import Running, eventually
+from tools.grafana.queries import PLUGIN
 
 pytestmark = [
     pytest.mark.outside,

@@ -12,10 +12,9 @@ import yaml
 
 from ibpulse import metrics
 from ibpulse.errors import ConfigError
-from ibpulse.grafana import alerts, recordings
-from ibpulse.grafana.__main__ import main
-from ibpulse.grafana.rulefiles import ALERT_FILE, RECORDING_FILE, alert_document, recording_document, rule_files
-from ibpulse.grafana.thresholds import TABLE, fill, places, resolve
+from tools.grafana import alerts, recording_rules
+from tools.grafana.__main__ import ALERT_FILE, RECORDING_FILE, alert_document, main, recording_document, rule_files
+from tools.grafana.thresholds import TABLE, fill, places, resolve
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "rules"
@@ -26,7 +25,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not in
 
 def expressions() -> dict[str, str]:
     """Every expression by the name of its rule, with its numbers filled in."""
-    recorded = {rule.record: rule.expr for group in recordings.GROUPS.values() for rule in group}
+    recorded = {rule.record: rule.expr for group in recording_rules.GROUPS.values() for rule in group}
     return {name: fill(text, resolve()) for name, text in (recorded | {a.name: a.expr for a in alerts.ALERTS}).items()}
 
 
@@ -80,7 +79,7 @@ def test_no_runbook_is_left_of_an_alert_that_is_gone() -> None:
 
 
 def test_every_number_of_the_table_is_used_and_has_a_reason() -> None:
-    rules = [*alerts.ALERTS, *(rule for group in recordings.GROUPS.values() for rule in group)]
+    rules = [*alerts.ALERTS, *(rule for group in recording_rules.GROUPS.values() for rule in group)]
     used = {name for rule in rules for name in places(rule.expr)}
     used |= {name for alert in alerts.ALERTS for name in (*places(alert.description), alert.hold)}
     used |= {"runbooks", "grafana"}
@@ -93,7 +92,7 @@ def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
     for metric in metrics.TABLE:
         tails = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         exported |= {metric.name + tail for tail in tails}
-    recorded = {rule.record for group in recordings.GROUPS.values() for rule in group}
+    recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     for name, expression in expressions().items():
         used = set(re.findall(r"\b(?:[a-z_]+:)?ibpulse_[a-z_]+(?::[a-z0-9]+)?", expression))
         assert used <= exported | recorded, name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ibpulse.grafana import recordings
+from tools.grafana import recording_rules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 SERIES_PER_NODE = 1000
@@ -36,5 +36,5 @@ def test_the_recorded_series_per_node_are_counted_from_the_rules() -> None:
     line = re.search(r"\| recorded series \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", PAGE)
     assert line
     per_node, thousand, ten_thousand = (int(text.replace(",", "")) for text in line.groups())
-    assert per_node == len(recordings.NODES)
+    assert per_node == len(recording_rules.NODES)
     assert (thousand, ten_thousand) == (1000 * per_node, 10_000 * per_node)

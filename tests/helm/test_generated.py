@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from ibpulse import __version__
-from ibpulse.commands import chart
-from ibpulse.commands.chartvalues import Value, read_values, values_table
 from ibpulse.errors import ConfigError
-from ibpulse.grafana.chart import camel
 from tests.helm.rendering import CHART, ROOT, needs
+from tools.chart import __main__
+from tools.chart.rules_template import camel
+from tools.chart.values_table import Value, read_values, values_table
 
 NAME, DIGEST = "registry.example.com/team/ibpulse", f"sha256:{'0a' * 32}"
 
@@ -30,9 +30,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_the_committed_files_are_what_the_program_writes() -> None:
-    for path, text in chart.chart_files(ROOT).items():
+    for path, text in __main__.chart_files(ROOT).items():
         assert (ROOT / path).read_text() == text, f"{path} differs: run `make chart` and commit the result"
-    assert chart.stale_boards(ROOT) == []
+    assert __main__.stale_boards(ROOT) == []
 
 
 def test_the_chart_installs_the_version_of_the_program() -> None:
@@ -52,11 +52,11 @@ def test_writing_brings_everything_up_to_date_and_takes_old_boards_away(checkout
     old = checkout / "helm/ibpulse/files/dashboards/old.json"
     old.parent.mkdir(exist_ok=True)
     old.write_text("{}")
-    assert chart.main([str(checkout)]) == 0
+    assert __main__.main([str(checkout)]) == 0
     assert not old.exists()
     assert (old.parent / "new.json").read_text() == "{}\n"
     assert f'\nversion: {__version__}\nappVersion: "{__version__}"\n' in about.read_text()
-    assert all((checkout / path).read_text() == text for path, text in chart.chart_files(checkout).items())
+    assert all((checkout / path).read_text() == text for path, text in __main__.chart_files(checkout).items())
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_what_cannot_be_written_is_said(
 ) -> None:
     path = checkout / "helm" / "ibpulse" / file
     path.write_text(path.read_text().replace(*change))
-    assert chart.main([str(checkout)]) == 1
+    assert __main__.main([str(checkout)]) == 1
     assert said in capsys.readouterr().err
 
 
 def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: Path) -> None:
     path = checkout / "helm" / "ibpulse" / "values.yaml"
     before = path.read_text().splitlines()
-    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
+    assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
     changed = [after for was, after in zip(before, path.read_text().splitlines(), strict=True) if was != after]
     assert changed == ["  registry: registry.example.com", "  repository: team/ibpulse", f"  digest: {DIGEST}"]
     assert f'| `image.digest` | `"{DIGEST}"` |' in (path.parent / "README.md").read_text()
@@ -88,7 +88,7 @@ def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: 
 @pytest.mark.outside
 @needs("helm")
 def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> None:
-    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
+    assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
     _helm("package", "helm/ibpulse", "--destination", "dist", checkout=checkout)
     package = f"dist/ibpulse-{__version__}.tgz"
     _helm("lint", "--strict", package, checkout=checkout)
@@ -111,7 +111,7 @@ def test_an_image_without_registry_or_digest_is_refused(
     checkout: Path, capsys: pytest.CaptureFixture[str], image: str
 ) -> None:
     before = (checkout / "helm/ibpulse/values.yaml").read_text()
-    assert chart.main([str(checkout), image]) == 1
+    assert __main__.main([str(checkout), image]) == 1
     said = f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST\n"
     assert capsys.readouterr().err == said
     assert (checkout / "helm/ibpulse/values.yaml").read_text() == before
@@ -122,7 +122,7 @@ def test_an_image_is_not_written_where_its_place_is_not_certain(
 ) -> None:
     path = checkout / "helm/ibpulse/values.yaml"
     path.write_text(path.read_text() + "other:\n  digest: 1\n")
-    assert chart.main([str(checkout), f"{NAME}@{DIGEST}"]) == 1
+    assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 1
     assert "image.digest: is not there once but 2 times; name it once" in capsys.readouterr().err
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ibpulse.grafana.alerts import ALERTS
-from ibpulse.grafana.chart import camel
-from ibpulse.grafana.rulefiles import alert_document, recording_document
-from ibpulse.grafana.thresholds import TABLE, resolve
 from tests.helm.rendering import CASES, ROOT, Document, case_values, merged, needs, needs_helm, one, refusal, render
+from tools.chart.rules_template import camel
+from tools.grafana.__main__ import alert_document, recording_document
+from tools.grafana.alerts import ALERTS
+from tools.grafana.thresholds import TABLE, resolve
 
 pytestmark = needs_helm
 

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.run import Node, PictureRun
-from ibpulse.recording import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.pictures.run import PictureNode, PictureRun
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import make_workload
 
@@ -44,7 +44,9 @@ def saved(path: Path, recording: Recording) -> str:
 def take(rates: np.ndarray, name: str = "a", line: float = 100e9) -> PictureRun:
     """Rates (ports, ticks) as a run whose node is their sum."""
     seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
-    node = Node(rates.sum(axis=0), seconds.min(axis=0), line * len(rates), (("mean", "1 GB/s"), ("peak", "2 GB/s")))
+    node = PictureNode(
+        rates.sum(axis=0), seconds.min(axis=0), line * len(rates), (("mean", "1 GB/s"), ("peak", "2 GB/s"))
+    )
     ports = tuple(f"mlx5_{number}:1" for number in range(len(rates)))
     return PictureRun(name, "node7", START_NS, TICK_NS, ports, rates, seconds, np.full(len(rates), line), node)
 

@@ -9,11 +9,10 @@ import pytest
 from PIL import Image, ImageSequence
 
 from ibpulse.errors import PictureError
-from ibpulse.pictures.frames import draw_frames
-from ibpulse.pictures.motion import UNKNOWN, count_frames, move
+from ibpulse.pictures.animation_layout import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Layout, lay_out_animation
+from ibpulse.pictures.frames import UNKNOWN, count_frames, draw_frames, move
 from ibpulse.pictures.render import render
-from ibpulse.pictures.scale import choose_scale
-from ibpulse.pictures.stage import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Stage, set_stage
+from ibpulse.pictures.run import choose_scale
 from tests.pictures.runs import MOVING, take
 
 
@@ -33,8 +32,8 @@ def gif(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Stage:
-    return set_stage([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
+def stage() -> Layout:
+    return lay_out_animation([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
 
 
 def test_a_gif_has_the_frames_and_the_time_of_the_recording(gif: Path) -> None:
@@ -58,7 +57,7 @@ def test_too_many_frames_are_refused() -> None:
         count_frames([take(rails())], replace(MOVING, speed=0.001))
 
 
-def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(stage: Stage) -> None:
+def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(stage: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
     run, band = take(rates), stage.bands[0]
@@ -71,17 +70,17 @@ def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(sta
     assert "node - GB/s" in motion.texts[19]
 
 
-def test_a_mark_goes_when_its_sample_is_no_longer_shown(stage: Stage) -> None:
+def test_a_mark_goes_when_its_sample_is_no_longer_shown(stage: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
     options = replace(MOVING, window_ns=500_000_000)
     scale = choose_scale([take(rates)], options)
-    band = set_stage([take(rates)], scale, options).bands[0]
+    band = lay_out_animation([take(rates)], scale, options).bands[0]
     marks = move(take(rates), band, scale, 20, options).marks
     assert (marks[4, 0], marks[5, 0]) == (band.bars.width - 1, 0)
 
 
-def test_a_frame_shows_dark_bright_and_hatched_rails(stage: Stage) -> None:
+def test_a_frame_shows_dark_bright_and_hatched_rails(stage: Layout) -> None:
     run, band = take(rails()), stage.bands[0]
     motion = move(run, band, choose_scale([run], MOVING), 20, MOVING)
     picture = list(draw_frames(stage, [motion]))[19]
@@ -103,7 +102,7 @@ def test_a_long_window_shows_the_highest_of_each_column() -> None:
     rates[0, 2345] = 100e9
     options = replace(MOVING, window_ns=50 * 10**9)
     scale = choose_scale([take(rates)], options)
-    band = set_stage([take(rates)], scale, options).bands[0]
+    band = lay_out_animation([take(rates)], scale, options).bands[0]
     assert band.ticks > 1
     assert move(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
 
@@ -138,7 +137,7 @@ def test_ffmpeg_gets_every_frame_as_pixels(tmp_path: Path, monkeypatch: pytest.M
     put_program(tmp_path, 'for last; do :; done; cat > "$last"', monkeypatch)
     render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
     scale = choose_scale([take(rails())], MOVING)
-    shape = set_stage([take(rails())], scale, MOVING).base.shape
+    shape = lay_out_animation([take(rails())], scale, MOVING).base.shape
     assert (tmp_path / "a.mp4").stat().st_size == 20 * 3 * shape[0] * shape[1]
 
 
@@ -165,7 +164,7 @@ def test_a_gif_shows_each_frame_as_it_was_drawn(tmp_path: Path) -> None:
     run = take(rates)
     render("animation", [run], tmp_path / "a.gif", MOVING)
     scale = choose_scale([run], MOVING)
-    stage = set_stage([run], scale, MOVING)
+    stage = lay_out_animation([run], scale, MOVING)
     drawn = draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)])
     with Image.open(tmp_path / "a.gif") as picture:
         for shown, frame in zip(ImageSequence.Iterator(picture), drawn, strict=True):

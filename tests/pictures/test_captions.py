@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.pictures.captions import describe_run, duration_text, rate_text
+from ibpulse.pictures.panels import describe_run, duration_text, rate_text
 from tests.pictures.runs import take
 
 

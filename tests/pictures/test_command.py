@@ -7,7 +7,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.pictures.run import keep_direction
-from ibpulse.recording import Recording
+from ibpulse.recordings import Recording
 from tests.pictures.runs import pixels, play, record, saved
 
 

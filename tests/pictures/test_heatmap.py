@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from ibpulse.pictures.files import Figure
 from ibpulse.pictures.heatmap import draw_heatmap
-from ibpulse.pictures.libraries import Figure
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.render import render
 from ibpulse.pictures.theme import THEMES

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ibpulse.pictures.frames import draw_frames
-from ibpulse.pictures.motion import move
+from ibpulse.pictures.animation_layout import lay_out_animation
+from ibpulse.pictures.frames import draw_frames, move
 from ibpulse.pictures.render import render
-from ibpulse.pictures.scale import choose_scale
-from ibpulse.pictures.stage import set_stage
+from ibpulse.pictures.run import choose_scale
 from tests.pictures.runs import MOVING, take
 
 CHROMIUM = shutil.which("chromium")
@@ -42,7 +41,7 @@ def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Pa
     assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB")).astype(int)
     scale = choose_scale([run], MOVING)
-    stage = set_stage([run], scale, MOVING)
+    stage = lay_out_animation([run], scale, MOVING)
     expected = stage.palette[list(draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)]))[15]].astype(int)
     # letters and hatching are the browser's own
     text, hole = stage.bands[0].text, stage.bands[0].rails

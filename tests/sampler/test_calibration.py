@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.sampler.calibration import (
+from ibpulse.sampler.loop import LONGEST_READ
+from ibpulse.sampler.sampling_interval import (
     APART_MOST,
     BUSY_SHARE,
     LONGEST_TICK,
     Cost,
-    Pace,
+    SamplingInterval,
     find_pace,
     stride_above,
     stride_for,
 )
-from ibpulse.sampler.loop import LONGEST_READ
 
 MS = 1_000_000
 
 
-def paces(*devices: tuple[float, float], interval_ms: float = 10, least: int = 1) -> list[Pace]:
+def paces(*devices: tuple[float, float], interval_ms: float = 10, least: int = 1) -> list[SamplingInterval]:
     """The paces of devices given as (one read, all reads of a tick) in ms."""
     costs = {f"mlx5_{number}": Cost(read * MS, tick * MS) for number, (read, tick) in enumerate(devices)}
     found = find_pace(costs, dict.fromkeys(costs, least), int(interval_ms * MS))
@@ -63,7 +63,7 @@ def test_a_stride_is_the_next_divisor_of_the_ticks_in_a_second(ticks: float, str
 
 
 def test_a_healthy_node_is_left_as_it_is() -> None:
-    assert paces(*[FAST] * 8) == [Pace(1)] * 8
+    assert paces(*[FAST] * 8) == [SamplingInterval(1)] * 8
 
 
 @pytest.mark.parametrize(
@@ -85,27 +85,39 @@ def test_the_stride_of_a_cached_source_is_the_least() -> None:
 @pytest.mark.parametrize(
     ("tick_ms", "pace"),
     [
-        (2.5, Pace(1)),
-        (2.6, Pace(1, apart=True)),
-        (5.0, Pace(1, apart=True)),
-        (5.1, Pace(2, apart=True)),  # it may read for half of its time
-        (16.4, Pace(4, apart=True)),
+        (2.5, SamplingInterval(1)),
+        (2.6, SamplingInterval(1, apart=True)),
+        (5.0, SamplingInterval(1, apart=True)),
+        (5.1, SamplingInterval(2, apart=True)),  # it may read for half of its time
+        (16.4, SamplingInterval(4, apart=True)),
     ],
 )
-def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(tick_ms: float, pace: Pace) -> None:
-    assert paces(FAST, (0.9, tick_ms), FAST) == [Pace(1), pace, Pace(1)]
+def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(
+    tick_ms: float, pace: SamplingInterval
+) -> None:
+    assert paces(FAST, (0.9, tick_ms), FAST) == [SamplingInterval(1), pace, SamplingInterval(1)]
 
 
 def test_a_device_alone_on_its_node_needs_no_process_of_its_own() -> None:
-    assert paces((8.2, 16.4)) == [Pace(10)]
-    assert paces((0.9, 6.0)) == [Pace(2)]
+    assert paces((8.2, 16.4)) == [SamplingInterval(10)]
+    assert paces((0.9, 6.0)) == [SamplingInterval(2)]
 
 
 def test_half_of_the_devices_may_be_read_apart_and_not_more() -> None:
     slow = (0.9, 4.0)
-    assert paces(slow, slow, FAST, FAST) == [Pace(1, True), Pace(1, True), Pace(1), Pace(1)]
+    assert paces(slow, slow, FAST, FAST) == [
+        SamplingInterval(1, True),
+        SamplingInterval(1, True),
+        SamplingInterval(1),
+        SamplingInterval(1),
+    ]
     # 12 ms of reads, every 30 ms, and the fast one is not to miss a tick because of them
-    assert paces(slow, slow, slow, FAST) == [Pace(4), Pace(4), Pace(4), Pace(2)]
+    assert paces(slow, slow, slow, FAST) == [
+        SamplingInterval(4),
+        SamplingInterval(4),
+        SamplingInterval(4),
+        SamplingInterval(2),
+    ]
 
 
 def test_the_costliest_are_read_apart_when_there_are_too_many() -> None:
@@ -137,8 +149,8 @@ def test_all_that_one_process_reads_fits_into_three_quarters_of_the_shortest_int
 
 
 def test_a_slower_device_never_gets_a_shorter_interval_than_it_has() -> None:
-    assert Pace(4).slower(Pace(2, apart=True)) == Pace(4, apart=True)
-    assert Pace(2, apart=True).slower(Pace(2)) == Pace(2, apart=True)
+    assert SamplingInterval(4).slower(SamplingInterval(2, apart=True)) == SamplingInterval(4, apart=True)
+    assert SamplingInterval(2, apart=True).slower(SamplingInterval(2)) == SamplingInterval(2, apart=True)
 
 
 def test_no_device_is_no_pace() -> None:

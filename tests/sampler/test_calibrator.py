@@ -10,7 +10,7 @@ from ibpulse.model import DeviceReads
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.calibrator import PATIENCE_SECONDS, PATIENCE_SECONDS_MAX, RELAPSE_PATIENCES, Calibrator
+from ibpulse.sampler.adaptive import PATIENCE_SECONDS, PATIENCE_SECONDS_MAX, RELAPSE_PATIENCES, AdaptiveInterval
 from ibpulse.sampler.plan import PlannedPort
 from tests.sampler.reads import planned, write_reads
 
@@ -23,7 +23,7 @@ class Node:
 
     def __init__(self, ring: RingFile, *devices: str, least: int = 1) -> None:
         self.ring = ring
-        self.calibrator = Calibrator(RingReader(ring))
+        self.calibrator = AdaptiveInterval(RingReader(ring))
         self.least = dict.fromkeys(devices or DEVICES, least)
         self.calibrator.follow(self.least)
         self.reads = dict.fromkeys(self.least, FAST)

@@ -13,11 +13,11 @@ import pytest
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.sampler.header_log import explain_errno
 from ibpulse.sampler.lane import Dying, Lane, Stall
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import NOT_ASKED
-from ibpulse.sampler.ringlog import explain_errno
-from ibpulse.sampler.ward import STEADY_SECONDS_MAX, Ward
+from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
 from tests.sampler.tree import Tree, eventually
 
 LANE = at.lane_at(2)
@@ -106,7 +106,7 @@ def test_a_process_that_does_not_end_when_asked_is_killed(dying: Dying) -> None:
 
 
 def test_each_relapse_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, dying: Dying) -> None:
-    ward = Ward(ring, 10.0, dying)
+    ward = Quarantine(ring, 10.0, dying)
     needed = []
     for _ in range(2000):
         ward.admit("mlx5_0")
@@ -116,7 +116,7 @@ def test_each_relapse_doubles_the_time_of_good_answers_that_is_asked_for(ring: R
     assert needed[-1] == STEADY_SECONDS_MAX
 
 
-def watch(ward: Ward, device: str, lane: int = 1) -> None:
+def watch(ward: Quarantine, device: str, lane: int = 1) -> None:
     """Watch until the device is tried on its lane."""
     eventually(lambda: ward.watch() or ward._sick[device].lane)
     found = ward._sick[device].lane
@@ -126,7 +126,7 @@ def watch(ward: Ward, device: str, lane: int = 1) -> None:
 
 def test_a_sick_device_recovers_when_it_has_answered_for_long_enough(ring: RingFile, tree: Tree, dying: Dying) -> None:
     tree.write("mlx5_0", 1, 2)
-    ward = Ward(ring, 0.3, dying)
+    ward = Quarantine(ring, 0.3, dying)
     ward.admit("mlx5_0")
     ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"), *planned("other"))))
     assert eventually(ward.watch) == ["mlx5_0"]
@@ -139,7 +139,7 @@ def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree,
     """Between two of its ticks there is no sign of life for far longer than a hung read."""
     ring = RingFile.create(tmp_path / "slow", 1_000_000_000, 10)
     tree.write("mlx5_0", 1, 2)
-    ward = Ward(ring, 1.5, dying)
+    ward = Quarantine(ring, 1.5, dying)
     ward.admit("mlx5_0")
     ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
     assert eventually(ward.watch) == ["mlx5_0"]
@@ -151,7 +151,7 @@ def test_a_trial_that_stops_or_ends_is_started_anew(
     ring: RingFile, tree: Tree, dying: Dying, number: signal.Signals
 ) -> None:
     tree.write("mlx5_0", 1, 2)
-    ward = Ward(ring, 1000.0, dying)
+    ward = Quarantine(ring, 1000.0, dying)
     ward.admit("mlx5_0")
     ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
     watch(ward, "mlx5_0")
@@ -170,7 +170,7 @@ def test_a_sick_device_waits_while_all_lanes_are_taken(
     ring: RingFile, dying: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ward = Ward(ring, 10.0, dying)
+    ward = Quarantine(ring, 10.0, dying)
     names = [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
     for name in names:
         ward.admit(name)

@@ -6,7 +6,7 @@ import pytest
 
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.readtimes import ReadTimes, measure_reads
+from ibpulse.sampler.adaptive import ReadTimes, measure_reads
 from tests.sampler.reads import MS, Reads, planned, write_reads
 
 

@@ -39,7 +39,7 @@ async def slow(
     ring: RingFile, fabric: FuseFabric, inventory: ListedInventory, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Supervisor]:
     """A supervisor that has found out that one of three devices is slow."""
-    monkeypatch.setattr("ibpulse.sampler.calibrator.PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr("ibpulse.sampler.adaptive.PATIENCE_SECONDS", 2.0)
     async with running(ring, inventory, SupervisorOptions(scan_seconds=0.2, steady_seconds=0.3)) as supervisor:
         fabric.set(SLOW, delay_seconds=0.008)
         await soon(lambda: ring.slot_word(supervisor.slots[f"{SLOW}:1"], at.S_STRIDE) >= 10)

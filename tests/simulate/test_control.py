@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.control import parse_control
-from ibpulse.simulate.fabric import Fabric
+from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.faults import parse_control
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Constant, Idle, Stretched
@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 LINE = 50e9
 
 
-def counter(fabric: Fabric, rail: int = 0) -> int:
+def counter(fabric: SimulatedFabric, rail: int = 0) -> int:
     path = fabric.directory / f"class/infiniband/mlx5_{rail}/ports/1/counters/port_xmit_data"
     return 4 * int(path.read_text())
 
@@ -73,7 +73,7 @@ def test_a_stretched_workload_moves_the_same_bytes_in_a_longer_time() -> None:
 
 
 def test_counters_go_on_from_where_they_stand_when_the_workload_changes(tmp_path: Path) -> None:
-    fabric = Fabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
+    fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
     fabric.build(0)
     start = counter(fabric)
     fabric.write(1 * SECOND)
@@ -91,7 +91,7 @@ def test_counters_go_on_from_where_they_stand_when_the_workload_changes(tmp_path
 
 
 def test_faults_outlast_a_change_of_the_workload(tmp_path: Path) -> None:
-    fabric = Fabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
+    fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
     fabric.build(0, {"slow-rail": {"mlx5_1": 0.5}})
     starts = [counter(fabric, rail) for rail in range(2)]
     fabric.write(1 * SECOND)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import ConfigError, FabricError
-from ibpulse.simulate.counters import REQUEST_BYTES, START_WORDS
-from ibpulse.simulate.fabric import Fabric, run_fabric
+from ibpulse.simulate.fabric import SimulatedFabric, run_fabric
+from ibpulse.simulate.nic import REQUEST_BYTES, START_WORDS
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Constant, Square
-from ibpulse.simulate.write import CounterFile
+from ibpulse.simulate.writing import SimulatedCounterFile
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -25,22 +25,22 @@ RATE = 4e9  # 10 million words per tick
 
 
 @pytest.fixture
-def fabric(tmp_path: Path) -> Iterator[Fabric]:
-    fabric = Fabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK, management=True)
+def fabric(tmp_path: Path) -> Iterator[SimulatedFabric]:
+    fabric = SimulatedFabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK, management=True)
     fabric.build(START)
     yield fabric
     fabric.close()
 
 
-def port(fabric: Fabric, device: str) -> Path:
+def port(fabric: SimulatedFabric, device: str) -> Path:
     return fabric.directory / "class/infiniband" / device / "ports/1"
 
 
-def count(fabric: Fabric, device: str, name: str = "port_xmit_data") -> int:
+def count(fabric: SimulatedFabric, device: str, name: str = "port_xmit_data") -> int:
     return int((port(fabric, device) / "counters" / name).read_text())
 
 
-def advance(fabric: Fabric, seconds: float) -> int:
+def advance(fabric: SimulatedFabric, seconds: float) -> int:
     """Writes each tick from where the fabric stands."""
     at_ns = getattr(fabric, "stands", START)
     end = at_ns + round(seconds * SECOND)
@@ -51,7 +51,7 @@ def advance(fabric: Fabric, seconds: float) -> int:
     return at_ns
 
 
-def switch(fabric: Fabric, faults: dict[str, object]) -> None:
+def switch(fabric: SimulatedFabric, faults: dict[str, object]) -> None:
     """Writes the faults file and lets the fabric look at it."""
     fabric.faults_file.write_text(json.dumps(faults))
     advance(fabric, 0.3)
@@ -60,13 +60,13 @@ def switch(fabric: Fabric, faults: dict[str, object]) -> None:
 WORDS_PER_SECOND = int(RATE / 4)
 
 
-def moved(fabric: Fabric, device: str, seconds: float, name: str = "port_xmit_data") -> int:
+def moved(fabric: SimulatedFabric, device: str, seconds: float, name: str = "port_xmit_data") -> int:
     before = count(fabric, device, name)
     advance(fabric, seconds)
     return count(fabric, device, name) - before
 
 
-def test_the_tree_is_laid_out_as_sysfs(fabric: Fabric) -> None:
+def test_the_tree_is_laid_out_as_sysfs(fabric: SimulatedFabric) -> None:
     base = fabric.directory / "class/infiniband"
     assert sorted(os.listdir(base)) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
     assert (base / "mlx5_0").readlink().parts[:4] == ("..", "..", "devices", "pci0000:10")
@@ -79,7 +79,7 @@ def test_the_tree_is_laid_out_as_sysfs(fabric: Fabric) -> None:
     assert (fabric.directory / "class/net/ib1").resolve().parent.parent == (base / "mlx5_1/device").resolve()
 
 
-def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: Fabric) -> None:
+def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: SimulatedFabric) -> None:
     assert count(fabric, "mlx5_0") == START_WORDS[0]
     assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
     for tick in range(1, 50):
@@ -87,17 +87,17 @@ def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: Fabric
         assert count(fabric, "mlx5_0") == START_WORDS[0] + tick * 10_000_000
 
 
-def test_packets_follow_once_a_second(fabric: Fabric) -> None:
+def test_packets_follow_once_a_second(fabric: SimulatedFabric) -> None:
     assert moved(fabric, "mlx5_0", 2, "port_xmit_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
     assert moved(fabric, "mlx5_0", 2, "unicast_rcv_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
     assert count(fabric, "mlx5_0", "multicast_xmit_packets") == count(fabric, "mlx5_0", "symbol_error") == 0
 
 
-def test_the_management_port_carries_a_trickle_of_its_own(fabric: Fabric) -> None:
+def test_the_management_port_carries_a_trickle_of_its_own(fabric: SimulatedFabric) -> None:
     assert moved(fabric, "mlx5_an0", 1) == 3_000_000
 
 
-def test_an_idle_rail_counts_nothing_and_goes_on(fabric: Fabric) -> None:
+def test_an_idle_rail_counts_nothing_and_goes_on(fabric: SimulatedFabric) -> None:
     switch(fabric, {"idle-rail": ["mlx5_0"]})
     assert moved(fabric, "mlx5_0", 0.5) == 0
     assert moved(fabric, "mlx5_1", 0.5) == WORDS_PER_SECOND // 2
@@ -106,12 +106,12 @@ def test_an_idle_rail_counts_nothing_and_goes_on(fabric: Fabric) -> None:
     assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
 
 
-def test_a_slow_rail_carries_its_part(fabric: Fabric) -> None:
+def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
     switch(fabric, {"slow-rail": {"mlx5_0": 0.25}})
     assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 4, abs=2)
 
 
-def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: Fabric) -> None:
+def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: SimulatedFabric) -> None:
     switch(fabric, {"link-flap": ["mlx5_0"]})
     assert (port(fabric, "mlx5_0") / "state").read_text() == "1: DOWN\n"
     assert (port(fabric, "mlx5_0") / "rate").read_text() == "10 Gb/sec (4X SDR)\n"
@@ -122,7 +122,7 @@ def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: Fabric) -
     assert count(fabric, "mlx5_0", "link_downed") == 1
 
 
-def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: Fabric) -> None:
+def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: SimulatedFabric) -> None:
     function = (fabric.directory / "class/infiniband/mlx5_0/device").resolve()
     switch(fabric, {"vanish": ["mlx5_0"]})
     assert sorted(os.listdir(fabric.directory / "class/infiniband")) == ["mlx5_1", "mlx5_an0"]
@@ -135,7 +135,7 @@ def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: Fabric) -> 
     assert moved(fabric, "mlx5_0", 1) == WORDS_PER_SECOND
 
 
-def test_a_reset_happens_once_each_time_it_is_listed(fabric: Fabric) -> None:
+def test_a_reset_happens_once_each_time_it_is_listed(fabric: SimulatedFabric) -> None:
     switch(fabric, {"reset": ["mlx5_0"]})
     assert count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
     advance(fabric, 2)
@@ -146,7 +146,7 @@ def test_a_reset_happens_once_each_time_it_is_listed(fabric: Fabric) -> None:
     assert (port(fabric, "mlx5_0") / "counters/port_xmit_data").read_text().count("\n") == 1
 
 
-def test_another_fault_does_not_repeat_a_reset(fabric: Fabric) -> None:
+def test_another_fault_does_not_repeat_a_reset(fabric: SimulatedFabric) -> None:
     switch(fabric, {"reset": ["mlx5_0"]})
     advance(fabric, 1)
     switch(fabric, {"reset": ["mlx5_0"], "stuck": ["mlx5_0"]})
@@ -160,14 +160,14 @@ def test_a_shorter_value_never_shows_digits_of_the_longer_one(tmp_path: Path, mo
     cut = os.ftruncate
     # the moment between the two system calls is what a reader may meet
     monkeypatch.setattr(os, "ftruncate", lambda *where: (seen.append(int(path.read_text())), cut(*where)))
-    file = CounterFile(path)
+    file = SimulatedCounterFile(path)
     file.write("7")
     file.close()
     assert seen == [7]
     assert path.read_text() == "7\n"
 
 
-def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: Fabric) -> None:
+def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: SimulatedFabric) -> None:
     switch(fabric, {"stuck": ["mlx5_0"]})
     before = count(fabric, "mlx5_0")
     advance(fabric, 1)
@@ -176,11 +176,11 @@ def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: Fabric) -> No
     assert count(fabric, "mlx5_0") - before <= 0.3 * WORDS_PER_SECOND
 
 
-def requests(fabric: Fabric, device: str) -> int:
+def requests(fabric: SimulatedFabric, device: str) -> int:
     return int((port(fabric, device) / "hw_counters/rx_write_requests").read_text())
 
 
-def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: Fabric) -> None:
+def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: SimulatedFabric) -> None:
     switch(fabric, {"stuck": ["mlx5_0"], "idle-rail": ["mlx5_1"]})
     advance(fabric, 2)
     before = requests(fabric, "mlx5_0"), requests(fabric, "mlx5_1")
@@ -190,7 +190,7 @@ def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: F
     assert requests(fabric, "mlx5_1") == before[1] > 0
 
 
-def test_requests_go_on_when_the_workload_changes(fabric: Fabric) -> None:
+def test_requests_go_on_when_the_workload_changes(fabric: SimulatedFabric) -> None:
     advance(fabric, 3)
     before = requests(fabric, "mlx5_0")
     fabric.play(Constant(RATE / 2), START + 3 * SECOND)
@@ -198,7 +198,7 @@ def test_requests_go_on_when_the_workload_changes(fabric: Fabric) -> None:
     assert requests(fabric, "mlx5_0") - before == pytest.approx(2 * RATE / REQUEST_BYTES, rel=0.3)
 
 
-def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: Fabric) -> None:
+def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: SimulatedFabric) -> None:
     switch(fabric, {"refresh": {"mlx5_0": 100}})
     at_ns = advance(fabric, 0.1)
     seen = []
@@ -209,7 +209,7 @@ def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: Fabric) -
     assert {later - earlier for earlier, later in pairwise(seen)} == {0, WORDS_PER_SECOND // 10}
 
 
-def test_unreadable_counters_say_so_and_recover(fabric: Fabric) -> None:
+def test_unreadable_counters_say_so_and_recover(fabric: SimulatedFabric) -> None:
     switch(fabric, {"einval": ["mlx5_0"]})
     folder = port(fabric, "mlx5_0") / "counters"
     assert {file.read_text() for file in folder.iterdir()} == {"N/A (no PMA)\n"}
@@ -218,7 +218,9 @@ def test_unreadable_counters_say_so_and_recover(fabric: Fabric) -> None:
     assert (folder / "symbol_error").read_text() == "0\n"
 
 
-def test_a_bad_faults_file_changes_nothing_and_is_logged(fabric: Fabric, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_faults_file_changes_nothing_and_is_logged(
+    fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture
+) -> None:
     switch(fabric, {"idle-rail": ["mlx5_0"]})
     fabric.faults_file.write_text("{")
     assert moved(fabric, "mlx5_0", 0.6) == 0
@@ -227,7 +229,7 @@ def test_a_bad_faults_file_changes_nothing_and_is_logged(fabric: Fabric, caplog:
     assert messages[0].startswith(f"faults stay as they are: {fabric.faults_file}: not JSON")
 
 
-def test_removing_the_faults_file_heals_all(fabric: Fabric) -> None:
+def test_removing_the_faults_file_heals_all(fabric: SimulatedFabric) -> None:
     switch(fabric, {"idle-rail": ["mlx5_0"]})
     fabric.faults_file.unlink()
     advance(fabric, 0.3)
@@ -235,7 +237,7 @@ def test_removing_the_faults_file_heals_all(fabric: Fabric) -> None:
 
 
 def test_faults_can_be_there_from_the_start(tmp_path: Path) -> None:
-    fabric = Fabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
+    fabric = SimulatedFabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
     fabric.build(START, {"idle-rail": ["mlx5_1"]})
     assert moved(fabric, "mlx5_1", 0.5) == 0
     fabric.close()
@@ -243,8 +245,8 @@ def test_faults_can_be_there_from_the_start(tmp_path: Path) -> None:
         fabric.build(START, {"x": []})
 
 
-def test_an_earlier_fabric_is_replaced(fabric: Fabric) -> None:
-    smaller = Fabric(fabric.directory, Schedule(Constant(RATE), rails=1, start_ns=START), TICK)
+def test_an_earlier_fabric_is_replaced(fabric: SimulatedFabric) -> None:
+    smaller = SimulatedFabric(fabric.directory, Schedule(Constant(RATE), rails=1, start_ns=START), TICK)
     smaller.build(START)
     assert os.listdir(fabric.directory / "class/infiniband") == ["mlx5_0"]
     smaller.close()
@@ -254,14 +256,14 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "class/mine").write_text("mine")
     with pytest.raises(FabricError, match="is not empty and holds no simulated fabric: name a new or an empty"):
-        Fabric(tmp_path, Schedule(Constant()), TICK).build(START)
+        SimulatedFabric(tmp_path, Schedule(Constant()), TICK).build(START)
     assert (tmp_path / "class/mine").read_text() == "mine"
 
 
 class Clocks:
     """Clocks that move when somebody sleeps; `late` adds to one sleep, `leaps` to the wall clock alone."""
 
-    def __init__(self, fabric: Fabric, ticks: int) -> None:
+    def __init__(self, fabric: SimulatedFabric, ticks: int) -> None:
         self.fabric, self.left = fabric, ticks
         self.now, self.leap = START + 3_000_000, 0
         self.seen: list[tuple[int, int]] = []
@@ -289,26 +291,26 @@ class Clocks:
         return [words for _, words in self.seen]
 
 
-def test_the_writer_is_half_an_interval_ahead_of_each_multiple(fabric: Fabric) -> None:
+def test_the_writer_is_half_an_interval_ahead_of_each_multiple(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 5)
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000]
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [TICK // 2] * 4
 
 
-def test_a_sleep_that_ends_early_writes_nothing_twice(fabric: Fabric) -> None:
+def test_a_sleep_that_ends_early_writes_nothing_twice(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 4)
     clocks.late = {0: -1_000_000}
     assert clocks.run() == [0, 0, 10_000_000, 20_000_000]
 
 
-def test_a_late_writer_writes_the_newest_value_only(fabric: Fabric) -> None:
+def test_a_late_writer_writes_the_newest_value_only(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 4)
     clocks.late = {1: 3 * TICK + 1_000_000}
     assert clocks.run() == [0, 10_000_000, 50_000_000, 60_000_000]
 
 
 @pytest.mark.parametrize("leap", [-3600 * SECOND, 3600 * SECOND, -4 * TICK])
-def test_a_step_of_the_wall_clock_moves_no_counter(fabric: Fabric, leap: int) -> None:
+def test_a_step_of_the_wall_clock_moves_no_counter(fabric: SimulatedFabric, leap: int) -> None:
     clocks = Clocks(fabric, 6)
     clocks.leaps = {2: leap}
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]

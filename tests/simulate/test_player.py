@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ibpulse.recording import Recording
-from ibpulse.simulate.counters import START_WORDS
-from ibpulse.simulate.player import Player
-from tests.recording.recordings import make_meta, make_recording
+from ibpulse.recordings import Recording
+from ibpulse.simulate.nic import START_WORDS
+from ibpulse.simulate.replay import Player
+from tests.recordings.recordings import make_meta, make_recording
 
 START = np.tile(START_WORDS, (2, 1))
 

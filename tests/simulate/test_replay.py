@@ -13,13 +13,12 @@ import pytest
 
 from ibpulse.errors import FabricError
 from ibpulse.model import PortIdentity
-from ibpulse.recording import RecordedPort, Recording
-from ibpulse.simulate.counters import PACKET_BYTES, START_WORDS
-from ibpulse.simulate.player import Player
-from ibpulse.simulate.replay import Replay
-from ibpulse.simulate.replayed import counters_path
+from ibpulse.recordings import RecordedPort, Recording
+from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.simulate.replay import Player, Replay
+from ibpulse.simulate.replayed_tree import counters_path
 from ibpulse.sysfs.inventory import Inventory
-from tests.recording.recordings import make_meta
+from tests.recordings.recordings import make_meta
 
 INTERVAL_NS = 10_000_000
 START_NS = 1_763_683_200 * 10**9

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.sysfs.files import Fault, list_names, natural_key, parse_count, read_link, read_text
+from ibpulse.sysfs.files import ReadFault, list_names, natural_key, parse_count, read_link, read_text
 from tests.sysfs.trees import make_unreadable
 
 
@@ -17,20 +17,20 @@ def test_a_text_loses_its_line_end(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path) -> None:
     read = read_text(str(tmp_path / "rate"))
-    assert (read.text, read.fault) == ("", Fault.MISSING)
+    assert (read.text, read.fault) == ("", ReadFault.MISSING)
     assert read.reason == "cannot be read: No such file or directory"
 
 
 def test_a_file_that_answers_einval_is_unreadable(tmp_path: Path) -> None:
     make_unreadable(tmp_path / "rate")
     read = read_text(str(tmp_path / "rate"))
-    assert (read.text, read.fault, read.reason) == ("", Fault.UNREADABLE, "cannot be read: Invalid argument")
+    assert (read.text, read.fault, read.reason) == ("", ReadFault.UNREADABLE, "cannot be read: Invalid argument")
 
 
 def test_no_pma_is_not_a_text(tmp_path: Path) -> None:
     (tmp_path / "port_xmit_data").write_text("N/A (no PMA)\n")
     read = read_text(str(tmp_path / "port_xmit_data"))
-    assert (read.text, read.fault) == ("", Fault.NO_PMA)
+    assert (read.text, read.fault) == ("", ReadFault.NO_PMA)
     assert read.reason == "says 'N/A (no PMA)': the driver has no counters"
 
 

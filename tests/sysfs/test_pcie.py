@@ -8,17 +8,23 @@ import pytest
 
 from ibpulse.model import PcieLink
 from ibpulse.sysfs.pcie import (
+    DOWNTRAINED,
+    SLOW_SLOT,
+    UNKNOWN,
     End,
     count_bytes,
     find_chain,
     find_function_folder,
+    is_downtrained,
+    judge,
     narrowest,
     pair_ends,
     parse_speed,
     parse_width,
     read_links,
+    write_link,
+    write_rate,
 )
-from ibpulse.sysfs.verdicts import DOWNTRAINED, SLOW_SLOT, UNKNOWN, is_downtrained, judge, write_link, write_rate
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.trees import make_unreadable

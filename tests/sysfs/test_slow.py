@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
+from ibpulse.sysfs.diagnostic_reader import CounterReader
 from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.slow import CounterReader
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release

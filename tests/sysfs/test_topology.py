@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import DevicePlace, Fabric
-from ibpulse.sysfs.distance import NODE, PHB, PIX, PXB, SYS, UNKNOWN, find_nearest, measure
-from ibpulse.sysfs.gpus import PRODUCTS, GpuReader
+from ibpulse.sysfs.gpus import NODE, PHB, PIX, PRODUCTS, PXB, SYS, UNKNOWN, GpuReader, find_nearest, measure
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.kinds import KINDS
 from ibpulse.sysfs.overrides import Override

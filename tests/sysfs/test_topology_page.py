@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.metrics import TABLE
-from ibpulse.sysfs.distance import WORDS
+from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.kinds import KINDS
 from ibpulse.sysfs.overrides import KEYS, Override, read_overrides
-from ibpulse.sysfs.pcie import count_bytes
-from ibpulse.sysfs.verdicts import FAULTS
-from ibpulse.sysfs.verdicts import WORDS as VERDICTS
+from ibpulse.sysfs.pcie import FAULTS, count_bytes
+from ibpulse.sysfs.pcie import WORDS as VERDICTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.terminal.bins import Bins
-from ibpulse.terminal.view import Floats
+from ibpulse.terminal.view import BinCache, Floats
 
 
 def numbered(begin: int, end: int, age: int) -> Floats:
@@ -15,7 +14,7 @@ def numbered(begin: int, end: int, age: int) -> Floats:
 
 
 def test_the_newest_bins_are_put_behind_the_known_ones() -> None:
-    bins = Bins()
+    bins = BinCache()
     assert bins.missing(10, ["a"], 100, 20, 3) == 20
     bins.add({"a": numbered(80, 100, 1)}, 100, 20)
     assert bins.missing(10, ["a"], 105, 20, 3) == 8
@@ -43,7 +42,7 @@ def test_the_newest_bins_are_put_behind_the_known_ones() -> None:
 def test_all_are_computed_when_what_is_known_is_of_no_use(
     width: int, names: tuple[str, ...], end: int, count: int
 ) -> None:
-    bins = Bins()
+    bins = BinCache()
     assert bins.missing(10, ["a"], 100, 20, 3) == 20
     bins.add({"a": numbered(80, 100, 1)}, 100, 20)
     assert bins.missing(width, names, end, count, 3) == count

@@ -12,7 +12,7 @@ from ibpulse.aggregator import AggregatorOptions
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
-from ibpulse.terminal.local import RingWatcher
+from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.terminal.view import View
 from tests.aggregator.rings import MS, Ring, constant, port, square
 

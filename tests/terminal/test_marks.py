@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ibpulse.terminal.marks import ASCII, BLOCKS, bar, duration, gigabytes, percent, sparkline
+from ibpulse.terminal.screen import ASCII, BLOCKS, bar, duration, gigabytes, percent, sparkline
 
 
 def test_a_sparkline_rises_with_its_values_and_tells_nothing_from_not_known() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.client.connection import Connection
+from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
-from ibpulse.terminal.remote import DaemonWatcher
+from ibpulse.terminal.daemon_watcher import DaemonWatcher
 from ibpulse.terminal.view import View
 from tests.daemon.fabrics import simulated
 from tests.running import Running, eventually
@@ -41,7 +41,7 @@ class Clock:
 
 def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
     def known() -> View | None:
-        view = DaemonWatcher(Connection(daemon.url)).look(20, 100_000_000)
+        view = DaemonWatcher(DaemonConnection(daemon.url)).look(20, 100_000_000)
         return view if view.sampler and view.sampler.ticks and view.rails[0].means[0] else None
 
     view = eventually(known)
@@ -65,7 +65,7 @@ def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
 def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(tree: Path, tmp_path: Path) -> None:
     clock = Clock()
     with Running(tree, tmp_path / "ring") as running:
-        watcher = DaemonWatcher(Connection(running.url), clock)
+        watcher = DaemonWatcher(DaemonConnection(running.url), clock)
         assert watcher.look(5, 100_000_000).interval_ns == 10_000_000
         address = running.url.removeprefix("http://")
     with pytest.raises(DaemonError, match="does not answer: Connection refused"):
@@ -80,7 +80,7 @@ def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(tree: P
 def test_the_costly_questions_are_asked_now_and_then(daemon: Running) -> None:
     clock, asked = Clock(), []
 
-    class Listening(Connection):
+    class Listening(DaemonConnection):
         def get(self, path: str, query: object = ()) -> object:
             asked.append(path)
             return super().get(path, query)

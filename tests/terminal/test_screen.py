@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.terminal.marks import ASCII, BLOCKS
-from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, Style, last_first, lay_out, spark_width
+from ibpulse.terminal.screen import ASCII, BLOCKS, LEAST_COLUMNS, LEAST_ROWS, Style, last_first, lay_out, spark_width
 from ibpulse.terminal.view import SamplerView
 from tests.terminal.views import rail, summary, view
 

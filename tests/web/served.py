@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.front.guard import USER, Guard
+from ibpulse.web.auth.access import USER, AccessControl
+from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import WebServer, serve
 from tests.web.certificates import Pair, make_authority, sign
 
@@ -62,11 +62,11 @@ class Served:
     """A guarded application behind the files' TLS."""
 
     def __init__(self, files: Files, registry: CollectorRegistry | None = None) -> None:
-        self.files, self.door = files, FrontDoor(files.path, registry)
+        self.files, self.door = files, WebConfigReloader(files.path, registry)
         self.server: WebServer
 
     async def __aenter__(self) -> Served:
-        self.server = await serve(Guard(say, self.door, 1000), "127.0.0.1", 0, tls=self.door.tls)
+        self.server = await serve(AccessControl(say, self.door, 1000), "127.0.0.1", 0, tls=self.door.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -17,12 +17,11 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.web.app import create_app
-from ibpulse.web.front import guard, passwords
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.front.guard import Guard
-from ibpulse.web.front.origin import is_foreign_write
-from ibpulse.web.front.pace import Bucket
-from ibpulse.web.front.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.web.auth import access, passwords
+from ibpulse.web.auth.access import AccessControl, is_foreign_write
+from ibpulse.web.auth.rate_limit import Bucket
+from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.web.auth.reload import WebConfigReloader
 from tests.web.rings import Node
 
 SECOND_NS = 1_000_000_000
@@ -36,11 +35,11 @@ def hashed(password: str) -> str:
 USERS = {"alice": hashed("secret"), "bob": hashed(LONG), "ünal": hashed("ö")}
 
 
-def write_door(directory: Path, text: str = "") -> FrontDoor:
+def write_door(directory: Path, text: str = "") -> WebConfigReloader:
     path = directory / "web.yml"
     users = "".join(f"  {name}: {stored}\n" for name, stored in USERS.items())
     path.write_text(f"basic_auth_users:\n{users}{text}", encoding="utf-8")
-    return FrontDoor(path)
+    return WebConfigReloader(path)
 
 
 @pytest.fixture
@@ -52,11 +51,11 @@ async def client(node: Node, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]
 
 async def say_user(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers with the user's name."""
-    await JSONResponse({"user": scope.get(guard.USER)})(scope, receive, send)
+    await JSONResponse({"user": scope.get(access.USER)})(scope, receive, send)
 
 
-def guarded(door: FrontDoor | None, **client: object) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(Guard(say_user, door, 1000), **client)
+def guarded(door: WebConfigReloader | None, **client: object) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(AccessControl(say_user, door, 1000), **client)
     return httpx.AsyncClient(transport=transport, base_url="http://node")
 
 
@@ -339,7 +338,7 @@ async def test_what_is_not_http_passes_the_guard() -> None:
     async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
         seen.append(scope["type"])
 
-    await Guard(app, None, 10)({"type": "lifespan"}, None, None)
+    await AccessControl(app, None, 10)({"type": "lifespan"}, None, None)
     assert seen == ["lifespan"]
 
 

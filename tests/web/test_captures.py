@@ -12,12 +12,11 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.capture.alertmanager import AlertDesk
-from ibpulse.capture.names import make_name
-from ibpulse.capture.options import CaptureOptions
-from ibpulse.capture.recorder import FlightRecorder
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.store import CaptureOptions, make_name
 from ibpulse.model import SamplerHealth
-from ibpulse.recording import load
+from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
@@ -44,7 +43,9 @@ async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
 
 
 def client_of(node: Node, recorder: FlightRecorder, *, open_to_all: bool = True, user: str = "") -> httpx.AsyncClient:
-    captures = CaptureParts(recorder, AlertDesk(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), open_to_all)
+    captures = CaptureParts(
+        recorder, AlertReceiver(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), open_to_all
+    )
     app = create_app(node.parts(captures=captures))
 
     async def known(scope: Scope, receive: Receive, send: Send) -> None:

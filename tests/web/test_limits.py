@@ -14,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ibpulse.web import connection, listener
-from ibpulse.web.front import body
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.front.guard import Guard
+from ibpulse.web import connection
+from ibpulse.web import server as server_module
+from ibpulse.web.auth import access
+from ibpulse.web.auth.access import AccessControl
+from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import WebServer, serve
 
 LIMIT = 100_000
@@ -31,8 +32,8 @@ async def measure(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, door: FrontDoor | None = None) -> AsyncIterator[WebServer]:
-    server = await serve(Guard(app, door, LIMIT), "127.0.0.1", 0)
+async def serving(app: ASGIApp, door: WebConfigReloader | None = None) -> AsyncIterator[WebServer]:
+    server = await serve(AccessControl(app, door, LIMIT), "127.0.0.1", 0)
     try:
         yield server
     finally:
@@ -127,8 +128,8 @@ async def test_a_body_without_end_is_broken_off(server: WebServer) -> None:
 
 
 async def test_a_body_that_comes_too_slowly_is_refused(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "BODY_SECONDS", 0.1)
-    monkeypatch.setattr(body, "DISCARD_SECONDS", 0.1)
+    monkeypatch.setattr(access, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(access, "DISCARD_SECONDS", 0.1)
     client = await Client.open(server)
     await client.send(HEAD, b"Content-Length: 10\r\n\r\nx")
     status, headers, content = await client.answer()
@@ -160,7 +161,7 @@ async def test_a_refused_request_with_a_body_leaves_the_connection_in_order(tmp_
     (tmp_path / "web.yml").write_text(
         "basic_auth_users: {a: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG}\n"
     )
-    async with serving(measure, FrontDoor(tmp_path / "web.yml")) as server:
+    async with serving(measure, WebConfigReloader(tmp_path / "web.yml")) as server:
         client = await Client.open(server)
         for _ in range(2):
             await client.send(HEAD, b"Content-Length: 5\r\n\r\nhello")
@@ -305,7 +306,7 @@ async def test_beyond_the_connections_that_are_answered_there_is_a_problem_docum
 async def test_connections_beyond_the_bound_are_closed_and_room_comes_back(
     server: WebServer, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(listener, bound, 2)
+    monkeypatch.setattr(server_module, bound, 2)
     first, second, third = [await Client.open(server) for _ in range(3)]
     assert await third.ended()
     first.writer.close()
@@ -320,7 +321,7 @@ async def test_connections_beyond_the_bound_are_closed_and_room_comes_back(
 async def test_when_descriptors_run_out_the_server_waits_and_goes_on(
     server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listener, "EXHAUSTED_SECONDS", 0.01)
+    monkeypatch.setattr(server_module, "EXHAUSTED_SECONDS", 0.01)
     real, failing = asyncio.get_running_loop().sock_accept, [True]
 
     async def accept(listening: socket.socket) -> tuple[socket.socket, object]:
@@ -358,7 +359,7 @@ async def test_stopping_is_quick_whatever_clients_do() -> None:
 
         await StreamingResponse(pieces())(scope, receive, send)
 
-    server = await serve(Guard(endless, None, LIMIT), "127.0.0.1", 0, shutdown_seconds=0)
+    server = await serve(AccessControl(endless, None, LIMIT), "127.0.0.1", 0, shutdown_seconds=0)
     clients = [await Client.open(server) for _ in range(4)]
     for client, sent in zip(
         clients, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\n"), strict=True

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.web.metrics_route import accepts_gzip
+from ibpulse.web.routes.metrics_route import accepts_gzip
 from tests.web.conftest import make_client
 from tests.web.rings import Node
 

@@ -8,7 +8,7 @@ import ssl
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ibpulse.web.front.door import RELOAD_SUCCESSFUL, FrontDoor
+from ibpulse.web.auth.reload import RELOAD_SUCCESSFUL, WebConfigReloader
 from tests.web.certificates import sign
 from tests.web.served import BROKEN_OFF, MUTUAL, Files, Served
 
@@ -111,7 +111,7 @@ async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: 
 
 async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) -> None:
     files.write(rest="rate_limit: {interval: 1h, burst: 1}\n")
-    door = FrontDoor(files.path)
+    door = WebConfigReloader(files.path)
     before = door.bucket
     files.renew_server()
     door.look()
@@ -124,8 +124,8 @@ async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) 
 
 
 async def test_the_watch_looks_by_itself(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.web.front.door.LOOK_SECONDS", 0.01)
-    door = FrontDoor(files.path)
+    monkeypatch.setattr("ibpulse.web.auth.reload.LOOK_SECONDS", 0.01)
+    door = WebConfigReloader(files.path)
     first = door.rules
     watching = asyncio.create_task(door.watch())
     files.write("min_version: TLS13")

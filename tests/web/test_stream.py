@@ -14,13 +14,14 @@ from prometheus_client import CollectorRegistry
 
 from ibpulse.aggregator.snapshot import Histogram
 from ibpulse.model import Fabric
-from ibpulse.web import stream_hub, stream_route
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebLimits, WebParts
+from ibpulse.web.routes import stream_route
 from ibpulse.web.server import serve
-from ibpulse.web.stream_feed import Feed
-from ibpulse.web.stream_hub import Viewer
-from ibpulse.web.stream_summary import describe_second
+from ibpulse.web.stream import hub
+from ibpulse.web.stream.events import describe_second
+from ibpulse.web.stream.feed import Feed
+from ibpulse.web.stream.hub import Viewer
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.web.events import Event, Listener, listening
 from tests.web.rings import EPOCH, Node, fabric, make_node, port
@@ -227,7 +228,7 @@ async def test_the_stream_ends_when_the_server_does(node: Node) -> None:
 
 
 async def test_a_node_without_ports_has_a_stream_that_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_hub, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(hub, "HEARTBEAT_SECONDS", 0.1)
     address = "/api/v1/stream?every=100ms"
     async with served(node.parts(fabric=Fabric)) as client, client.stream("GET", address) as answer:
         chunks = answer.aiter_text()
@@ -315,7 +316,7 @@ async def answer_slowly(node: Node, slow: Slow, registry: CollectorRegistry | No
 async def test_the_oldest_events_are_dropped_for_a_slow_viewer_and_it_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_hub, "QUEUE_EVENTS", 2)
+    monkeypatch.setattr(hub, "QUEUE_EVENTS", 2)
     slow, registry = Slow(), CollectorRegistry()
     task = await answer_slowly(node, slow, registry)
     dropped = "ibpulse_http_stream_dropped_events_total"

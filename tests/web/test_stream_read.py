@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.web.stream_read import read_rates, widest_stride
+from ibpulse.web.stream.feed import read_rates, widest_stride
 from tests.aggregator.rings import Ring, constant, port
 
 

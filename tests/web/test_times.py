@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.web.times import parse_instant
+from ibpulse.web.parameters import parse_instant
 
 SECOND_NS = 10**9
 instants_ns = st.integers(200_000_000 * SECOND_NS, 4_000_000_000 * SECOND_NS)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.web import listener
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.front.peer import has_allowed_name
+from ibpulse.web import server
+from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.auth.tls import has_allowed_name
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served
 
@@ -48,7 +48,7 @@ async def test_plain_http_on_the_tls_port_is_closed_and_harms_nobody(served: Ser
 
 
 async def test_a_client_that_never_shakes_hands_is_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.05)
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.05)
     async with Served(files) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
         try:
@@ -153,7 +153,7 @@ async def test_certificate_key_and_authority_may_stand_in_the_file(files: Files)
 
 def open_faults(files: Files) -> Sequence[str]:
     with pytest.raises(ConfigError) as caught:
-        FrontDoor(files.path)
+        WebConfigReloader(files.path)
     return [fault.replace(f"{files.directory}/", "") for fault in caught.value.faults]
 
 

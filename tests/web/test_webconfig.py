@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.web.front.config import SECTIONS, WebConfig, read_config
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.front.tables import CLIENT_AUTH, CURVES, HEADERS, TLS12_CIPHERS, TLS13_CIPHERS, TLS_VERSIONS
+from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, HEADERS, TLS12_CIPHERS, TLS13_CIPHERS, TLS_VERSIONS
+from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.auth.web_config import SECTIONS, WebConfig, read_config
 from tests.web.certificates import make_authority, sign
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
@@ -268,7 +268,7 @@ def test_promtool_accepts_the_samples_and_so_do_we(sample: Path, tmp_path: Path)
     assert PROMTOOL
     checked = subprocess.run([PROMTOOL, "check", "web-config", str(copy)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
-    FrontDoor(copy)
+    WebConfigReloader(copy)
 
 
 def test_the_document_names_every_key_and_word_of_the_format() -> None:

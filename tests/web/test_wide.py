@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from starlette.responses import Response
 
-from ibpulse.web.gate import WideGate
+from ibpulse.web.admission import WideRequests
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
-from ibpulse.web.window_query import WindowPlan, plan_window, read_query
-from ibpulse.web.window_route import answer_window, is_wide
+from ibpulse.web.routes.window_route import answer_window, is_wide
+from ibpulse.web.window.query import WindowPlan, plan_window, read_query
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, Node
 
@@ -70,7 +70,7 @@ async def test_wide_requests_beyond_the_bound_are_refused(node: Node, held: Held
 
 async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node: Node, held: Held) -> None:
     parts = node.parts(limits=LIMITS, wall_clock_ns=held)
-    gate, plan = WideGate(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
+    gate, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
     gone = asyncio.create_task(gate.run(answer_window, parts, plan, "json"))
     await held.until_waiting(1)
     gone.cancel()
@@ -82,7 +82,7 @@ async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node
     assert isinstance(await first_answer(gate, node, plan), Response)
 
 
-async def first_answer(gate: WideGate, node: Node, plan: WindowPlan) -> Response:
+async def first_answer(gate: WideRequests, node: Node, plan: WindowPlan) -> Response:
     while True:
         try:
             return await gate.run(answer_window, node.parts(), plan, "json")
@@ -94,7 +94,7 @@ async def test_a_failure_in_the_thread_gives_the_place_back(node: Node) -> None:
     def fail() -> int:
         raise RuntimeError("no clock")
 
-    gate, plan = WideGate(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
+    gate, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
     for _ in range(3):
         with pytest.raises(RuntimeError, match="no clock"):
             await gate.run(answer_window, node.parts(wall_clock_ns=fail), plan, "json")

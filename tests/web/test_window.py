@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ibpulse.ring import layout as at
-from ibpulse.web.window_read import Piece, pieces
+from ibpulse.web.window.values import Piece, pieces
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, RATE, Node, fabric, make_node, port
 

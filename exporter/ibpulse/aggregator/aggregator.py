@@ -6,18 +6,15 @@ import logging
 
 import numpy as np
 
-from ibpulse.aggregator.assembly import port_snapshots
-from ibpulse.aggregator.counters import CounterTotals
-from ibpulse.aggregator.header import read_sampler
+from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.pace import Due, Pace
-from ibpulse.aggregator.ports import Rows
-from ibpulse.aggregator.resolution import Resolutions
-from ibpulse.aggregator.samples import RingPort, place_ports
+from ibpulse.aggregator.port_totals import CounterTotals, Rows
+from ibpulse.aggregator.schedule import AggregationSchedule, Due
+from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.aggregator.step import StepWatch
+from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
-from ibpulse.aggregator.tally import Tally
+from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring.reader import RingReader
@@ -35,10 +32,10 @@ class Aggregator:
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader = reader
         self._options = options
-        self._pace = Pace(reader.interval_ns, reader.capacity, options.longest_seconds())
+        self._pace = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._pace.ticks_per_second
         self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
-        self._tally = Tally(reader, options)
+        self._tally = RunningTotals(reader, options)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ibpulse.aggregator.last_minute import measure_step
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.pace import SETTLE_NS
-from ibpulse.aggregator.ports import MOVED, OBSERVED
-from ibpulse.aggregator.samples import RingPort, place_ports
-from ibpulse.aggregator.step import measure_step
-from ibpulse.aggregator.tally import Tally
+from ibpulse.aggregator.port_totals import MOVED, OBSERVED
+from ibpulse.aggregator.schedule import SETTLE_NS
+from ibpulse.aggregator.seconds import RingPort, place_ports
+from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis import moments
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
@@ -117,7 +117,7 @@ def summarize(
         traffic_window_ns=seconds * SECOND_NS,
         balance_spans_seconds=(seconds,),
     )
-    tally = Tally(reader, narrowed)
+    tally = RunningTotals(reader, narrowed)
     rows = tally.rows_of(ports, slots)
     resolutions = [resolution_ticks(port) for port in ports]
     for begin in range(first, end, tally.seconds_at_once):
@@ -136,7 +136,7 @@ def summarize(
 def _node(
     reader: RingReader,
     options: AggregatorOptions,
-    tally: Tally,
+    tally: RunningTotals,
     ports: list[RingPort],
     resolutions: list[int],
     end_tick: int,
@@ -175,7 +175,7 @@ def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
 
 
 def _ports(
-    tally: Tally, ports: list[RingPort], rows: list[int], resolutions: list[int], seconds: int
+    tally: RunningTotals, ports: list[RingPort], rows: list[int], resolutions: list[int], seconds: int
 ) -> tuple[PortSummary, ...]:
     sums, peaks = tally.table.sums.sum(seconds), tally.table.peaks.max(seconds)
     found = []

@@ -8,22 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.bursts import Bursts
-from ibpulse.aggregator.node import Node
+from ibpulse.aggregator.burst_totals import Bursts, Saturation
+from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.ports import PortTable
-from ibpulse.aggregator.rails import RailBalance, line_of_carriers, weigh_rails
-from ibpulse.aggregator.samples import RingPort, Seconds
-from ibpulse.aggregator.saturation import Saturation
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.rail_balance import RailBalance, line_of_carriers, weigh_rails
+from ibpulse.aggregator.seconds import NodeTicks, RingPort, Seconds
 from ibpulse.aggregator.snapshot import Histogram, NodeTraffic, NodeWindow, PortTraffic
-from ibpulse.aggregator.ticks import NodeTicks
 from ibpulse.analysis import moments
 from ibpulse.analysis.period import StepPeriod
-from ibpulse.analysis.saturation import (
-    MoeSaturationState,
-    advance_moe_saturation,
-    resembles_moe_saturation,
-)
+from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Features, Signature, find_signature
 from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.units import SECOND_NS
@@ -88,7 +82,7 @@ class Traffic:
         ports: Sequence[RingPort],
         table: PortTable,
         rows: Rows,
-        node: Node,
+        node: NodeTotals,
         resolution_ticks: int,
         counted_seconds: int,
     ) -> None:

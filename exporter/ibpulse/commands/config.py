@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     read_overrides(settings.topology.file)
     if settings.web.config_file:
-        from ibpulse.web.front.door import FrontDoor  # not for help texts
+        from ibpulse.web.auth.reload import WebConfigReloader  # not for help texts
 
-        FrontDoor(settings.web.config_file)
+        WebConfigReloader(settings.web.config_file)
     written = settings.written()
     if arguments.action == "check":
         print("ok", *_origin_lines(written, arguments.origins), sep="\n")

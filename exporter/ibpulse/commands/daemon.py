@@ -1,4 +1,4 @@
-"""The parts of a running daemon and how they are wired. It computes nothing by itself."""
+"""The running daemon: supervisor, aggregator, flight recorder and web server over one ring."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import gc
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -20,20 +22,70 @@ from ibpulse import __version__, exposition
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import Features, SignatureOptions
-from ibpulse.commands.captures import Captures
 from ibpulse.config import Settings
-from ibpulse.errors import RingError
+from ibpulse.errors import CaptureError, RingError
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.rules import RuleOptions, RuleWatch
+from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
+from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
-from ibpulse.web.front.door import FrontDoor
-from ibpulse.web.parts import WebLimits, WebParts
+from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.parts import CaptureParts, WebLimits, WebParts
 from ibpulse.web.server import plain, serve
 
 log = logging.getLogger(__name__)
+
+
+class Captures:
+    """The flight recorder with its local rules and its desk for alerts."""
+
+    def __init__(self, settings: Settings, reader: RingReader) -> None:
+        capture = settings.capture
+        self.recorder = FlightRecorder(reader, _options(settings))
+        self._watch = RuleWatch(
+            capture.rules,
+            capture.cooldown,
+            RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS),
+        )
+        self.parts = CaptureParts(
+            recorder=self.recorder,
+            desk=AlertReceiver(capture.node or (socket.gethostname(),), capture.cooldown),
+            usual_ns=(capture.before, capture.after),
+            open_to_all=capture.allow_unauthenticated,
+        )
+
+    def note(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot of one more second with the counts of captures, after the rules have looked at it."""
+        self.recorder.note(snapshot)
+        for trigger in self._watch.look(snapshot):
+            try:
+                pending = self.recorder.ask(trigger)
+            except CaptureError as error:
+                log.warning("%s %s: no capture is taken: %s", trigger.reason, dict(trigger.labels), error)
+            else:
+                log.info("%s %s: capture %s is taken", trigger.reason, dict(trigger.labels), pending.name)
+        return replace(snapshot, captures=self.recorder.counts())
+
+
+def _options(settings: Settings) -> CaptureOptions:
+    capture = settings.capture
+    return CaptureOptions(
+        directory=capture.dir,
+        # in a pod the host name is the pod's, and the setting is the node's
+        host=capture.node[0] if capture.node else socket.gethostname(),
+        before_ns=capture.before,
+        after_ns=capture.after,
+        max_count=capture.max_count,
+        max_bytes=capture.max_bytes,
+        min_free_bytes=capture.min_free,
+    )
+
 
 NS_PER_SECOND = 1_000_000_000
 # The ends of the ring cannot be read while the sampler writes there.
@@ -91,7 +143,7 @@ class Daemon:
         self._captures = Captures(settings, self._reader)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
-        self._door = FrontDoor(web_config, self._registry) if web_config else None
+        self._door = WebConfigReloader(web_config, self._registry) if web_config else None
         self._snapshot: Snapshot
 
     async def run(self) -> int:

@@ -70,8 +70,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _run_once(arguments: argparse.Namespace, settings: Settings, options: DoctorOptions, names: Sequence[str]) -> int:
     from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
-    from ibpulse.doctor.apart import Order, gather_apart
     from ibpulse.doctor.bundle import Contents, write_bundle
+    from ibpulse.doctor.gather import Order, gather_apart
 
     gathered = gather_apart(Order(options, with_tree=arguments.bundle is not None))
     facts = gathered.facts

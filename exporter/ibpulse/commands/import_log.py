@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.window_arguments import read_amount
+from ibpulse.commands.arguments import read_amount
 from ibpulse.errors import ConfigError, RecordingError
 from ibpulse.units import AMOUNT_UNITS, RATE_UNITS, format_duration, parse_duration, parse_rate
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
-    from ibpulse.recording import Recording
+    from ibpulse.recordings import Recording
 
 TIME_UNITS = ("s", "ms", "us", "ns")
 
@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: names every argument that cannot be used.
         RecordingError: the log cannot be read, or the recording cannot be written.
     """
-    from ibpulse.recording import save  # not for help texts
-    from ibpulse.recording.counter_log import LogColumns, read_log
-    from ibpulse.recording.resampling import GridOptions, resample
+    from ibpulse.recordings import save  # not for help texts
+    from ibpulse.recordings.counter_log import LogColumns, read_log
+    from ibpulse.recordings.resampling import GridOptions, resample
 
     faults: list[str] = []
     options = GridOptions(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NoReturn
 
 from ibpulse.commands import VERBS, Verb
-from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, Row, advice
+from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow, advice
 from ibpulse.errors import ConfigError
 
 DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
@@ -108,7 +108,7 @@ def _usage_word(action: argparse.Action) -> str:
     return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()
 
 
-def _add_setting(parser: argparse._ActionsContainer, row: Row) -> None:
+def _add_setting(parser: argparse._ActionsContainer, row: SettingRow) -> None:
     text = f"{row.sentence} (default: {row.default_text}; environment: {row.variable})"
     parser.add_argument(row.flag, dest=row.name, action="append", metavar=row.metavar, help=text.replace("%", "%%"))
 

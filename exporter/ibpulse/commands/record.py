@@ -13,15 +13,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from ibpulse.commands.window_arguments import add_trim_argument, read_amount
+from ibpulse.commands.arguments import add_trim_argument, read_amount
 from ibpulse.errors import ConfigError, IbpulseError, RecordingError
 from ibpulse.units import parse_duration
 
 if TYPE_CHECKING:
-    from ibpulse.commands.sources import Source
+    from ibpulse.commands.record_sources import SampleSource
     from ibpulse.config import Settings
-    from ibpulse.recorder.session import Progress, Recorder, RecorderOptions
-    from ibpulse.recording import RecordingWriter
+    from ibpulse.recordings import RecordingWriter
+    from ibpulse.recordings.session import Progress, Recorder, RecorderOptions
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         IbpulseError: nothing can be sampled, or the file cannot be written.
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
-    from ibpulse.commands.sources import from_daemon, from_node
+    from ibpulse.commands.record_sources import from_daemon, from_node
 
     set_up_log(settings.log.level, settings.log.format)
     # read when pyarrow is imported
@@ -86,7 +86,7 @@ def read_options(arguments: argparse.Namespace, settings: Settings) -> RecorderO
     until_idle_ns = read_amount("--until-idle", arguments.until_idle, parse_duration, faults)
     if faults:
         raise ConfigError(faults)
-    from ibpulse.recorder.session import RecorderOptions  # needs pyarrow
+    from ibpulse.recordings.session import RecorderOptions  # needs pyarrow
 
     return RecorderOptions(duration_ns, until_idle_ns, settings.analysis.active_threshold)
 
@@ -102,14 +102,16 @@ def refuse_existing(path: Path, force: bool) -> None:
             raise RecordingError(f"recording {there} exists already; name another file, or replace it with --force")
 
 
-async def record(path: Path, opening: AbstractAsyncContextManager[Source], options: RecorderOptions, trim: bool) -> str:
+async def record(
+    path: Path, opening: AbstractAsyncContextManager[SampleSource], options: RecorderOptions, trim: bool
+) -> str:
     """Record into the file until it is enough or a signal asks for the end; the sentence that says what was recorded.
 
     Raises:
         IbpulseError: nothing can be sampled any more, or the file cannot be written.
     """
-    from ibpulse.recorder.session import Recorder
-    from ibpulse.recording import RecordingWriter
+    from ibpulse.recordings import RecordingWriter
+    from ibpulse.recordings.session import Recorder
 
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -129,7 +131,7 @@ async def record(path: Path, opening: AbstractAsyncContextManager[Source], optio
     return await asyncio.to_thread(finish, writer, recorder, trim)
 
 
-async def _follow(source: Source, recorder: Recorder, asked: asyncio.Event) -> None:
+async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event) -> None:
     shown = ProgressLine(sys.stderr)
     try:
         while not (asked.is_set() or recorder.done):
@@ -151,7 +153,7 @@ def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
     Raises:
         RecordingError: there is no sample, or the file cannot be written.
     """
-    from ibpulse.recorder.progress import say_end
+    from ibpulse.recordings.session import say_end
 
     path, progress = writer.path, recorder.progress()
     first, last = 0, progress.ticks - 1
@@ -181,7 +183,7 @@ class ProgressLine:
 
     def show(self, progress: Progress) -> None:
         """Say how far it is."""
-        from ibpulse.recorder.progress import say_progress
+        from ibpulse.recordings.session import say_progress
 
         if self._live:
             # back to the first column, and clear to the end of the line

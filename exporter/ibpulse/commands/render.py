@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.window_arguments import add_window_arguments, read_duration, read_moment
+from ibpulse.commands.arguments import add_window_arguments, read_duration, read_moment
 from ibpulse.errors import ConfigError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS, PictureOptions, choose_kind, size_faults
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.pictures.run import PictureRun
-    from ibpulse.recording import Recording
-    from ibpulse.reporters.options import ReportOptions
+    from ibpulse.recordings import Recording
+    from ibpulse.reports.span import ReportOptions
 
 # whole hundredths of a second, which is how a GIF counts
 FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_options(arguments: argparse.Namespace, settings: Settings, kind: str) -> tuple[ReportOptions, PictureOptions]:
-    from ibpulse.reporters.options import ReportOptions  # not for help texts
+    from ibpulse.reports.span import ReportOptions  # not for help texts
 
     faults: list[str] = []
     width = arguments.width or KINDS[kind].width_pixels
@@ -187,10 +187,9 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
     """What is drawn of one file: its window, and the numbers that a report gives of it."""
-    from ibpulse.pictures.run import Node, keep_direction, take_run  # not for help texts
-    from ibpulse.recording import load
-    from ibpulse.reporters.options import Moment
-    from ibpulse.reporters.window import choose_window
+    from ibpulse.pictures.run import PictureNode, keep_direction, take_run  # not for help texts
+    from ibpulse.recordings import load
+    from ibpulse.reports.span import Moment, choose_window
 
     recording = keep_direction(load(path), direction)
     if last_ns:
@@ -200,17 +199,17 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     series = window.series
     span = slice(series.lead, series.lead + series.ticks)
     line, facts = _describe(path, recording, chosen)
-    node = Node(series.bandwidth[span], series.measured[span], line, facts)
+    node = PictureNode(series.bandwidth[span], series.measured[span], line, facts)
     return take_run(name, window.recording, [str(port.id) for port in series.ports], node)
 
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
     """The line rate of the sum, NaN if not known, and the key numbers as text."""
-    from ibpulse.pictures.captions import duration_text  # not for help texts
-    from ibpulse.reporters.cells import plain_text
-    from ibpulse.reporters.rows import rows
-    from ibpulse.reporters.run import describe_run
-    from ibpulse.reporters.units import variation_key
+    from ibpulse.pictures.panels import duration_text  # not for help texts
+    from ibpulse.reports.resampling_units import variation_key
+    from ibpulse.reports.rows import rows
+    from ibpulse.reports.run import describe_run
+    from ibpulse.reports.table import plain_text
 
     scale_ns = max(FINEST_NS, recording.meta.interval_ns)
     chosen = replace(chosen, timescales_ns=(scale_ns,))

@@ -12,7 +12,7 @@ from ibpulse.units import SECOND_NS, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
-    from ibpulse.recording import RecordingMeta
+    from ibpulse.recordings import RecordingMeta
 
 LEAST_SPEED, MOST_SPEED = 0.01, 1000.0
 LEAST_INTERVAL_NS = 1_000_000
@@ -47,9 +47,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.commands.simulate import stop_on_signals
-    from ibpulse.recording import read_meta, scan
-    from ibpulse.simulate.player import Player
-    from ibpulse.simulate.replay import Replay
+    from ibpulse.recordings import read_meta, scan
+    from ibpulse.simulate.replay import Player, Replay
 
     set_up_log(settings.log.level, settings.log.format)
     path: Path = arguments.file

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.window_arguments import add_trim_argument, add_window_arguments, read_moment
+from ibpulse.commands.arguments import add_trim_argument, add_window_arguments, read_moment
 from ibpulse.errors import ConfigError
 from ibpulse.units import parse_duration
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ibpulse.config import Settings
-    from ibpulse.reporters.options import ReportOptions
-    from ibpulse.reporters.report import Report
+    from ibpulse.reports.comparison import Report
+    from ibpulse.reports.span import ReportOptions
 
 FORMATS = ("text", "markdown", "json", "html")
 TIMESCALES = "10ms,50ms,100ms,1s"
@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: names every argument that cannot be used.
         RecordingError: a file cannot be read, or nothing of it is left.
     """
-    from ibpulse.recording import load  # not for help texts
-    from ibpulse.reporters.report import assemble
-    from ibpulse.reporters.run import describe_run
+    from ibpulse.recordings import load  # not for help texts
+    from ibpulse.reports.comparison import assemble
+    from ibpulse.reports.run import describe_run
 
     options = _options(arguments, settings)
     runs = [describe_run(path, load(path), options, place) for place, path in enumerate(arguments.files)]
@@ -70,17 +70,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _renderer(form: str) -> Callable[[Report], str]:
-    from ibpulse.reporters.document import render_json  # not for help texts
-    from ibpulse.reporters.markdown import render_markdown
-    from ibpulse.reporters.page import render_page
-    from ibpulse.reporters.text import render_text
+    from ibpulse.reports.formats import (
+        render_json,  # not for help texts
+        render_markdown,
+        render_page,
+        render_text,
+    )
 
     return {"text": render_text, "markdown": render_markdown, "json": render_json, "html": render_page}[form]
 
 
 def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
     from ibpulse.analysis.signature import Features, SignatureOptions  # not for help texts
-    from ibpulse.reporters.options import ReportOptions
+    from ibpulse.reports.span import ReportOptions
 
     faults: list[str] = []
     begin = read_moment("--from", arguments.begin, faults)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.config.values import ListenAddress
-    from ibpulse.terminal.remote import DaemonWatcher
+    from ibpulse.terminal.daemon_watcher import DaemonWatcher
 
 # the longest sparkline, and the minute in which counters that stand still are found
 HISTORY_SECONDS = 160
@@ -80,11 +80,11 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
     Raises:
         DaemonError: the daemon at the URL does not answer, or one wants to know who asks.
     """
-    from ibpulse.client.connection import Connection
-    from ibpulse.terminal.remote import DaemonWatcher
+    from ibpulse.client import DaemonConnection
+    from ibpulse.terminal.daemon_watcher import DaemonWatcher
 
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
-    watcher = DaemonWatcher(Connection(url or f"http://{address._replace(host=host)}"))
+    watcher = DaemonWatcher(DaemonConnection(url or f"http://{address._replace(host=host)}"))
     try:
         watcher.look(1, SECOND_NS)
     except DaemonError as error:
@@ -97,10 +97,10 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
 async def show_node(settings: Settings) -> None:
     """Sample this node's ports and show them; the log has no place on the screen but its last line."""
     from ibpulse.commands import daemon
-    from ibpulse.commands.sampling import sampling
+    from ibpulse.commands.wiring import sampling
     from ibpulse.model import Fabric
     from ibpulse.terminal.driver import Terminal
-    from ibpulse.terminal.local import RingWatcher
+    from ibpulse.terminal.ring_watcher import RingWatcher
 
     notes = Notes()
     logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)

@@ -1,26 +1,168 @@
-"""The sources put together: flags over environment over YAML file over default. It must not look at anything that
-is not passed in, save the file named and the directories that may hold the ring and the captures.
-
-Every fault of every source is found in one run; a fault is one sentence with the place in front.
-"""
+"""Reads flags, environment and YAML file and merges them: flags over environment over file over default."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
-from ibpulse.config.rules import RULES, fit_capture_after, fit_capture_before, fit_timescales, fit_traffic_window
-from ibpulse.config.settings import Settings
-from ibpulse.config.sources import Source, read_environment, read_file, read_flags
-from ibpulse.config.table import CONFIG_FILE, ROWS
-from ibpulse.config.values import ABSENT
+from ibpulse.config.settings import (
+    RULES,
+    Settings,
+    fit_capture_after,
+    fit_capture_before,
+    fit_timescales,
+    fit_traffic_window,
+)
+from ibpulse.config.table import CONFIG_FILE, GROUPS, PREFIX, ROWS, advice, describe
+from ibpulse.config.values import ABSENT, Given
 from ibpulse.errors import ConfigError
+
+# Kubernetes puts such variables into every pod that shares its namespace with a service named ibpulse or ibpulse-*.
+_SERVICE_LINK = re.compile(
+    r"IBPULSE_(?:[A-Z0-9_]+_)?"
+    r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
+)
+_SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.*")
+
+
+@dataclass(slots=True)
+class SettingSource:
+    """What one source says: texts by name of the setting, the place of each, and what is wrong with the source."""
+
+    texts: dict[str, Given] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def nested(self, without: frozenset[str] = frozenset()) -> dict[str, dict[str, Given]]:
+        """The texts by group and name, except the name of the file and the settings named in `without`."""
+        groups: dict[str, dict[str, Given]] = {}
+        for name, text in self.texts.items():
+            if name not in without and name != CONFIG_FILE.name:
+                group, _, last = name.partition(".")
+                groups.setdefault(group, {})[last] = text
+        return groups
+
+
+def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
+    """What the command line says; `flags` holds, by name, all texts given.
+
+    A list takes all of them. A single value takes the last, so that a flag can be appended to a command.
+    """
+    source = SettingSource()
+    for row in describe():
+        texts = flags.get(row.name, ())
+        if texts:
+            source.texts[row.name] = tuple(texts) if row.is_list else texts[-1]
+            source.places[row.name] = f"flag {row.flag}"
+    return source
+
+
+def read_environment(environ: Mapping[str, str]) -> SettingSource:
+    """What the variables that begin with `IBPULSE_` say; those that Kubernetes sets for a service are passed over."""
+    source = SettingSource()
+    names = {row.variable: row.name for row in describe()}
+    for variable, text in environ.items():
+        if variable in names:
+            source.texts[names[variable]] = text
+            source.places[names[variable]] = f"environment variable {variable}"
+        elif variable.startswith(PREFIX) and not _is_service_link(variable, text):
+            source.faults.append(f"environment variable {variable}: no such setting; {advice(variable, names)}")
+    return source
+
+
+def read_file(path: Path | None) -> SettingSource:
+    """What the YAML file says; nothing without a file. Scalars are taken as written, whatever YAML sees in them."""
+    source = SettingSource()
+    if path is None:
+        return source
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        source.faults.append(f"{path}: cannot be read: {error.strerror}; correct {CONFIG_FILE.flag} or leave it out")
+    except UnicodeDecodeError as error:
+        source.faults.append(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text")
+    except yaml.YAMLError as error:
+        source.faults.append(_syntax_fault(path, error))
+    else:
+        _walk(root, path, source)
+    return source
+
+
+def _is_service_link(variable: str, text: str) -> bool:
+    if "__" in variable:
+        return False
+    address = variable.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(text)
+    return bool(address or _SERVICE_LINK.fullmatch(variable))
+
+
+def _syntax_fault(path: Path, error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{path}:{error.problem_mark.line + 1}: not YAML: {error.problem}; correct this line or the one before"
+    return f"{path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
+
+
+def _walk(root: yaml.Node | None, path: Path, source: SettingSource) -> None:
+    """Read the two levels of the file: groups, and the settings in them."""
+    known = [row.name for row in ROWS]
+    for group, place, node in _entries(root, path, "the file", source):
+        if group not in GROUPS:
+            source.faults.append(f"{place}: {group}: no such group of settings; {_group_advice(group)}")
+            continue
+        for last, inner_place, inner in _entries(node, path, group, source):
+            name = f"{group}.{last}"
+            if name not in known:
+                source.faults.append(f"{inner_place}: {name}: no such setting; {advice(name, known)}")
+                continue
+            source.places[name] = f"{inner_place}: {name}"
+            text = _text(inner)
+            if text is None:
+                source.faults.append(f"{inner_place}: {name}: holds more than values; give one value or a plain list")
+            else:
+                source.texts[name] = text
+
+
+def _group_advice(name: str) -> str:
+    first, dot, last = name.partition(".")
+    return f"write {first}: {{{last}: ...}}" if dot and first in GROUPS else advice(name, GROUPS)
+
+
+def _entries(
+    node: yaml.Node | None, path: Path, what: str, source: SettingSource
+) -> Iterator[tuple[str, str, yaml.Node]]:
+    """Key, place and value of each entry of a mapping; no entry where nothing is written."""
+    if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ABSENT):
+        return
+    if not isinstance(node, yaml.MappingNode):
+        place = f"{path}:{node.start_mark.line + 1}"
+        source.faults.append(f"{place}: {what}: is not a mapping; write it like sampler: {{interval: 10ms}}")
+        return
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        name = str(key.value)
+        if name in seen:
+            source.faults.append(f"{path}:{line}: {name}: is given twice, first in line {seen[name]}; give it once")
+        else:
+            seen[name] = line
+            yield name, f"{path}:{line}", value
+
+
+def _text(node: yaml.Node) -> Given | None:
+    """The text or texts of a node as written; None for anything deeper."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        return tuple(str(item.value) for item in node.value)
+    return None
+
 
 SHARED_MEMORY = Path("/dev/shm")
 STATE = Path("/var/lib")
@@ -57,7 +199,7 @@ def resolve(
     """
     given = [read_flags(flags), read_environment(environ)]
     given.append(read_file(_file_named_by(given)))
-    found = Source(
+    found = SettingSource(
         texts={
             "ring.dir": str(find_ring_directory(environ, shared_memory)),
             "capture.dir": str(find_capture_directory(environ)),
@@ -104,13 +246,13 @@ def _merge(mappings: Sequence[dict[str, Any]]) -> Settings:
     return Sourced()
 
 
-def _file_named_by(given: Sequence[Source]) -> Path | None:
+def _file_named_by(given: Sequence[SettingSource]) -> Path | None:
     """The file that the first source which speaks of one names."""
     text = next((source.texts[CONFIG_FILE.name] for source in given if CONFIG_FILE.name in source.texts), "")
     return None if text in ABSENT else Path(str(text))
 
 
-def _origins(given: Sequence[Source]) -> dict[str, str]:
+def _origins(given: Sequence[SettingSource]) -> dict[str, str]:
     """By the name of each setting, the place of the first source that gives it."""
     return {
         row.name: next((source.places[row.name] for source in given if row.name in source.places), DEFAULT)
@@ -118,7 +260,9 @@ def _origins(given: Sequence[Source]) -> dict[str, str]:
     }
 
 
-def _check(given: Sequence[Source], found: Source, origins: Mapping[str, str]) -> tuple[Settings, list[str]]:
+def _check(
+    given: Sequence[SettingSource], found: SettingSource, origins: Mapping[str, str]
+) -> tuple[Settings, list[str]]:
     """The settings, and the faults of their values; in place of a value at fault stands the default."""
     faults: list[str] = []
     wrong: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ibpulse.config.table import GROUPS, ROWS, Row
+from ibpulse.config.table import GROUPS, ROWS, SettingRow
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
@@ -19,7 +19,7 @@ def settings_schema() -> dict[str, Any]:
     return _closed({group: _closed(_of_group(group)) | {"description": sentence} for group, sentence in GROUPS.items()})
 
 
-def value_schema(row: Row) -> dict[str, Any]:
+def value_schema(row: SettingRow) -> dict[str, Any]:
     """The schema of one setting's value as YAML may hold it: numbers and lists plain, or as text."""
     if not row.is_list:
         return _single(row.metavar)

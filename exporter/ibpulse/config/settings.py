@@ -1,11 +1,9 @@
-"""The settings as checked, frozen values: the type and the checks of each. It must not read any source.
-
-Names, defaults and help stand in the table; fields are named as there, with `_` for `-`. Durations are whole
-nanoseconds, rates bytes per second.
-"""
+"""The settings as checked, frozen values: types, the checks of each, and the checks across settings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,6 +37,7 @@ from ibpulse.config.values import (
     lasting,
     some_of,
 )
+from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 
 def setting(name: str) -> Any:
@@ -57,19 +56,19 @@ def group() -> Any:
     return Field(default_factory=dict, validate_default=True)
 
 
-class Group(BaseModel):
+class SettingsGroup(BaseModel):
     """Settings that share the first part of their name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PathSettings(Group):
+class PathSettings(SettingsGroup):
     """Where the kernel's files are."""
 
     sysfs: SomePath = setting("path.sysfs")
 
 
-class SamplerSettings(Group):
+class SamplerSettings(SettingsGroup):
     """How the counters are sampled."""
 
     interval: Annotated[GridNs, lasting("1ms", "1s")] = setting("sampler.interval")
@@ -78,13 +77,13 @@ class SamplerSettings(Group):
     cpu: Cpu = setting("sampler.cpu")
 
 
-class RingSettings(Group):
+class RingSettings(SettingsGroup):
     """Where the raw samples are kept."""
 
     dir: SomePath = setting("ring.dir")
 
 
-class PortSettings(Group):
+class PortSettings(SettingsGroup):
     """Which ports are read, and which of them are rails."""
 
     include: PortPatterns = setting("ports.include")
@@ -92,7 +91,7 @@ class PortSettings(Group):
     rails: PortPatterns = setting("ports.rails")
 
 
-class AnalysisSettings(Group):
+class AnalysisSettings(SettingsGroup):
     """What is computed from the samples; windows and time scales are sorted, shortest first."""
 
     active_threshold: RateBytesPerSecond = setting("analysis.active-threshold")
@@ -111,7 +110,7 @@ class AnalysisSettings(Group):
     moe_saturation_peak: Ratio = setting("analysis.moe-saturation-peak")
 
 
-class SlowSettings(Group):
+class SlowSettings(SettingsGroup):
     """What is read beside the samples."""
 
     interval: Annotated[DurationNs, lasting("1s", "10m")] = setting("slow.interval")
@@ -121,13 +120,13 @@ class SlowSettings(Group):
     xmit_wait_tick: TickBytes = setting("slow.xmit-wait-tick")
 
 
-class TopologySettings(Group):
+class TopologySettings(SettingsGroup):
     """Where devices are plugged in, if the kernel does not say."""
 
     file: OptionalPath = setting("topology.file")
 
 
-class WebSettings(Group):
+class WebSettings(SettingsGroup):
     """How the results are served."""
 
     listen_address: Address = setting("web.listen-address")
@@ -137,7 +136,7 @@ class WebSettings(Group):
     max_viewers: Annotated[Count, between(1, 1_000)] = setting("web.max-viewers")
 
 
-class CaptureSettings(Group):
+class CaptureSettings(SettingsGroup):
     """What freezes the samples around an instant to a file."""
 
     dir: SomePath = setting("capture.dir")
@@ -154,7 +153,7 @@ class CaptureSettings(Group):
     allow_unauthenticated: Switch = setting("capture.allow-unauthenticated")
 
 
-class LogSettings(Group):
+class LogSettings(SettingsGroup):
     """What is logged."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], choice("debug", "info", "warning", "error")] = (
@@ -194,3 +193,87 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What is passed in alone: the environment is read elsewhere, so that each fault has its place."""
         return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A check of several settings; `find` gives each fault's sentence, which stands at the first of the names."""
+
+    names: tuple[str, ...]
+    find: Callable[[Settings], Iterator[str]]
+
+
+def fit_timescales(settings: Settings) -> tuple[int, ...]:
+    """The time scales that are multiples of the interval; never none if one second is among them."""
+    return tuple(scale for scale in settings.analysis.timescales if scale % settings.sampler.interval == 0)
+
+
+def fit_traffic_window(settings: Settings) -> int:
+    """The traffic window, or all whole seconds of the history if that is shorter."""
+    return min(settings.analysis.traffic_window, settings.sampler.history // SECOND_NS * SECOND_NS)
+
+
+def fit_capture_after(settings: Settings) -> int:
+    """The time after a trigger, or a quarter of the history if that is shorter."""
+    return min(settings.capture.after, settings.sampler.history // 4)
+
+
+def fit_capture_before(settings: Settings) -> int:
+    """The time before a trigger, or what the history has beside the time after it; at least a second."""
+    return min(settings.capture.before, max(SECOND_NS, settings.sampler.history - settings.capture.after))
+
+
+def _history_covers_captures(settings: Settings) -> Iterator[str]:
+    history, wanted = settings.sampler.history, settings.capture.before + settings.capture.after
+    if history < wanted:
+        yield (
+            f"{format_duration(settings.capture.before)} with capture.after, "
+            f"{format_duration(settings.capture.after)}, is more than sampler.history, {format_duration(history)}; "
+            f"raise sampler.history to {format_duration(wanted)} or shorten the capture"
+        )
+
+
+def _history_covers_windows(settings: Settings) -> Iterator[str]:
+    history, longest = settings.sampler.history, max(settings.analysis.windows)
+    if history < longest:
+        yield (
+            f"{format_duration(history)} is shorter than the longest of analysis.windows; "
+            f"raise sampler.history to {format_duration(longest)} or leave that window out"
+        )
+
+
+def _history_covers_traffic(settings: Settings) -> Iterator[str]:
+    history, window = settings.sampler.history, settings.analysis.traffic_window
+    if history < window:
+        yield (
+            f"{format_duration(history)} is shorter than analysis.traffic-window; "
+            f"raise sampler.history to {format_duration(window)} or shorten that window"
+        )
+
+
+def _bursts_end_below_their_beginning(settings: Settings) -> Iterator[str]:
+    low, high = settings.analysis.burst_low, settings.analysis.active_threshold
+    if low is not None and low > high:
+        yield (
+            f"{format_rate(low)} is above analysis.active-threshold, {format_rate(high)}, at which bursts begin; "
+            "lower it or leave it out"
+        )
+
+
+def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
+    fitting = fit_timescales(settings)
+    for scale in settings.analysis.timescales:
+        if scale not in fitting:
+            yield (
+                f"{format_duration(scale)} is no multiple of sampler.interval, "
+                f"{format_duration(settings.sampler.interval)}; leave it out or change the interval"
+            )
+
+
+RULES = (
+    Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
+    Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
+    Rule(("capture.before", "capture.after", "sampler.history"), _history_covers_captures),
+    Rule(("analysis.burst-low", "analysis.active-threshold"), _bursts_end_below_their_beginning),
+    Rule(("analysis.timescales", "sampler.interval"), _timescales_fit_interval),
+)

@@ -13,7 +13,7 @@ PREFIX = "IBPULSE_"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """One setting: `name` as in `sampler.interval`, the word for its value, its default as text, a help sentence.
 
     `shown` stands for a default that is found only at the start, or that is no text.
@@ -65,54 +65,58 @@ GROUPS = {
     "log": "What is logged, to standard error.",
 }
 
-CONFIG_FILE = Row("config.file", "PATH", "", "YAML file with settings; flags and environment go before it.", "none")
+CONFIG_FILE = SettingRow(
+    "config.file", "PATH", "", "YAML file with settings; flags and environment go before it.", "none"
+)
 
 ROWS = (
-    Row("path.sysfs", "PATH", "/sys", "Root of the sysfs tree to read."),
-    Row(
+    SettingRow("path.sysfs", "PATH", "/sys", "Root of the sysfs tree to read."),
+    SettingRow(
         "sampler.interval",
         "DURATION",
         "10ms",
         "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
     ),
-    Row(
+    SettingRow(
         "sampler.history",
         "DURATION",
         "5m",
         "Span of raw samples kept, 10s to 1h; at least the longest of analysis.windows.",
     ),
-    Row(
+    SettingRow(
         "sampler.scheduler",
         "other|fifo",
         "other",
         "Scheduling of the sampler process; fifo needs CAP_SYS_NICE, without it other is used.",
     ),
-    Row("sampler.cpu", "CPU", "", "Processor to pin the sampler process to.", "none"),
-    Row(
+    SettingRow("sampler.cpu", "CPU", "", "Processor to pin the sampler process to.", "none"),
+    SettingRow(
         "ring.dir",
         "PATH",
         "",
         "Directory of the ring file; best in memory (tmpfs).",
         "/dev/shm/ibpulse if /dev/shm is writable, else $RUNTIME_DIRECTORY, else $TMPDIR/ibpulse",
     ),
-    Row("ports.include", "PORT,...", "", "Ports to read.", "all"),
-    Row("ports.exclude", "PORT,...", "", "Ports of which no file is ever opened; goes before ports.include.", "none"),
-    Row("ports.rails", "PORT,...", "", "Ports that carry the job's traffic.", "told apart by what the port is"),
-    Row("analysis.active-threshold", "RATE", "0.1GB/s", "Rate above which a sample counts as active."),
-    Row(
+    SettingRow("ports.include", "PORT,...", "", "Ports to read.", "all"),
+    SettingRow(
+        "ports.exclude", "PORT,...", "", "Ports of which no file is ever opened; goes before ports.include.", "none"
+    ),
+    SettingRow("ports.rails", "PORT,...", "", "Ports that carry the job's traffic.", "told apart by what the port is"),
+    SettingRow("analysis.active-threshold", "RATE", "0.1GB/s", "Rate above which a sample counts as active."),
+    SettingRow(
         "analysis.windows",
         "DURATION,...",
         "10s,1m,5m",
         "Rolling windows of peak, duty cycle and burstiness, 1s to 1h in whole seconds.",
     ),
-    Row(
+    SettingRow(
         "analysis.timescales",
         "DURATION,...",
         "10ms,50ms,100ms,1s",
         "Time scales of burstiness; multiples of sampler.interval that divide one second. "
         "Of the default, those that are no multiple are left out.",
     ),
-    Row(
+    SettingRow(
         "analysis.burst-low",
         "RATE",
         "",
@@ -120,136 +124,144 @@ ROWS = (
         "at most analysis.active-threshold.",
         "analysis.active-threshold",
     ),
-    Row(
+    SettingRow(
         "analysis.traffic-window",
         "DURATION",
         "1m",
         "What the step period and the signature are found in, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it are found. The default is cut to sampler.history.",
     ),
-    Row(
+    SettingRow(
         "analysis.signature-dense",
         "NUMBER,...",
         "0.747,0.2,0.31,0.385,0.66,0.386",
         "What dense_like looks like: duty cycle, CV at 10, 50 and 100 ms, peak and active utilisation.",
     ),
-    Row(
+    SettingRow(
         "analysis.signature-moe",
         "NUMBER,...",
         "0.916,0.42,0.25,0.197,0.94,0.519",
         "What moe_like looks like, by the same six numbers.",
     ),
-    Row(
+    SettingRow(
         "analysis.signature-tolerance",
         "NUMBER,...",
         "0.06,0.06,0.08,0.08,0.12,0.08",
         "Distance of each of the six numbers at which the resemblance has fallen to 0.61 (one sigma).",
     ),
-    Row("analysis.signature-confidence", "RATIO", "0.3", "Confidence below which the signature is unknown, 0 to 1."),
-    Row("analysis.saturation-level", "RATIO", "0.85", "Median utilisation from which a link or the node is saturated."),
-    Row(
+    SettingRow(
+        "analysis.signature-confidence", "RATIO", "0.3", "Confidence below which the signature is unknown, 0 to 1."
+    ),
+    SettingRow(
+        "analysis.saturation-level", "RATIO", "0.85", "Median utilisation from which a link or the node is saturated."
+    ),
+    SettingRow(
         "analysis.saturation-window",
         "DURATION",
         "30s",
         "What that median is taken over, 5s to 10m in whole seconds.",
     ),
-    Row(
+    SettingRow(
         "analysis.moe-saturation-hold",
         "DURATION",
         "30s",
         "How long traffic must be moe_like, with the duty cycle and the peaks below, before that is a state; 1s to 1h.",
     ),
-    Row("analysis.moe-saturation-duty", "RATIO", "0.85", "Least duty cycle of sustained MoE saturation."),
-    Row("analysis.moe-saturation-peak", "RATIO", "0.9", "Least peak utilisation of sustained MoE saturation."),
-    Row("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
-    Row(
+    SettingRow("analysis.moe-saturation-duty", "RATIO", "0.85", "Least duty cycle of sustained MoE saturation."),
+    SettingRow("analysis.moe-saturation-peak", "RATIO", "0.9", "Least peak utilisation of sustained MoE saturation."),
+    SettingRow("slow.interval", "DURATION", "5s", "Time between two looks at status and devices, 1s to 10m."),
+    SettingRow(
         "slow.counters",
         "diagnostic|all|none",
         "diagnostic",
         "Error and congestion counters to read at each look: those that explain the traffic, every one, or none.",
     ),
-    Row(
+    SettingRow(
         "slow.xmit-wait-tick",
         "BYTES",
         "",
         "Bytes that a port could have sent in one count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
         "not known, so no stalled time",
     ),
-    Row(
+    SettingRow(
         "topology.file",
         "PATH",
         "",
         "YAML file that says of devices their NUMA node, nearest GPUs and PCIe link; docs/topology.md has its form.",
         "none",
     ),
-    Row(
+    SettingRow(
         "web.listen-address",
         "ADDRESS",
         ":10055",
         "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 is any free one.",
     ),
-    Row(
+    SettingRow(
         "web.config.file",
         "PATH",
         "",
         "YAML file with TLS, basic authentication and headers, as exporters of Prometheus read it; see security.md.",
         "none",
     ),
-    Row(
+    SettingRow(
         "web.max-wide-requests",
         "COUNT",
         "2",
         "Wide window requests that are answered at a time, 1 to 64; more are refused.",
     ),
-    Row(
+    SettingRow(
         "web.max-points",
         "COUNT",
         "200000",
         "Values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
     ),
-    Row("web.max-viewers", "COUNT", "16", "Viewers of the live stream at a time, 1 to 1000; more are refused."),
-    Row(
+    SettingRow("web.max-viewers", "COUNT", "16", "Viewers of the live stream at a time, 1 to 1000; more are refused."),
+    SettingRow(
         "capture.dir",
         "PATH",
         "/var/lib/ibpulse/captures",
         "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB.",
         "$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if it can be written, else $TMPDIR/ibpulse/captures",
     ),
-    Row(
+    SettingRow(
         "capture.before",
         "DURATION",
         "60s",
         "What a capture holds of the time before its trigger, 1s to 1h; with capture.after at most sampler.history. "
         "The default is cut to that.",
     ),
-    Row(
+    SettingRow(
         "capture.after",
         "DURATION",
         "10s",
         "What a capture holds of the time after its trigger, 0s to 10m. The default is at most a quarter of "
         "sampler.history.",
     ),
-    Row(
+    SettingRow(
         "capture.rules",
         "RULE,...",
         "traffic-stalled,rail-lost,moe-saturation,step-slower",
         "Local rules that take captures, or none; see captures.md.",
     ),
-    Row(
+    SettingRow(
         "capture.cooldown",
         "DURATION",
         "10m",
         "Time in which the same rule, or the same alert, takes no other capture, 1s to 30d.",
     ),
-    Row("capture.max-count", "COUNT", "100", "Captures that are kept, 1 to 100000; the oldest is removed for another."),
-    Row("capture.max-bytes", "SIZE", "1GB", "Size of all captures together; the oldest are removed for a new one."),
-    Row(
+    SettingRow(
+        "capture.max-count", "COUNT", "100", "Captures that are kept, 1 to 100000; the oldest is removed for another."
+    ),
+    SettingRow(
+        "capture.max-bytes", "SIZE", "1GB", "Size of all captures together; the oldest are removed for a new one."
+    ),
+    SettingRow(
         "capture.min-free",
         "SIZE",
         "500MB",
         "What captures leave free on the disk: the oldest are removed, then no new one is taken.",
     ),
-    Row(
+    SettingRow(
         "capture.node",
         "NAME,...",
         "",
@@ -257,23 +269,23 @@ ROWS = (
         "Captures name the first as their host.",
         "the host name",
     ),
-    Row(
+    SettingRow(
         "capture.allow-unauthenticated",
         "true|false",
         "false",
         "Whether everybody may take and delete captures; otherwise only users that web.config.file knows.",
     ),
-    Row("log.level", "debug|info|warning|error", "info", "Least severity that is logged."),
-    Row("log.format", "text|json", "text", "Lines for people, or one JSON object a line."),
+    SettingRow("log.level", "debug|info|warning|error", "info", "Least severity that is logged."),
+    SettingRow("log.format", "text|json", "text", "Lines for people, or one JSON object a line."),
 )
 
 
-def describe() -> tuple[Row, ...]:
+def describe() -> tuple[SettingRow, ...]:
     """Every setting in the order of the table, `config.file` first."""
     return (CONFIG_FILE, *ROWS)
 
 
-def row(name: str) -> Row:
+def row(name: str) -> SettingRow:
     """The row of one setting."""
     return next(row for row in describe() if row.name == name)
 

@@ -5,8 +5,8 @@ anything on the node, nor print.
 """
 
 from ibpulse.doctor.checks import CHECKS, examine
+from ibpulse.doctor.facts import DoctorOptions
 from ibpulse.doctor.finding import Finding, Level, worst_level
-from ibpulse.doctor.options import DoctorOptions
 from ibpulse.doctor.page import document, page
 
 __all__ = ["CHECKS", "DoctorOptions", "Finding", "Level", "document", "examine", "page", "worst_level"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from ibpulse.doctor.counter_checks import check_files, check_saturation
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Finding, Level
 from ibpulse.doctor.hardware_checks import check_likeness, check_pcie
@@ -20,8 +19,10 @@ from ibpulse.doctor.machine_checks import (
 )
 from ibpulse.doctor.port_checks import (
     check_devices,
+    check_files,
     check_rails,
     check_remarks,
+    check_saturation,
     check_tree,
 )
 from ibpulse.doctor.sample_checks import (

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ibpulse.doctor.asking import ask_all
+from ibpulse.doctor.deadline_threads import ask_all
 from ibpulse.model import Fabric
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.diagnostics import REFRESHING_FILE
-from ibpulse.sysfs.files import NO_PMA, Fault, list_names, read_text
+from ibpulse.sysfs.files import NO_PMA, ReadFault, list_names, read_text
 from ibpulse.sysfs.gpus import GpuReader
 from ibpulse.sysfs.identity import find_bond
 from ibpulse.sysfs.pcie import ADDRESS
@@ -175,11 +175,11 @@ class _Copier:
             if path in self.tree.files or os.path.isdir(os.path.join(folder, name)):
                 continue
             read = read_text(os.path.join(folder, name))
-            if read.fault is Fault.MISSING:
+            if read.fault is ReadFault.MISSING:
                 continue
-            if read.fault is not Fault.NONE:
+            if read.fault is not ReadFault.NONE:
                 self.tree.unreadable[path] = read.reason
-            self.tree.files[path] = f"{NO_PMA if read.fault is not Fault.NONE else read.text}\n"
+            self.tree.files[path] = f"{NO_PMA if read.fault is not ReadFault.NONE else read.text}\n"
 
     def folder(self, path: str) -> None:
         """The folder itself."""

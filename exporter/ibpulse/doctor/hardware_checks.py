@@ -9,7 +9,7 @@ from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.wording import say_count, say_rate
 from ibpulse.model import Port
-from ibpulse.sysfs.verdicts import FAULTS, write_rate
+from ibpulse.sysfs.pcie import FAULTS, write_rate
 
 
 def check_likeness(facts: Facts) -> Iterator[Finding]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from ibpulse.doctor.counts import FLAPS, REQUESTS
 from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
 from ibpulse.doctor.finding import Finding, Level, passed
+from ibpulse.doctor.tree_facts import FLAPS, REQUESTS
 from ibpulse.doctor.wording import say_count, say_errno, say_names, say_rate, say_seconds
 from ibpulse.model import ByteSource, Port, PortId
-from ibpulse.sampler.calibration import BUSY_SHARE, stride_for
 from ibpulse.sampler.loop import LONGEST_READ
+from ibpulse.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.units import format_duration
 

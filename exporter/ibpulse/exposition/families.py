@@ -1,17 +1,97 @@
-"""Which number of a snapshot is which metric. It formats nothing."""
+"""Which number of a snapshot is which metric."""
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Iterator, Sequence
 
 from ibpulse import __version__, metrics
-from ibpulse.aggregator.snapshot import DirectionSnapshot, DirectionWindow, NodeWindow, PortSnapshot, Snapshot
-from ibpulse.exposition.captures import capture_families
-from ibpulse.exposition.counters import counter_families
-from ibpulse.exposition.lines import Family, Value, known
-from ibpulse.exposition.traffic import traffic_families
+from ibpulse.aggregator.snapshot import (
+    DirectionSnapshot,
+    DirectionWindow,
+    NodeTraffic,
+    NodeWindow,
+    PortSnapshot,
+    Snapshot,
+)
+from ibpulse.analysis.signature import LABELS
+from ibpulse.exposition.lines import Family, Sample, Value, known
 from ibpulse.metrics import Metric
+from ibpulse.model import CaptureCounts
+
+
+def capture_families(counts: CaptureCounts) -> Iterator[Family]:
+    """All families of the flight recorder."""
+    yield metrics.CAPTURES, [((reason,), taken) for reason, taken in counts.taken]
+    yield metrics.CAPTURE_ERRORS, [((), counts.errors)]
+    yield metrics.CAPTURES_STORED, [((), counts.stored)]
+    yield metrics.CAPTURE_STORED_BYTES, [((), counts.stored_bytes)]
+    yield metrics.CAPTURE_LAST, known([((), counts.newest_seconds)])
+
+
+_PLACES = {metric.name: place for place, metric in enumerate(metrics.DIAGNOSTIC_COUNTERS)}
+
+
+def counter_families(snapshot: Snapshot) -> Iterator[Family]:
+    """A family per counter, those of the table first and in its order, then what has stopped and what was stalled."""
+    ports = [((port.port.device, str(port.port.port)), port) for port in snapshot.counters]
+    samples: dict[str, list[Sample]] = {}
+    files: dict[str, str] = {}
+    for labels, port in ports:
+        for counter in port.totals:
+            files.setdefault(counter.name, counter.file)
+            samples.setdefault(counter.name, []).append((labels, counter.total))
+    for name in sorted(samples, key=lambda name: (_PLACES.get(name, len(_PLACES)), name)):
+        yield metrics.find_counter(name, files[name]), samples[name]
+    yield (
+        metrics.PORT_COUNTER_SATURATED,
+        [((*labels, counter.file), 1) for labels, port in ports for counter in port.totals if counter.saturated],
+    )
+    yield metrics.PORT_TRANSMIT_STALLED, known([(labels, port.stalled_ratio) for labels, port in ports])
+
+
+def traffic_families(snapshot: Snapshot) -> Iterator[Family]:
+    """The families of bursts, rails, step, signature and saturation."""
+    yield from _port_traffic_families(snapshot)
+    yield from _node_traffic_families(snapshot.traffic)
+
+
+def _port_traffic_families(snapshot: Snapshot) -> Iterator[Family]:
+    ports = [((port.port.id.device, str(port.port.id.port)), port.traffic) for port in snapshot.ports if port.traffic]
+    yield metrics.PORT_BURSTS, [(labels, traffic.bursts) for labels, traffic in ports]
+    yield metrics.PORT_BURST_SECONDS, [(labels, traffic.burst_seconds) for labels, traffic in ports]
+    rails = [(labels, traffic.rail) for labels, traffic in ports if traffic.rail]
+    yield metrics.PORT_RAIL_SHARE, known([(labels, rail.share) for labels, rail in rails])
+    yield metrics.PORT_RAIL_IDLE, [(labels, int(rail.idle)) for labels, rail in rails]
+    yield metrics.PORT_RAIL_SLOW, [(labels, int(rail.slow)) for labels, rail in rails]
+    for way in range(2):
+        states = known([(labels, traffic.saturated[way]) for labels, traffic in ports])
+        yield metrics.PORT_SATURATED[way], [(labels, int(state is True)) for labels, state in states]
+        yield (
+            metrics.PORT_SATURATED_SECONDS[way],
+            [(labels, traffic.saturated_seconds[way]) for labels, traffic in ports],
+        )
+
+
+def _node_traffic_families(traffic: NodeTraffic) -> Iterator[Family]:
+    yield metrics.NODE_UTILIZATION, known([((), traffic.utilization)])
+    yield metrics.NODE_BURST_DURATION, [((), traffic.burst_durations)]
+    yield metrics.NODE_GAP_DURATION, [((), traffic.gap_durations)]
+    yield metrics.NODE_BURSTS, [((), traffic.bursts)]
+    yield metrics.NODE_BURST_BYTES, [((), traffic.burst_bytes)]
+    yield metrics.NODE_ACTIVE_RAILS, [((), traffic.active_rails)]
+    yield metrics.NODE_RAIL_FAIRNESS, known([((), traffic.fairness)])
+    if traffic.step_score is not None:
+        period = math.nan if traffic.step_seconds is None else traffic.step_seconds
+        yield metrics.NODE_STEP_PERIOD, [((), period)]
+        yield metrics.NODE_STEP_SCORE, [((), traffic.step_score)]
+    yield metrics.NODE_SIGNATURE, [((label,), int(label == traffic.signature)) for label in LABELS]
+    yield metrics.NODE_SIGNATURE_CONFIDENCE, [((), traffic.confidence)]
+    yield metrics.NODE_SATURATED, [((), int(traffic.saturated))]
+    yield metrics.NODE_SATURATED_SECONDS, [((), traffic.saturated_seconds)]
+    yield metrics.NODE_MOE_SATURATED, [((), int(traffic.moe_saturated))]
+    yield metrics.NODE_MOE_SATURATED_SECONDS, [((), traffic.moe_saturated_seconds)]
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:

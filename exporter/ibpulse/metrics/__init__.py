@@ -3,18 +3,6 @@
 `docs/metrics.md` is written from it; the renderer takes every header from it.
 """
 
-from ibpulse.metrics.buckets import (
-    DURATION_BUCKETS,
-    UTILIZATION_BUCKETS,
-)
-from ibpulse.metrics.captures import (
-    CAPTURE_ERRORS,
-    CAPTURE_LAST,
-    CAPTURE_ORIGINS,
-    CAPTURE_STORED_BYTES,
-    CAPTURES,
-    CAPTURES_STORED,
-)
 from ibpulse.metrics.counters import (
     DIAGNOSTIC_COUNTERS,
     OTHER_COUNTERS,
@@ -22,16 +10,20 @@ from ibpulse.metrics.counters import (
     PORT_TRANSMIT_STALLED,
     find_counter,
 )
-from ibpulse.metrics.devices import (
-    DEVICE_PCIE,
-    DEVICE_PCIE_MAX,
-)
 from ibpulse.metrics.exporter import (
     AGGREGATED_UNTIL,
     AGGREGATOR_SKIPPED,
     BUILD_INFO,
+    CAPTURE_ERRORS,
+    CAPTURE_LAST,
+    CAPTURE_ORIGINS,
+    CAPTURE_STORED_BYTES,
+    CAPTURES,
+    CAPTURES_STORED,
     CGROUP_THROTTLED,
     DEVICE_INTERVAL_LENGTHENED,
+    DEVICE_PCIE,
+    DEVICE_PCIE_MAX,
     DEVICE_QUARANTINED,
     DEVICE_READ_P99,
     FABRIC_NOTICES,
@@ -51,14 +43,34 @@ from ibpulse.metrics.exporter import (
 )
 from ibpulse.metrics.node import (
     NODE_ACTIVE_MEAN,
+    NODE_ACTIVE_RAILS,
+    NODE_BURST_BYTES,
+    NODE_BURST_DURATION,
     NODE_BURSTINESS,
+    NODE_BURSTS,
     NODE_BYTES_PER_SECOND,
     NODE_DUTY_CYCLE,
+    NODE_GAP_DURATION,
+    NODE_MOE_SATURATED,
+    NODE_MOE_SATURATED_SECONDS,
     NODE_PEAK,
+    NODE_PEAK_TO_MEAN,
+    NODE_RAIL_FAIRNESS,
     NODE_RAILS,
-)
-from ibpulse.metrics.page import (
-    metrics_markdown,
+    NODE_SATURATED,
+    NODE_SATURATED_SECONDS,
+    NODE_SIGNATURE,
+    NODE_SIGNATURE_CONFIDENCE,
+    NODE_STEP_PERIOD,
+    NODE_STEP_SCORE,
+    NODE_UTILIZATION,
+    PORT_BURST_SECONDS,
+    PORT_BURSTS,
+    PORT_RAIL_IDLE,
+    PORT_RAIL_SHARE,
+    PORT_RAIL_SLOW,
+    PORT_SATURATED,
+    PORT_SATURATED_SECONDS,
 )
 from ibpulse.metrics.ports import (
     IDENTITY_LABELS,
@@ -81,36 +93,7 @@ from ibpulse.metrics.ports import (
     PORT_UTILIZATION_SECONDS,
     PORT_UTILIZATION_SQUARED_SECONDS,
 )
-from ibpulse.metrics.row import (
-    TABLE,
-    Metric,
-    MetricType,
-)
-from ibpulse.metrics.traffic import (
-    NODE_ACTIVE_RAILS,
-    NODE_BURST_BYTES,
-    NODE_BURST_DURATION,
-    NODE_BURSTS,
-    NODE_GAP_DURATION,
-    NODE_MOE_SATURATED,
-    NODE_MOE_SATURATED_SECONDS,
-    NODE_PEAK_TO_MEAN,
-    NODE_RAIL_FAIRNESS,
-    NODE_SATURATED,
-    NODE_SATURATED_SECONDS,
-    NODE_SIGNATURE,
-    NODE_SIGNATURE_CONFIDENCE,
-    NODE_STEP_PERIOD,
-    NODE_STEP_SCORE,
-    NODE_UTILIZATION,
-    PORT_BURST_SECONDS,
-    PORT_BURSTS,
-    PORT_RAIL_IDLE,
-    PORT_RAIL_SHARE,
-    PORT_RAIL_SLOW,
-    PORT_SATURATED,
-    PORT_SATURATED_SECONDS,
-)
+from ibpulse.metrics.row import DURATION_BUCKETS, TABLE, UTILIZATION_BUCKETS, Metric, MetricType
 
 __all__ = [
     "AGGREGATED_UNTIL",
@@ -200,5 +183,4 @@ __all__ = [
     "Metric",
     "MetricType",
     "find_counter",
-    "metrics_markdown",
 ]

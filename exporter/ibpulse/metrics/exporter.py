@@ -1,8 +1,54 @@
-"""The rows in which the exporter watches itself. They must not say how a value comes about."""
+"""The rows in which the exporter reports on itself, on devices and on the flight recorder."""
 
 from __future__ import annotations
 
 from ibpulse.metrics.row import row
+
+DEVICE = ("device",)
+
+DEVICE_PCIE = row(
+    "ibpulse_device_pcie_bytes_per_second",
+    "gauge",
+    "What the narrowest PCIe link on the way from the device to the root carries now, one direction, after line "
+    "coding. Absent where the kernel does not say.",
+    DEVICE,
+    "bytes_per_second",
+)
+DEVICE_PCIE_MAX = row(
+    "ibpulse_device_pcie_max_bytes_per_second",
+    "gauge",
+    "What the narrowest of these links would carry if each ran as both its ends can. More than the value of now means "
+    "a link that trained down.",
+    DEVICE,
+    "bytes_per_second",
+)
+
+
+CAPTURE_ORIGINS = ("api", "alertmanager", "traffic-stalled", "rail-lost", "moe-saturation", "step-slower")
+"""What can ask for a capture: a request, an alert, and the local rules."""
+
+CAPTURES = row(
+    "ibpulse_captures_total",
+    "counter",
+    f"Captures that were taken, by what asked for them: {', '.join(CAPTURE_ORIGINS)}.",
+    ("reason",),
+)
+CAPTURE_ERRORS = row(
+    "ibpulse_capture_errors_total",
+    "counter",
+    "Captures that were asked for and could not be written; the log says why. Nothing else suffers from it.",
+)
+CAPTURES_STORED = row("ibpulse_captures_stored", "gauge", "Captures in the directory.")
+CAPTURE_STORED_BYTES = row(
+    "ibpulse_capture_stored_bytes", "gauge", "Size of all captures in the directory.", unit="bytes"
+)
+CAPTURE_LAST = row(
+    "ibpulse_capture_last_timestamp_seconds",
+    "gauge",
+    "Wall time of the trigger of the newest capture in the directory.",
+    unit="seconds",
+)
+
 
 PORT = ("device", "port")
 

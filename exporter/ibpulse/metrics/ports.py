@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.metrics.buckets import UTILIZATION_BUCKETS
-from ibpulse.metrics.row import both, row
+from ibpulse.metrics.row import UTILIZATION_BUCKETS, both, row
 
 PORT = ("device", "port")
 PORT_WINDOW = (*PORT, "window")

@@ -1,4 +1,4 @@
-"""One row of the table of metrics, and the table itself, which fills as the modules beside this one are imported."""
+"""One row of the table of metrics, the table itself, and the buckets of its histograms."""
 
 from __future__ import annotations
 
@@ -59,3 +59,10 @@ def both(
     """A row for transmit and one for receive, in the order of `model.DIRECTIONS`."""
     transmit = row(name.format("transmit"), kind, text.format("transmit"), labels, unit, buckets)
     return transmit, row(name.format("receive"), kind, text.format("receive"), labels, unit, buckets)
+
+
+# fine near idle (0.002 of 400 Gb/s is the default threshold of active) and near full
+UTILIZATION_BUCKETS = (0.002, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+# half a tick of 10 ms above whole numbers of ticks, so that jitter moves no run to another bucket
+DURATION_BUCKETS = (0.005, 0.015, 0.025, 0.035, 0.055, 0.105, 0.155, 0.255, 0.505, 1.005, 2.005, 5.005, 15.005, 60.005)

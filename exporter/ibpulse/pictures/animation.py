@@ -1,19 +1,169 @@
-"""The animation: a bar per rail, the last moments of all rails, and the whole as a line on which now moves."""
+"""The animation as GIF, MP4 or HTML page: a bar per rail, the last moments of all rails, and a time line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import html
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from ibpulse.pictures.files import write_whole
-from ibpulse.pictures.frames import draw_frames
-from ibpulse.pictures.motion import count_frames, move
-from ibpulse.pictures.movie import find_ffmpeg, write_gif, write_mp4
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.errors import PictureError
+from ibpulse.pictures.animation_layout import (
+    BACKGROUND,
+    BAR,
+    CURSOR,
+    HOLE_FILL,
+    HOLE_LINE,
+    MARK,
+    Band,
+    Layout,
+    lay_out_animation,
+)
+from ibpulse.pictures.files import Image, write_whole
+from ibpulse.pictures.frames import Motion, count_frames, draw_frames, move
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.player import write_page
-from ibpulse.pictures.run import PictureRun
-from ibpulse.pictures.scale import choose_scale
-from ibpulse.pictures.stage import set_stage
+from ibpulse.pictures.run import PictureRun, choose_scale
+from ibpulse.pictures.theme import FONT, THEMES
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
+    """Write the frames as a GIF that starts over and over."""
+    colours = palette.tobytes()
+
+    def pictures() -> Iterator[Image.Image]:
+        for frame in frames:
+            picture = Image.frombytes("P", (frame.shape[1], frame.shape[0]), frame.tobytes())
+            picture.putpalette(colours)
+            yield picture
+
+    every = pictures()
+    first = next(every)
+    first.save(
+        path,
+        format="GIF",
+        save_all=True,
+        append_images=every,
+        duration=1000 // frames_per_second,
+        loop=0,
+        optimize=False,
+    )
+
+
+def find_ffmpeg() -> str:
+    """The path of ffmpeg.
+
+    Raises:
+        PictureError: there is none.
+    """
+    found = shutil.which("ffmpeg")
+    if found is None:
+        raise PictureError(
+            "an .mp4 is written by ffmpeg, which is not on the PATH; install it, or write a .gif or .html"
+        )
+    return found
+
+
+def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
+    """Let ffmpeg write the frames as H.264, which players and browsers read.
+
+    Raises:
+        PictureError: there is no ffmpeg, or it failed.
+    """
+    first = next(frames)
+    size = f"{first.shape[1]}x{first.shape[0]}"
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(frames_per_second), "-i", "-"]
+    # H.264 counts pixels in pairs
+    picture = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    same = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
+    command = [find_ffmpeg(), "-v", "error", "-y", *source, *picture, *same, "-f", "mp4", str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if process.stdin is None or process.stderr is None:
+            raise PictureError("ffmpeg was started without pipes")
+        try:
+            process.stdin.write(palette[first].tobytes())
+            for frame in frames:
+                process.stdin.write(palette[frame].tobytes())
+            process.stdin.close()
+        except BrokenPipeError:
+            # it ended early, and says why
+            pass
+        reason = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode:
+        lines = reason.splitlines() or [f"exit code {process.returncode}"]
+        raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif or .html")
+
+
+TEMPLATE = "player.html"
+_PLACES = {
+    "background": BACKGROUND,
+    "hole": HOLE_FILL,
+    "hatch": HOLE_LINE,
+    "bar": BAR,
+    "mark": MARK,
+    "cursor": CURSOR,
+}
+
+
+def write_page(path: Path, title: str, stage: Layout, motions: Sequence[Motion], options: PictureOptions) -> None:
+    """Write the page."""
+    colours = THEMES[options.theme]
+    movie = {
+        "framesPerSecond": options.frames_per_second,
+        "frames": len(motions[0].texts),
+        "font": f"{stage.letter_pixels}px '{FONT}', Verdana, sans-serif",
+        "ink": colours.text,
+        "palette": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in stage.palette.tolist()],
+        "places": _PLACES,
+        "runs": [_motion(band, motion) for band, motion in zip(stage.bands, motions, strict=True)],
+    }
+    page = resources.files("ibpulse.pictures").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    for mark, text in {
+        "{{title}}": html.escape(title),
+        "{{background}}": colours.background,
+        "{{text}}": colours.text,
+        "{{width}}": str(stage.base.shape[1]),
+        "{{height}}": str(stage.base.shape[0]),
+        "{{stage}}": _png(stage),
+        # a name in it must not end the script
+        "{{movie}}": json.dumps(movie, separators=(",", ":")).replace("<", "\\u003c"),
+    }.items():
+        page = page.replace(mark, text)
+    path.write_text(page, encoding="utf-8")
+
+
+def _motion(band: Band, motion: Motion) -> dict[str, Any]:
+    return {
+        **asdict(band),
+        "ports": len(motion.strip),
+        "strip": base64.b64encode(motion.strip.tobytes()).decode(),
+        "ends": motion.ends.tolist(),
+        "lengths": motion.bars.tolist(),
+        "marks": motion.marks.tolist(),
+        "cursor": motion.cursor.tolist(),
+        "begin": motion.begin.tolist(),
+        "texts": motion.texts,
+    }
+
+
+def _png(stage: Layout) -> str:
+    height, width = stage.base.shape
+    picture = Image.frombytes("P", (width, height), stage.base.tobytes())
+    picture.putpalette(stage.palette.tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
@@ -27,7 +177,7 @@ def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOpt
         find_ffmpeg()
     frames = count_frames(runs, options)
     scale = choose_scale(runs, options)
-    stage = set_stage(runs, scale, options)
+    stage = lay_out_animation(runs, scale, options)
     motions = [move(run, band, scale, frames, options) for run, band in zip(runs, stage.bands, strict=True)]
     if kind == "html":
         title = ", ".join(run.name for run in runs)

@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
-from ibpulse.pictures.captions import describe_run, duration_text, rate_text
-from ibpulse.pictures.libraries import Axes, Figure, matplotlib, ticker
+from ibpulse.pictures.files import Axes, Figure, matplotlib, ticker
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.panels import Page, plain
-from ibpulse.pictures.run import PictureRun
-from ibpulse.pictures.scale import Scale, choose_scale
+from ibpulse.pictures.panels import Page, describe_run, duration_text, plain, rate_text
+from ibpulse.pictures.run import PictureRun, Scale, choose_scale
 from ibpulse.pictures.theme import LARGE, SMALL, THEMES, Colours, settings
 
 Floats = npt.NDArray[np.float64]

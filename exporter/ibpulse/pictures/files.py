@@ -1,4 +1,4 @@
-"""A picture into its file, whole or not at all. It must not draw."""
+"""A figure into its file, whole or not at all, and the drawing libraries or what to install."""
 
 from __future__ import annotations
 
@@ -7,8 +7,32 @@ from contextlib import suppress
 from pathlib import Path
 
 from ibpulse.errors import PictureError
-from ibpulse.pictures.libraries import Figure, matplotlib
 from ibpulse.pictures.theme import THEMES, settings
+
+try:
+    import matplotlib
+    from matplotlib import font_manager, ticker
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image, ImageDraw, ImageFont
+except ImportError as error:
+    raise PictureError(
+        "pictures need matplotlib and pillow; install them with pip install 'ibpulse[pictures]'"
+    ) from error
+
+__all__ = [
+    "Axes",
+    "Figure",
+    "FigureCanvasAgg",
+    "Image",
+    "ImageDraw",
+    "ImageFont",
+    "font_manager",
+    "matplotlib",
+    "ticker",
+]
+
 
 # without these, a file would say when and by which version it was made, and no two would be the same
 _METADATA: dict[str, dict[str, str | None]] = {

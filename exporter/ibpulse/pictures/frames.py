@@ -1,16 +1,151 @@
-"""The frames of an animation: a copy of the stage into which numbers are written. No figure is made here."""
+"""The frames of an animation: what moves, as numbers of pixels, written into a copy of the layout."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.pictures.libraries import Image, ImageDraw, ImageFont, font_manager
-from ibpulse.pictures.motion import UNKNOWN, Motion
-from ibpulse.pictures.stage import BACKGROUND, BAR, CURSOR, HOLE_FILL, HOLE_LINE, INK, INKS, MARK, Band, Rect, Stage
+from ibpulse.errors import PictureError
+from ibpulse.pictures.animation_layout import (
+    BACKGROUND,
+    BAR,
+    CURSOR,
+    HOLE_FILL,
+    HOLE_LINE,
+    INK,
+    INKS,
+    LEVELS,
+    MARK,
+    Band,
+    Layout,
+    Rect,
+)
+from ibpulse.pictures.files import Image, ImageDraw, ImageFont, font_manager
+from ibpulse.pictures.options import PictureOptions
+from ibpulse.pictures.run import PictureRun, Scale, reduce
 from ibpulse.pictures.theme import FONT
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+UNKNOWN = -1
+MOST_FRAMES = 6000
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """A run in motion.
+
+    `strip` (ports, columns) holds places in the palette; frame i shows those before column `ends[i]`. `bars` and
+    `marks` (frames, ports) are lengths in pixels, -1 where nothing is known. `cursor` and `begin` (frames,) are pixels
+    on the timeline: now, and the oldest column that is shown. `texts` has a line for each frame.
+    """
+
+    strip: npt.NDArray[np.uint8]
+    ends: Counts
+    bars: Counts
+    marks: Counts
+    cursor: Counts
+    begin: Counts
+    texts: tuple[str, ...]
+
+
+def count_frames(runs: Sequence[PictureRun], options: PictureOptions) -> int:
+    """Frames from the beginning to the end of the longest run.
+
+    Raises:
+        PictureError: they are too many.
+    """
+    longest = max(run.span_seconds for run in runs)
+    frames = max(1, math.ceil(longest * options.frames_per_second / options.speed - 1e-9))
+    if frames > MOST_FRAMES:
+        raise PictureError(
+            f"an animation of {longest:g} s would have {frames} frames, at most {MOST_FRAMES} are drawn; "
+            "cut it with --last, or give a greater --speed"
+        )
+    return frames
+
+
+def move(run: PictureRun, band: Band, scale: Scale, frames: int, options: PictureOptions) -> Motion:
+    """The run in motion on its band; one that is shorter than the others stands still at its end."""
+    frame_ticks = options.speed / options.frames_per_second / run.interval_seconds
+    instants = np.arange(1, frames + 1) * frame_ticks
+    ends = np.clip(np.floor(instants + 1e-6).astype(np.int64), 1, run.ticks)
+    starts = np.clip(np.minimum(ends - 1, np.floor(ends - frame_ticks + 1e-6).astype(np.int64)), 0, None)
+    shown = band.columns * band.ticks
+    values = scale.of_ports(run)
+    bars = _means(values, run.seconds, starts, ends)
+    marks = np.stack([_highest(values[:, max(0, end - shown) : end]) for end in ends.tolist()])
+    part = band.timeline.width / run.ticks
+    return Motion(
+        strip=_strip(values, run.seconds, band, scale),
+        ends=ends // band.ticks + band.columns,
+        bars=_lengths(bars, scale.port, band.bars.width),
+        marks=_lengths(marks, scale.port, band.bars.width - 1),
+        cursor=np.minimum(np.floor(ends * part).astype(np.int64), band.timeline.width - 1),
+        begin=np.floor(np.maximum(ends - shown, 0) * part).astype(np.int64),
+        texts=_texts(run, scale, starts, ends, shown),
+    )
+
+
+def _strip(values: Floats, seconds: Floats, band: Band, scale: Scale) -> npt.NDArray[np.uint8]:
+    """Before the first column there is nothing, as wide as what is shown."""
+    highest = reduce(values[:, : values.shape[1]], seconds, -(-values.shape[1] // band.ticks)).highest
+    levels = np.full(highest.shape, HOLE_FILL, dtype=np.uint8)
+    known = ~np.isnan(highest)
+    levels[known] = np.round(np.clip(highest[known] / scale.port, 0, 1) * (LEVELS - 1))
+    before = np.full((len(levels), band.columns), BACKGROUND, dtype=np.uint8)
+    return np.concatenate((before, levels), axis=1)
+
+
+def _means(values: Floats, seconds: Floats, starts: Counts, ends: Counts) -> Floats:
+    """The mean of each row from each start to its end: (spans, rows), NaN where nothing is known."""
+    known = ~np.isnan(values)
+    weight = np.where(known, seconds, 0.0)
+    moved = np.where(known, values, 0.0) * weight
+    sums = [np.concatenate((np.zeros((len(values), 1)), np.cumsum(one, axis=1)), axis=1) for one in (moved, weight)]
+    above, below = (one[:, ends] - one[:, starts] for one in sums)
+    out = np.full(above.shape, np.nan)
+    # what is left of sums that cancel is no time
+    np.divide(above, below, out=out, where=below > 1e-9)
+    return out.T
+
+
+def _highest(values: Floats) -> Floats:
+    return np.asarray(np.fmax.reduce(values, axis=1))
+
+
+def _lengths(values: Floats, highest: float, width: int) -> Counts:
+    known = ~np.isnan(values)
+    out = np.full(values.shape, UNKNOWN, dtype=np.int64)
+    out[known] = np.round(np.clip(values[known] / highest, 0, 1) * width)
+    return out
+
+
+def _texts(run: PictureRun, scale: Scale, starts: Counts, ends: Counts, shown: int) -> tuple[str, ...]:
+    node = scale.of_node(run)
+    now = _means(node[None], run.node.seconds[None], starts, ends)[:, 0]
+    oldest = np.maximum(ends - shown, 0)
+    mean = _means(node[None], run.node.seconds[None], oldest, ends)[:, 0]
+    peak = [
+        float(_highest(node[None, first:end])[0]) for first, end in zip(oldest.tolist(), ends.tolist(), strict=True)
+    ]
+    return tuple(
+        f"{end * run.interval_seconds:7.2f} s   node {_number(one)} {scale.sign}   "
+        f"shown: mean {_number(middle)}, peak {_number(top)} {scale.sign}"
+        for end, one, middle, top in zip(ends.tolist(), now.tolist(), mean.tolist(), peak, strict=True)
+    )
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -18,7 +153,7 @@ HATCH_PIXELS = 6
 WINDOW_PIXELS = 4
 
 
-def draw_frames(stage: Stage, motions: Sequence[Motion]) -> Iterator[Pixels]:
+def draw_frames(stage: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
     """The frames, one after the other: (height, width), places in the stage's palette."""
     font = ImageFont.truetype(font_manager.findfont(FONT), stage.letter_pixels)
     for frame in range(len(motions[0].texts)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.pictures.captions import HOLE, describe_column, time_unit
-from ibpulse.pictures.columns import Columns, reduce
-from ibpulse.pictures.libraries import Figure, matplotlib, ticker
+from ibpulse.pictures.files import Figure, matplotlib, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import (
+    HOLE,
     LINE_INCHES,
     Page,
+    describe_column,
     draw_band,
     draw_colour_bar,
     draw_rows,
@@ -21,9 +21,9 @@ from ibpulse.pictures.panels import (
     label_inches,
     mark_holes,
     plain,
+    time_unit,
 )
-from ibpulse.pictures.run import PictureRun
-from ibpulse.pictures.scale import Scale, choose_scale
+from ibpulse.pictures.run import Columns, PictureRun, Scale, choose_scale, reduce
 from ibpulse.pictures.theme import SMALL, THEMES, settings
 
 MARGIN, BETWEEN, RIGHT = 0.15, 0.35, 1.15

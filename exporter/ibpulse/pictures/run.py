@@ -1,7 +1,8 @@
-"""What is drawn of one recording. It must not know which file it came from."""
+"""What is drawn of one recording: its values, reduced to columns, and the scale all runs share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,14 +11,15 @@ import numpy.typing as npt
 
 from ibpulse.errors import PictureError
 from ibpulse.model import DIRECTIONS
-from ibpulse.recording import Recording
+from ibpulse.pictures.options import PictureOptions, Unit
+from ibpulse.recordings import Recording
 from ibpulse.units import SECOND_NS
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PictureNode:
     """The sum over the rails of a recording, tick by tick: bytes per second, NaN in holes, and the seconds measured.
 
     `facts` are its key numbers: what each is called, and its text.
@@ -45,7 +47,7 @@ class PictureRun:
     rates: Floats
     seconds: Floats
     lines: Floats
-    node: Node
+    node: PictureNode
 
     @property
     def ticks(self) -> int:
@@ -78,7 +80,7 @@ def keep_direction(recording: Recording, direction: str) -> Recording:
     return Recording(recording.meta, recording.start_ns, rates, seconds)
 
 
-def take_run(name: str, recording: Recording, ports: Sequence[str], node: Node) -> PictureRun:
+def take_run(name: str, recording: Recording, ports: Sequence[str], node: PictureNode) -> PictureRun:
     """The named ports of a recording with their sum, which has the same ticks.
 
     A port of which one direction is known and the other not, although it was recorded of others, has a hole.
@@ -104,3 +106,104 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Node) 
         lines=np.array(known) * len(ways),
         node=node,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows of columns of `ticks` ticks each, the last of which may be shorter.
+
+    `highest` and `mean` (rows, columns) are NaN where nothing is known; `partly` says where something is missing.
+    """
+
+    highest: Floats
+    mean: Floats
+    partly: npt.NDArray[np.bool_]
+    ticks: int
+
+    @property
+    def count(self) -> int:
+        """Number of columns."""
+        return int(self.highest.shape[1])
+
+
+def reduce(values: Floats, seconds: Floats, most: int) -> Columns:
+    """At most so many columns of (rows, ticks), NaN in holes; the mean is weighted by the seconds.
+
+    Law: the highest value of a row is that of its columns; the mean of the columns, weighted by the seconds in them, is
+    that of the row.
+    """
+    ticks = max(1, -(-values.shape[1] // most))
+    starts = np.arange(0, values.shape[1], ticks)
+    known = ~np.isnan(values)
+    weight = np.where(known, seconds, 0.0)
+    total = np.add.reduceat(weight, starts, axis=1)
+    summed = np.add.reduceat(np.where(known, values, 0.0) * weight, starts, axis=1)
+    mean = np.full(total.shape, np.nan)
+    np.divide(summed, total, out=mean, where=total > 0)
+    highest = np.fmax.reduceat(values, starts, axis=1)
+    return Columns(highest, mean, ~np.logical_and.reduceat(known, starts, axis=1), ticks)
+
+
+GIGA = 1e9
+PERCENT = 100.0
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From 0 to `port` for a port and to `node` for the sum, in GB/s or percent of the line rate."""
+
+    unit: Unit
+    port: float
+    node: float
+
+    @property
+    def sign(self) -> str:
+        """The unit as labels have it."""
+        return "GB/s" if self.unit == "GB/s" else "%"
+
+    @property
+    def label(self) -> str:
+        """What is measured, with its unit."""
+        return "bandwidth (GB/s)" if self.unit == "GB/s" else "utilisation (% of line rate)"
+
+    def of_ports(self, run: PictureRun) -> Floats:
+        """The ports' rates in the unit: (ports, ticks)."""
+        return run.rates / (GIGA if self.unit == "GB/s" else run.lines[:, None] / PERCENT)
+
+    def of_node(self, run: PictureRun) -> Floats:
+        """The sum's rate in the unit: (ticks,)."""
+        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.node.line_bytes_per_second / PERCENT)
+
+
+def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
+    """The scale on which every value of every run has a place; of utilisation at least 0 to 100 %.
+
+    Raises:
+        PictureError: a utilisation is asked for and a line rate is not known.
+    """
+    least = 0.0
+    if options.unit == "utilization":
+        least = PERCENT
+        for run in runs:
+            unknown = [port for port, line in zip(run.ports, run.lines, strict=True) if math.isnan(line)]
+            if unknown or math.isnan(run.node.line_bytes_per_second):
+                names = ", ".join(unknown) or "any port that is up"
+                raise PictureError(f"recording {run.name} has no line rate of {names}; use --unit=GB/s")
+    bare = Scale(options.unit, 0.0, 0.0)
+    port = max(_highest(bare.of_ports(run)) for run in runs)
+    node = max(_highest(bare.of_node(run)) for run in runs)
+    return Scale(options.unit, round_up(max(port, least)), round_up(max(node, least)))
+
+
+def round_up(value: float) -> float:
+    """The next of a few round numbers that is not below the value; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(factor * power for factor in ROUND if factor * power >= value * (1 - 1e-9))
+
+
+def _highest(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.max()) if known.size else 0.0

@@ -20,14 +20,14 @@ from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.calibration import stride_for
-from ibpulse.sampler.calibrator import Calibrator
+from ibpulse.sampler.adaptive import AdaptiveInterval
 from ibpulse.sampler.cgroup import throttled_periods
+from ibpulse.sampler.header_log import HeaderLog
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, Dying, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
-from ibpulse.sampler.ringlog import RingLog
-from ibpulse.sampler.ward import Ward, start_or_log
+from ibpulse.sampler.quarantine import Quarantine, start_or_log
+from ibpulse.sampler.sampling_interval import stride_for
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ STOP_SECONDS = 1.0
 FORGET_SECONDS = 3600.0
 
 
-class Inventory(Protocol):
+class PortInventory(Protocol):
     """Whoever can list the ports of the node."""
 
     def scan(self) -> Fabric:
@@ -62,7 +62,7 @@ class SupervisorOptions:
 class Supervisor:
     """Keeps the sampler processes of one ring running over the ports that the inventory finds."""
 
-    def __init__(self, ring: RingFile, inventory: Inventory, options: SupervisorOptions) -> None:
+    def __init__(self, ring: RingFile, inventory: PortInventory, options: SupervisorOptions) -> None:
         self.fabric = Fabric()
         self.slots: dict[str, int] = {}
         self._ring = ring
@@ -70,9 +70,9 @@ class Supervisor:
         self._options = options
         self._main = Lane(ring, MAIN_LANE)
         self._dying = Dying()
-        self._ward = Ward(ring, options.steady_seconds, self._dying)
-        self._calibrator = Calibrator(RingReader(ring))
-        self._ring_log = RingLog(ring)
+        self._ward = Quarantine(ring, options.steady_seconds, self._dying)
+        self._calibrator = AdaptiveInterval(RingReader(ring))
+        self._ring_log = HeaderLog(ring)
         self._generation = 0
         self._restarts = 0
         self._takeovers = 0

@@ -12,15 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.control import Control, parse_control
-from ibpulse.simulate.faults import HEALTHY, DeviceFaults
+from ibpulse.simulate.faults import HEALTHY, Control, DeviceFaults, parse_control
 from ibpulse.simulate.nic import Nic
-from ibpulse.simulate.phase import Stop, keep_phase
-from ibpulse.simulate.schedule import Schedule
-from ibpulse.simulate.step import Workload
+from ibpulse.simulate.schedule import Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
 from ibpulse.simulate.workloads import Constant
-from ibpulse.simulate.write import clear_tree, write_listing
+from ibpulse.simulate.writing import Stop, clear_tree, keep_phase, write_listing
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +27,7 @@ SLOW_EVERY_NS = 1_000_000_000
 MANAGEMENT_BYTES_PER_SECOND = 12e6
 
 
-class Fabric:
+class SimulatedFabric:
     """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
 
     `management` adds an Ethernet NIC with a trickle of its own. Faults and another workload are read from
@@ -145,7 +142,7 @@ def run_fabric(
     faults: Mapping[str, object] | None = None,
 ) -> None:
     """Builds a fabric and keeps it up to date until told to stop."""
-    fabric = Fabric(directory, schedule, interval_ns, management)
+    fabric = SimulatedFabric(directory, schedule, interval_ns, management)
     try:
         fabric.build(time.time_ns(), faults)
         fabric.run(stop)

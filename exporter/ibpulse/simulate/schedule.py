@@ -1,8 +1,4 @@
-"""The bytes of a workload at every instant, exactly, and the true statistics of them.
-
-`Schedule` is the ground truth of tests and the source of the simulated counters. It must not read a clock, and it
-must not use the code of `analysis`, which it is there to judge.
-"""
+"""The bytes of a workload at every instant, exactly, and the true statistics of them."""
 
 from __future__ import annotations
 
@@ -11,12 +7,121 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.step import Workload
-from ibpulse.simulate.truth import ACTIVE_BYTES_PER_SECOND, Truth
+NODE_RAILS = 8
+LINE_BYTES_PER_SECOND = 50e9  # 400 Gb/s, one direction
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a job: segments in order, each with a constant rate.
+
+    `durations_ns` is int64 and positive. `rates_bytes_per_second` is float64: the bytes per second of one port of
+    full weight, in one direction.
+    """
+
+    durations_ns: npt.NDArray[np.int64]
+    rates_bytes_per_second: npt.NDArray[np.float64]
+
+
+class Workload(Protocol):
+    """A job as the wire sees it. It is a value: every random number comes from the generator that it is given."""
+
+    @property
+    def name(self) -> str:
+        """The name that the command line takes."""
+        ...
+
+    def step(self, rng: np.random.Generator) -> Step:
+        """The next step."""
+        ...
+
+    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+        """The part of the step's rate that each rail carries, (rails, 2): transmit, receive."""
+        ...
+
+
+def even_weights(rails: int, idle_rails: tuple[int, ...] = ()) -> npt.NDArray[np.float64]:
+    """Full weight on every rail except the idle ones of each node of eight, (rails, 2).
+
+    A fabric of more than eight rails repeats the node, one of fewer is cut from it.
+    """
+    busy = [0.0 if rail % NODE_RAILS in idle_rails else 1.0 for rail in range(rails)]
+    return np.repeat(np.array(busy), 2).reshape(rails, 2)
+
+
+def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -> Step:
+    """The step of `length_seconds` in which each span (begin, end, rate) is busy and all else is silent.
+
+    Spans are in seconds, in order, and do not overlap. Edges fall on whole nanoseconds; what rounds to nothing is
+    left out.
+    """
+    edges = [0]
+    rates: list[float] = []
+    for begin, end, rate in spans:
+        edges += [round(begin * 1e9), round(end * 1e9)]
+        rates += [0.0, rate]
+    edges.append(round(length_seconds * 1e9))
+    rates.append(0.0)
+    instants: npt.NDArray[np.int64] = np.array(edges, dtype=np.int64)
+    durations = instants[1:] - instants[:-1]
+    keep = durations > 0
+    return Step(durations[keep], np.array(rates)[keep])
+
+
+ACTIVE_BYTES_PER_SECOND = 0.1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Rates in equal bins and what follows from them.
+
+    A bin is active above the threshold; sigma is the population's.
+    """
+
+    bytes_per_second: npt.NDArray[np.float64]
+    bin_seconds: float
+    threshold_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
+
+    @property
+    def active(self) -> npt.NDArray[np.bool_]:
+        """True in each bin above the threshold."""
+        return self.bytes_per_second > self.threshold_bytes_per_second
+
+    @property
+    def total_bytes(self) -> float:
+        """All bytes of the bins."""
+        return float(self.bytes_per_second.sum()) * self.bin_seconds
+
+    @property
+    def mean(self) -> float:
+        """Bytes per second over all bins."""
+        return float(self.bytes_per_second.mean())
+
+    @property
+    def active_mean(self) -> float:
+        """Bytes per second over the active bins; NaN when there is none."""
+        return float(self.bytes_per_second[self.active].mean()) if self.active.any() else float("nan")
+
+    @property
+    def peak(self) -> float:
+        """The highest bin, in bytes per second."""
+        return float(self.bytes_per_second.max())
+
+    @property
+    def duty(self) -> float:
+        """Active bins per bin."""
+        return float(self.active.mean())
+
+    @property
+    def cv(self) -> float:
+        """Sigma per mean of the active bins; NaN when there is none."""
+        return float(self.bytes_per_second[self.active].std()) / self.active_mean if self.active.any() else float("nan")
+
 
 WORD_BYTES = 4
 BLOCK_NS = 1_000_000_000
@@ -25,7 +130,7 @@ BLOCKS_REACHABLE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ScheduleBlock:
     """Whole steps of at least one second together. `words` counts 4-octet words since the schedule began."""
 
     edges_ns: npt.NDArray[np.int64]
@@ -50,7 +155,7 @@ class Schedule:
         self._starts_ns = [start_ns]
         self._start_words = [0]
         self._first = 0
-        self._blocks: OrderedDict[int, Block] = OrderedDict()
+        self._blocks: OrderedDict[int, ScheduleBlock] = OrderedDict()
         self._lock = threading.Lock()
 
     def cumulative_bytes(self, time_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -114,7 +219,7 @@ class Schedule:
         inside: npt.NDArray[np.int64] = ((words[place + 1] - words[place]) * part).astype(np.int64)
         return words[place] + inside
 
-    def _span(self, begin_ns: int, end_ns: int) -> list[Block]:
+    def _span(self, begin_ns: int, end_ns: int) -> list[ScheduleBlock]:
         with self._lock:
             last = self._block_number(end_ns)
             return [self._block(number) for number in range(self._block_number(begin_ns), last + 1)]
@@ -126,7 +231,7 @@ class Schedule:
             raise ValueError(f"time {time_ns} ns is out of reach: the schedule now begins at {self._starts_ns[0]} ns")
         return self._first + bisect_right(self._starts_ns, time_ns) - 1
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> ScheduleBlock:
         block = self._blocks.get(number)
         if block is None:
             block = self._make(number)
@@ -136,7 +241,7 @@ class Schedule:
             self._register(number, block)
         return block
 
-    def _make(self, number: int) -> Block:
+    def _make(self, number: int) -> ScheduleBlock:
         begin_ns, begin_words = self._starts_ns[number - self._first], self._start_words[number - self._first]
         rng = np.random.default_rng((self.seed, number))
         steps, starts, length_ns = [], [], 0
@@ -148,9 +253,9 @@ class Schedule:
         flowed = np.cumsum(durations * np.concatenate([step.rates_bytes_per_second for step in steps])) / 1e9
         edges = begin_ns + np.concatenate([[0], np.cumsum(durations)])
         words = begin_words + np.concatenate([[0], np.floor(flowed / WORD_BYTES).astype(np.int64)])
-        return Block(edges, words, np.array(starts, dtype=np.int64), edges.tolist())
+        return ScheduleBlock(edges, words, np.array(starts, dtype=np.int64), edges.tolist())
 
-    def _register(self, number: int, block: Block) -> None:
+    def _register(self, number: int, block: ScheduleBlock) -> None:
         if number != self._first + len(self._starts_ns) - 1:
             return
         self._starts_ns.append(block.edge_list[-1])

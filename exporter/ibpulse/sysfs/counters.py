@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass
 
 from ibpulse.model import ByteSource
-from ibpulse.sysfs.files import Fault, parse_count, read_text
+from ibpulse.sysfs.files import ReadFault, parse_count, read_text
 from ibpulse.units import WORD_BYTES
 
 COUNTERS = "counters"
@@ -43,7 +43,7 @@ OCTETS_NOTE = "irdma counts IP octets, which leave out the Ethernet header."
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ByteCounterRow:
     """One way to count bytes: files of `folder` added up per direction, each count worth `scale` bytes.
 
     `drivers` empty means any driver. `device_refresh_seconds` is how often the device itself renews the value.
@@ -63,9 +63,9 @@ WORDS = (("port_xmit_data",), ("port_rcv_data",))
 BYTES = (("tx_bytes",), ("rx_bytes",))
 
 # The first row whose driver fits and whose files all read is the source.
-SOURCES: tuple[Row, ...] = (
-    Row("hfi1_words", HW_COUNTERS, ("TxWords",), ("RxWords",), WORD_BYTES, frozenset({"hfi1"})),
-    Row(
+SOURCES: tuple[ByteCounterRow, ...] = (
+    ByteCounterRow("hfi1_words", HW_COUNTERS, ("TxWords",), ("RxWords",), WORD_BYTES, frozenset({"hfi1"})),
+    ByteCounterRow(
         "hfi1_flits",
         COUNTERS,
         *WORDS,
@@ -73,8 +73,8 @@ SOURCES: tuple[Row, ...] = (
         frozenset({"hfi1"}),
         note="hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these.",
     ),
-    Row("roce_only_bytes", HW_COUNTERS, ("tx_roce_only_bytes",), ("rx_roce_only_bytes",), 1),
-    Row(
+    ByteCounterRow("roce_only_bytes", HW_COUNTERS, ("tx_roce_only_bytes",), ("rx_roce_only_bytes",), 1),
+    ByteCounterRow(
         "port_data",
         COUNTERS,
         *WORDS,
@@ -84,8 +84,8 @@ SOURCES: tuple[Row, ...] = (
         note="on some Broadcom devices these counters change once a second, so shorter bursts are not seen, "
         "and a second can show none or two renewals.",
     ),
-    Row("port_data", COUNTERS, *WORDS, WORD_BYTES),
-    Row(
+    ByteCounterRow("port_data", COUNTERS, *WORDS, WORD_BYTES),
+    ByteCounterRow(
         "dma_bytes",
         HW_COUNTERS,
         *BYTES,
@@ -95,8 +95,8 @@ SOURCES: tuple[Row, ...] = (
         note="the device renews these counters once a second, so shorter bursts are not seen, and a second can show "
         "none or two renewals.",
     ),
-    Row("hw_bytes", HW_COUNTERS, *BYTES, 1, frozenset({"efa", "mana"})),
-    Row(
+    ByteCounterRow("hw_bytes", HW_COUNTERS, *BYTES, 1, frozenset({"efa", "mana"})),
+    ByteCounterRow(
         "ip_octets",
         HW_COUNTERS,
         ("ip4OutOctets", "ip6OutOctets"),
@@ -104,9 +104,9 @@ SOURCES: tuple[Row, ...] = (
         1,
         note=OCTETS_NOTE,
     ),
-    Row("erdma_bytes", HW_COUNTERS, ("tx_bytes_cnt",), ("rx_bytes_cnt",), 1),
-    Row("rxe_bytes", HW_COUNTERS, ("sent_bytes",), ("rcvd_bytes",), 1),
-    Row(
+    ByteCounterRow("erdma_bytes", HW_COUNTERS, ("tx_bytes_cnt",), ("rx_bytes_cnt",), 1),
+    ByteCounterRow("rxe_bytes", HW_COUNTERS, ("sent_bytes",), ("rcvd_bytes",), 1),
+    ByteCounterRow(
         "hw_bytes",
         HW_COUNTERS,
         *BYTES,
@@ -120,7 +120,7 @@ SOURCES: tuple[Row, ...] = (
 class Choice:
     """The row that counts a port's bytes, or None and the `problem` as a sentence's end."""
 
-    row: Row | None
+    row: ByteCounterRow | None
     problem: str = ""
 
 
@@ -137,7 +137,7 @@ def choose_row(port_folder: str, driver: str) -> Choice:
     return Choice(None, problem or NO_BYTES)
 
 
-def build_source(row: Row, port_folder: str) -> ByteSource:
+def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
     """The byte source of a row at `port_folder`, with the refresh that the kernel's cache has now."""
     folder = os.path.join(port_folder, row.folder)
     refresh_seconds = 0.0
@@ -170,13 +170,13 @@ def read_lifespan_seconds(folder: str) -> float:
     return lifespan_ms / 1000
 
 
-def _try_row(row: Row, port_folder: str) -> str | None:
+def _try_row(row: ByteCounterRow, port_folder: str) -> str | None:
     """None when every file of the row counts; else why not, empty when the device just does not have them."""
     folder = os.path.join(port_folder, row.folder)
     largest = 0
     for name in (*row.transmit, *row.receive):
         read = read_text(os.path.join(folder, name))
-        if read.fault is Fault.MISSING:
+        if read.fault is ReadFault.MISSING:
             return ""
         count = parse_count(read.text)
         if count is None:

@@ -19,7 +19,7 @@ GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
 _PARTS = re.compile("[0-9]+|[^0-9]")
 
 
-class Fault(enum.Enum):
+class ReadFault(enum.Enum):
     """Why a file has no text: nothing wrong, not there, there but unreadable, or the driver has no counters."""
 
     NONE = ""
@@ -36,7 +36,7 @@ class Text:
     """
 
     text: str = ""
-    fault: Fault = Fault.NONE
+    fault: ReadFault = ReadFault.NONE
     reason: str = ""
     code: int = 0
 
@@ -50,11 +50,11 @@ def read_text(path: str) -> Text:
         finally:
             os.close(descriptor)
     except OSError as error:
-        fault = Fault.MISSING if error.errno in GONE else Fault.UNREADABLE
+        fault = ReadFault.MISSING if error.errno in GONE else ReadFault.UNREADABLE
         return Text(fault=fault, reason=f"cannot be read: {error.strerror}", code=error.errno or 0)
     text = raw.decode(errors="replace").strip()
     if text == NO_PMA:
-        return Text(fault=Fault.NO_PMA, reason=f"says '{NO_PMA}': the driver has no counters")
+        return Text(fault=ReadFault.NO_PMA, reason=f"says '{NO_PMA}': the driver has no counters")
     return Text(text)
 
 

@@ -1,21 +1,55 @@
-"""The GPUs of a node, found by their PCI ids alone: no driver of theirs is asked, no file of an RDMA device is opened.
-
-Vendor, device and class are in the kernel's memory, so reading them cannot wait for a card. They are read once per PCI
-function; what the function is named stays as long as it is listed.
-
-The table below says what the ids of server GPUs stand for (from the PCI ID database, pci.ids, of 2026): an id is of one
-form factor, so a node sold with SXM modules that holds PCIe cards is seen. An id that is not in it has no name here.
-"""
+"""The GPUs of a node, found by PCI id alone, and how far PCI functions are from each other."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ibpulse.model import Gpu
-from ibpulse.sysfs.distance import sort_addresses
 from ibpulse.sysfs.files import read_text
 from ibpulse.sysfs.pcie import find_chain
+
+PIX, PXB, PHB, NODE, SYS = WORDS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+UNKNOWN = ""
+
+# the port that a card is plugged into, and the card
+ONE_BRIDGE = 2
+
+
+def measure(chain: tuple[str, ...], numa_node: int | None, other: tuple[str, ...], other_node: int | None) -> str:
+    """The word for the way between two functions, each with its chain from `pcie.find_chain` and its NUMA node."""
+    if not chain or not other:
+        return UNKNOWN
+    if chain[0] != other[0]:
+        return _across(numa_node, other_node)
+    common = 1
+    while common < min(len(chain), len(other)) and chain[common] == other[common]:
+        common += 1
+    if common == 1:
+        return PHB
+    return PIX if max(len(chain), len(other)) - common <= ONE_BRIDGE else PXB
+
+
+def find_nearest(distances: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """The addresses that are nearest, in their order, and how near they are; nothing when no distance is known."""
+    known = {address: word for address, word in distances.items() if word in WORDS}
+    if not known:
+        return (), UNKNOWN
+    nearest = min(known.values(), key=WORDS.index)
+    return tuple(sort_addresses(address for address, word in known.items() if word == nearest)), nearest
+
+
+def sort_addresses(addresses: Iterable[str]) -> list[str]:
+    """PCI addresses in the order of their numbers; domains of more than four digits come last."""
+    return sorted(addresses, key=lambda address: (len(address), address))
+
+
+def _across(numa_node: int | None, other_node: int | None) -> str:
+    if numa_node is None or other_node is None:
+        return UNKNOWN
+    return NODE if numa_node == other_node else SYS
+
 
 NVIDIA = "0x10de"
 AMD = "0x1002"

@@ -1,7 +1,4 @@
-"""What a device and its network device are: the files that never change while the device lives.
-
-It must not read anything that costs a firmware command, and infers nothing from names.
-"""
+"""What a device and its network device are: the files that never change while the device lives."""
 
 from __future__ import annotations
 

@@ -1,32 +1,76 @@
-"""All ports of a node, scanned again and again, whatever a sick device does. It must not sample byte counters.
-
-A device whose firmware does not answer blocks its reader for a minute or more, and nothing can interrupt that. So each
-scan reads each device in a daemon thread of its own and waits for all of them together, up to a timeout. A device that
-has not answered keeps the ports of its last answer and is named in `stuck_devices`; it gets no second thread while
-its first is blocked, and no scan waits for that one again.
-
-The error counters of a device are read in the same thread after all else of it, so that they can hold up nothing but
-its next look. Those that are older than a few scans are not shown: nobody knows what happened since.
-"""
+"""Finds all ports of a node, again at every scan, and what the scan has to say to the operator."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ibpulse.model import Fabric
-from ibpulse.sysfs import notices
+from ibpulse.model import Fabric, Port
+from ibpulse.sysfs.deadline import Watch
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
 from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.files import natural_key
-from ibpulse.sysfs.node import find_planes, is_other_namespace
+from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
-from ibpulse.sysfs.rails import mark_rails
+from ibpulse.sysfs.rails import find_slow_twins, mark_rails
 from ibpulse.sysfs.selection import Selection
 from ibpulse.sysfs.topology import TopologyReader
-from ibpulse.sysfs.watch import Watch
+
+NAMED_SUBJECTS = 4
+
+
+def say_no_class(class_folder: str) -> str:
+    """There is no directory of RDMA devices."""
+    return f"There is no {class_folder}: load an RDMA driver, or set path.sysfs to the host's /sys."
+
+
+def say_no_devices(class_folder: str, listed: int) -> str:
+    """There are no devices, or the patterns leave none of those listed."""
+    if listed:
+        return f"All {listed} devices in {class_folder} are left out by ports.include and ports.exclude: change these."
+    return f"There is no device in {class_folder}: load the driver of your RDMA devices."
+
+
+def say_other_namespace(sysfs: str) -> str:
+    """The devices are those of a view without counters."""
+    return (
+        f"The devices under {sysfs} have no counters, because this sysfs view belongs to another network namespace:"
+        " mount the host's /sys and set path.sysfs to it."
+    )
+
+
+def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
+    """Pairs of a device's or port's name and what is to be said about it, in the order of the ports."""
+    remarks = [(view.name, text) for view in views for text in view.remarks]
+    for port_view in (port_view for view in views for port_view in view.ports):
+        port = port_view.port
+        note = port.source.note if port.source else ""
+        texts = (port.problem, note, *port_view.remarks)
+        remarks += [(str(port.id), text) for text in texts if text]
+    return remarks
+
+
+def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
+    """A remark for each port that looks like a rail but is slower than the rails."""
+    text = "it is of the rails' hardware but slower, so it is not a rail: check the link, or set ports.rails."
+    return [(str(port.id), text) for port in find_slow_twins(ports)]
+
+
+def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
+    """One notice per different text, naming the first few it is about and how many more."""
+    subjects: dict[str, list[str]] = {}
+    for subject, text in remarks:
+        subjects.setdefault(text, []).append(subject)
+    return [f"{_join(names)}: {text}" for text, names in subjects.items()]
+
+
+def _join(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_SUBJECTS
+    named = ", ".join(names[:NAMED_SUBJECTS])
+    return f"{named} and {more} more" if more > 0 else named
+
 
 FRESH_SCANS = 3
 
@@ -65,10 +109,10 @@ class Inventory:
         try:
             listed = os.listdir(self._class_folder)
         except OSError:
-            return Fabric(notices=(notices.say_no_class(self._class_folder),))
+            return Fabric(notices=(say_no_class(self._class_folder),))
         names = sorted(filter(self._selection.admits_device, listed), key=natural_key)
         if not names:
-            return Fabric(notices=(notices.say_no_devices(self._class_folder, len(listed)),))
+            return Fabric(notices=(say_no_devices(self._class_folder, len(listed)),))
         watches = self._read_devices(names)
         views = [watch.answer for watch in watches if watch.answer is not None]
         return self._assemble(views, tuple(watch.name for watch in watches if not watch.answered))
@@ -96,15 +140,15 @@ class Inventory:
         remarks = [(name, "it did not answer in time, so its last known ports are shown.") for name in stuck]
         remarks += [(name, f"left out, since it shows the planes of {of} again.") for name, of in planes.items()]
         if is_other_namespace(shown):
-            told = (notices.say_other_namespace(self._sysfs), *notices.group_remarks(remarks))
+            told = (say_other_namespace(self._sysfs), *group_remarks(remarks))
             return Fabric(ports, told, stuck, survey.topology)
-        remarks += [*notices.collect_remarks(shown), *survey.remarks]
+        remarks += [*collect_remarks(shown), *survey.remarks]
         if not self._rails:
-            remarks += notices.remark_on_slow_twins(ports)
+            remarks += remark_on_slow_twins(ports)
         counters = self._find_fresh_counters([view.name for view in shown])
         remarks += [remark for device in counters for remark in device.remarks]
         readings = tuple(port for device in counters for port in device.ports)
-        return Fabric(ports, tuple(notices.group_remarks(remarks)), stuck, survey.topology, readings)
+        return Fabric(ports, tuple(group_remarks(remarks)), stuck, survey.topology, readings)
 
     def _find_fresh_counters(self, devices: Sequence[str]) -> list[DeviceCounters]:
         oldest = self._scans - FRESH_SCANS

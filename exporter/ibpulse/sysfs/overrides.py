@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from ibpulse.errors import ConfigError
-from ibpulse.sysfs.distance import WORDS
+from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
 
 SETTING = "topology.file"

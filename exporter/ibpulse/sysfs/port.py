@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.model import Port, PortId, PortIdentity
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, Row, build_source, choose_row
+from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, ByteCounterRow, build_source, choose_row
+from ibpulse.sysfs.diagnostic_reader import CounterReader
 from ibpulse.sysfs.diagnostics import CounterSet
-from ibpulse.sysfs.files import Fault, Text, read_inode, read_text
+from ibpulse.sysfs.files import ReadFault, Text, read_inode, read_text
 from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev
-from ibpulse.sysfs.slow import CounterReader
 from ibpulse.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
 
 REFRESH_SCANS = 12
@@ -62,7 +62,7 @@ class PortReader:
         self._hw_counters = Path(self._folder, HW_COUNTERS)
         self._incarnation: tuple[int | None, int | None] | None = None
         self._view: PortView | None = None
-        self._row: Row | None = None
+        self._row: ByteCounterRow | None = None
         self._seen = ("", "")
         self._refreshed_at = 0
         self._failures = 0
@@ -75,7 +75,7 @@ class PortReader:
         if incarnation != self._incarnation:
             self._start_anew(incarnation)
         state = read_text(self._state)
-        if state.fault is Fault.MISSING:
+        if state.fault is ReadFault.MISSING:
             return None
         seen = (state.text, self._read_first_netdev())
         if self._view is None or seen != self._seen or self._is_due(scan):
@@ -106,7 +106,7 @@ class PortReader:
         active = number == ACTIVE
         netdev = find_netdev(self._device_folder, self._id.port)
         bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
-        problems = [f"state {state.reason}."] if state.fault is not Fault.NONE else []
+        problems = [f"state {state.reason}."] if state.fault is not ReadFault.NONE else []
         problems += self._choose_source()
         rate: float | None = None
         remarks: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class PortReader:
         """Read the rate file of the ACTIVE port; a port that goes down keeps this text. Why it failed, or nothing."""
         read = read_text(os.path.join(self._folder, "rate"))
         self._rate_text = read.text
-        return [f"rate {read.reason}."] if read.fault is not Fault.NONE else []
+        return [f"rate {read.reason}."] if read.fault is not ReadFault.NONE else []
 
     def _find_rate(self, netdev: str, bond: str) -> tuple[float | None, tuple[str, ...]]:
         """Data rate of the ACTIVE port, and what is doubtful about it."""

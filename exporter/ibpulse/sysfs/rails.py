@@ -1,16 +1,4 @@
-"""Which ports are rails: those that carry the job's traffic. Management and storage ports are not.
-
-The rule, when the operator names no patterns:
-
-1. Only ports with a byte source can be rails, and none that show the traffic of another port again.
-2. If any of them is InfiniBand, only InfiniBand ports can be.
-3. Of these, the ACTIVE ones with the highest data rate are rails.
-4. So are those that are not ACTIVE but are of the same driver, HCA type, board and port number as one of these: a rail
-   that is down is still a rail. A port that no card uses (eight of the twelve of a multiplane card) is none.
-5. If none is ACTIVE with a known rate, nothing tells them apart, and all that step 2 left are rails.
-
-Patterns replace the rule: a port is a rail when one of them matches. This room must not read any file.
-"""
+"""Which ports are rails: those that carry the job's traffic. Management and storage ports are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices and ports to look at, decided from names alone. It must not touch any file.
+"""Which devices and ports are read, decided from names alone.
 
 A pattern is a shell pattern for a device (`mlx5_0`, `mlx5_*`) or for a port of one (`mlx5_0:1`, `*:2`).
 A port is looked at when it matches an include pattern, or there are none, and no exclude pattern.

@@ -12,15 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ibpulse.model import DevicePlace, Gpu, PcieLink, Port, Topology
-from ibpulse.sysfs import kinds, node
+from ibpulse.sysfs import kinds
+from ibpulse.sysfs.deadline import Watches
 from ibpulse.sysfs.device import DeviceView
-from ibpulse.sysfs.distance import find_nearest, measure
 from ibpulse.sysfs.files import read_text
-from ibpulse.sysfs.gpus import GpuReader, parse_node
+from ibpulse.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
 from ibpulse.sysfs.overrides import SETTING, Override
-from ibpulse.sysfs.pcie import find_chain, find_function_folder, narrowest, read_links
-from ibpulse.sysfs.verdicts import FAULTS, judge
-from ibpulse.sysfs.watch import Watches
+from ibpulse.sysfs.pcie import FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
 
 # a minute at the default interval of scans, never under ten seconds
 REFRESH_SCANS = 12
@@ -78,17 +76,17 @@ class TopologyReader:
         """The topology as it is known now, of the devices that have ports. Reads no file but those of new GPUs."""
         views = [view for view in views if view.ports]
         gpus = self._gpus.read() if views else ()
-        twins = node.find_twins([view for view in views if view.name not in planes])
+        twins = kinds.find_twins([view for view in views if view.name not in planes])
         remarks = [(name, f"no rail, since it stands on the function of {of}.") for name, of in twins.items()]
         places, rows = [], []
         port_kinds: dict[str, str] = {}
         for view in views:
             path, stale = self._find_path(view)
-            kind = node.name_device_kind(view, path.kind, planes, twins)
+            kind = kinds.name_device_kind(view, path.kind, planes, twins)
             place, row = place_device(view, path, kind, gpus, self._overrides.get(view.name, Override()))
             places.append(place)
             rows.append(row)
-            port_kinds |= {str(each.port.id): node.name_port_kind(view, each, kind) for each in view.ports}
+            port_kinds |= {str(each.port.id): kinds.name_port_kind(view, each, kind) for each in view.ports}
             remarks += [(view.name, STALE)] if stale else []
             remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in FAULTS]
         remarks += self._remark_on_overrides(views, gpus) + remark_on_forms(gpus)

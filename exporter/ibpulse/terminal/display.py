@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from ibpulse.errors import IbpulseError
-from ibpulse.terminal.marks import ASCII, BLOCKS, Marks
-from ibpulse.terminal.screen import Line, Style
+from ibpulse.terminal.screen import ASCII, BLOCKS, Line, Marks, Style
 
 STDIN = 0
 # curses waits this long for what follows an escape, and everything else waits with it

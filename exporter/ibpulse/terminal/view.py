@@ -1,7 +1,8 @@
-"""What the live view shows, as values. It must not know how it looks."""
+"""What the live view shows, as values, and the bins it keeps between two refreshes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,3 +80,36 @@ def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:
     """The mean of what was measured, None where nothing was."""
     good = values[~np.isnan(values)]
     return float(good.mean()) if good.size else None
+
+
+class BinCache:
+    """The last bins of each rail, float32 (2, bins). Bins of one width are numbered; those before `_end` are known."""
+
+    def __init__(self) -> None:
+        self._width = 0
+        self._end = 0
+        self._count = 0
+        self._known: Mapping[str, Floats] = {}
+
+    def missing(self, width: int, names: Collection[str], end: int, count: int, unsure: int) -> int:
+        """How many bins before `end` are to be computed so that `count` of this width are known of all names.
+
+        The last `unsure` of those that are known may have changed.
+        """
+        if width != self._width:
+            self._width, self._known = width, {}
+        if set(names) != set(self._known) or end < self._end or end - count < self._end - self._count:
+            return count
+        return min(count, end - self._end + unsure)
+
+    def add(self, newest: Mapping[str, Floats], end: int, count: int) -> Mapping[str, Floats]:
+        """The last `count` bins before `end`, of which the newest were just computed, as many as were missing."""
+        begin = end - count - (self._end - self._count)
+        found: dict[str, Floats] = {}
+        for name, values in newest.items():
+            kept = count - values.shape[1]
+            found[name] = (
+                np.concatenate([self._known[name][:, begin : begin + kept], values], axis=1) if kept else values
+            )
+        self._known, self._end, self._count = found, end, count
+        return found

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from ibpulse.web.captures_route import captures_router
-from ibpulse.web.captures_write import captures_writing_router
-from ibpulse.web.edge import Edge
-from ibpulse.web.front.guard import Guard
-from ibpulse.web.health_route import health_router
+from ibpulse.web.auth.access import AccessControl
 from ibpulse.web.http_metrics import HttpMetrics
-from ibpulse.web.metrics_route import metrics_router
-from ibpulse.web.pages import pages_router
+from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.parts import WebLimits, WebParts
-from ibpulse.web.ports_route import ports_router
 from ibpulse.web.problems import install_problem_handlers
-from ibpulse.web.static_route import static_router
-from ibpulse.web.stream_route import stream_router
-from ibpulse.web.summary_route import summary_router
-from ibpulse.web.topology_route import topology_router
-from ibpulse.web.window_route import window_router
+from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
+from ibpulse.web.routes.health_route import health_router
+from ibpulse.web.routes.metrics_route import metrics_router
+from ibpulse.web.routes.pages_route import pages_router
+from ibpulse.web.routes.ports_route import ports_router, topology_router
+from ibpulse.web.routes.static_route import static_router
+from ibpulse.web.routes.stream_route import stream_router
+from ibpulse.web.routes.summary_route import summary_router
+from ibpulse.web.routes.window_route import window_router
 
 __all__ = ["WebLimits", "WebParts", "create_app"]
 
@@ -54,9 +52,9 @@ def create_app(parts: WebParts) -> FastAPI:
     app.include_router(pages_router(parts, app.openapi))
     app.include_router(static_router())
     # the one added last is the outermost
-    app.add_middleware(Guard, door=parts.door, max_body_bytes=parts.limits.max_body_bytes)
+    app.add_middleware(AccessControl, door=parts.door, max_body_bytes=parts.limits.max_body_bytes)
     app.add_middleware(
-        Edge,
+        OuterMiddleware,
         metrics=HttpMetrics(parts.registry),
         max_query_bytes=parts.limits.max_query_bytes,
         headers=parts.door.headers if parts.door else tuple,

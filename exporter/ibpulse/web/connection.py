@@ -13,8 +13,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from ibpulse.web.front.peer import find_name, has_allowed_name
-from ibpulse.web.front.tls import TlsServer
+from ibpulse.web.auth.tls import TlsServer, find_name, has_allowed_name
 from ibpulse.web.problems import KINDS, problem_response
 
 # beyond these a request is refused; some more are let in so that it can be told

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.summary import Summary
-from ibpulse.capture.alertmanager import AlertDesk
-from ibpulse.capture.recorder import FlightRecorder
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
-from ibpulse.web.front.door import FrontDoor
+from ibpulse.web.auth.reload import WebConfigReloader
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CaptureParts:
     """
 
     recorder: FlightRecorder
-    desk: AlertDesk
+    desk: AlertReceiver
     usual_ns: tuple[int, int]
     open_to_all: bool = False
 
@@ -71,5 +71,5 @@ class WebParts:
     wall_clock_ns: Callable[[], int] = time.time_ns
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    door: FrontDoor | None = None
+    door: WebConfigReloader | None = None
     captures: CaptureParts | None = None

@@ -1,4 +1,4 @@
-{{/* Written by `make chart`: change the program in exporter/ibpulse/grafana, not this file. */}}
+{{/* Written by `make chart`: change the program in tools/grafana, not this file. */}}
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
 - name: ibpulse-nodes

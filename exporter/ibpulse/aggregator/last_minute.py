@@ -1,0 +1,129 @@
+"""What is measured every few seconds on the last minute of the ring: step period and effective resolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.seconds import RingPort
+from ibpulse.analysis.bins import bandwidth_bins
+from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
+from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.ring.reader import RingReader
+from ibpulse.units import SECOND_NS
+
+SPAN_SECONDS = 60
+# a gap of up to this many samples is that of a counter that moves at every sample
+SAME = 1.5
+
+
+class Resolutions:
+    """Measures one port per call, in turn, so that the cost of a second does not grow with the ports."""
+
+    def __init__(self, reader: RingReader, threshold_bytes_per_second: float) -> None:
+        self._reader = reader
+        self._threshold = threshold_bytes_per_second
+        self._turn = 0
+        self._found: dict[tuple[str, int], float] = {}
+
+    def measure_next(self, ports: list[RingPort], last_tick: int) -> None:
+        """Measure the port whose turn it is, up to a tick."""
+        keys = {_key(port) for port in ports}
+        self._found = {key: value for key, value in self._found.items() if key in keys}
+        if ports:
+            self._turn = (self._turn + 1) % len(ports)
+            port = ports[self._turn]
+            self._found[_key(port)] = self._measure(port, last_tick)
+
+    def _measure(self, port: RingPort, last_tick: int) -> float:
+        # samples stand at multiples of the stride; what lies between them was never meant to be read
+        last_tick -= last_tick % port.stride
+        count = SPAN_SECONDS * 1_000_000_000 // self._reader.interval_ns // port.stride
+        first_tick = max(port.stride, last_tick - count * port.stride)
+        block = self._reader.read([port.slot], first_tick, last_tick)
+        planned = slice(None, None, port.stride)
+        return effective_resolution(
+            np.ascontiguousarray(block.time_ns()[0][:, planned]),
+            np.ascontiguousarray(block.counters()[0][:, planned]),
+            block.valid()[0][:, planned],
+            int(block.scale[0]),
+            self._threshold,
+        )
+
+    def seconds_of(self, port: RingPort) -> float | None:
+        """The effective resolution last measured, None while it is not known."""
+        value = self._found.get(_key(port), float("nan"))
+        return None if math.isnan(value) else value
+
+    def ticks_of(self, port: RingPort) -> int:
+        """Ticks of the finest statistic that the port's counters can tell: 1, unless they were seen to stand still."""
+        measured = self.seconds_of(port)
+        ticks = 0.0 if measured is None else measured * 1e9 / self._reader.interval_ns
+        return math.ceil(ticks) if ticks > SAME * port.stride else 1
+
+
+def _key(port: RingPort) -> tuple[str, int]:
+    """What was measured at one stride says nothing of another."""
+    return str(port.port.id), port.stride
+
+
+Floats = npt.NDArray[np.float64]
+
+EVERY_SECONDS = 5
+# a bin holds at least two changes of the counters, else it beats with them
+LEAST_CHANGES = 2
+
+
+class StepWatch:
+    """Looks for the period once in a while, because it costs more than a second's worth of anything else."""
+
+    def __init__(self, reader: RingReader, window_ns: int) -> None:
+        self._reader = reader
+        self._window_ns = window_ns
+        self._next_second: int | None = None
+        self.found: StepPeriod | None = None
+
+    def look(self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int) -> None:
+        """Look if it is time to; `resolutions` are the ticks between two changes of each rail's counters."""
+        if self._next_second is None or end_second >= self._next_second:
+            self._next_second = end_second + EVERY_SECONDS
+            last_tick = end_second * (SECOND_NS // self._reader.interval_ns)
+            self.found = measure_step(self._reader, rails, resolutions, last_tick, self._window_ns)
+
+
+def measure_step(
+    reader: RingReader, rails: Sequence[RingPort], resolutions: Sequence[int], last_tick: int, window_ns: int
+) -> StepPeriod:
+    """The period of the sum over the rails in the window that ends at a tick."""
+    count = window_ns // reader.interval_ns
+    coarsest = max((max(port.stride, ticks) for port, ticks in zip(rails, resolutions, strict=True)), default=1)
+    bin_seconds = max(BIN_SECONDS, LEAST_CHANGES * coarsest * reader.interval_ns / SECOND_NS)
+    first_tick = max(1, last_tick - count)
+    found: list[Floats] = []
+    edges = np.zeros(0, dtype=np.int64)
+    for port in rails:
+        block = reader.read([port.slot], first_tick, last_tick)
+        valid = block.valid()
+        if not valid.any():
+            continue
+        times = block.time_ns()
+        if not found:
+            edges = _edges(times[valid], window_ns, bin_seconds)
+        found.append(bandwidth_bins(times, block.counters(), valid, block.scale, edges))
+    if not found:
+        return find_period(np.zeros(0))
+    # where a rail is not known its siblings stand for it
+    known = np.count_nonzero(~np.isnan(found), axis=0)
+    mean = np.where(known > 0, np.nansum(found, axis=0) / np.maximum(known, 1), np.nan)
+    return find_period(mean, bin_seconds)
+
+
+def _edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
+    """Edges of whole bins from the oldest sample of the window to the newest, which is the last edge."""
+    width_ns = round(bin_seconds * SECOND_NS)
+    newest_ns = int(times_ns.max())
+    bins = min(window_ns, newest_ns - int(times_ns.min())) // width_ns
+    return newest_ns - width_ns * np.arange(max(1, bins), -1, -1, dtype=np.int64)

@@ -1,0 +1,229 @@
+"""Totals and rolling values of every port seen since the process began, error counters included."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.seconds import PortGroup, RingPort, RollingSeconds, Seconds
+from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
+from ibpulse.analysis import moments
+from ibpulse.analysis.rates import increase
+from ibpulse.metrics import UTILIZATION_BUCKETS
+from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
+
+NS_PER_SECOND = 1_000_000_000
+WAIT_FILE = "port_xmit_wait"
+INFINIBAND = "InfiniBand"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """The stall counter as it was last read, the port's data rate then if it could tell, and the ratio since before."""
+
+    last: CounterReading
+    rate_bytes_per_second: float | None
+    ratio: float | None
+
+
+class CounterTotals:
+    """The totals of every port that was ever seen; a port that is away keeps its own.
+
+    `tick_bytes` is how many bytes could have been sent in one count of the stall counter, None when that is not known.
+    """
+
+    def __init__(self, tick_bytes: int | None = None) -> None:
+        self._tick_bytes = tick_bytes
+        self._counts: dict[tuple[PortId, str], tuple[int, int]] = {}
+        self._waits: dict[PortId, _Wait] = {}
+
+    def update(self, fabric: Fabric) -> tuple[PortCounters, ...]:
+        """The totals of the counters that the fabric has; the same readings may come again."""
+        ports = {port.id: port for port in fabric.ports}
+        # a device that was away may have begun anew without its counter being lower
+        here = {readings.port for readings in fabric.counters}
+        self._waits = {port: wait for port, wait in self._waits.items() if port in here}
+        return tuple(self._count_port(ports.get(readings.port), readings) for readings in fabric.counters)
+
+    def _count_port(self, port: Port | None, readings: PortReadings) -> PortCounters:
+        totals = tuple(
+            CounterTotal(reading.name, reading.file, self._count(readings.port, reading), reading.saturated)
+            for reading in readings.readings
+        )
+        wait = next((reading for reading in readings.readings if reading.file == WAIT_FILE), None)
+        if port is None or wait is None or self._tick_bytes is None:
+            self._waits.pop(readings.port, None)
+            return PortCounters(readings.port, totals)
+        return PortCounters(readings.port, totals, self._measure_stall(port, wait, self._tick_bytes))
+
+    def _count(self, port: PortId, reading: CounterReading) -> int:
+        key = (port, reading.name)
+        last, total = self._counts.get(key, (0, 0))
+        grown = reading.value - last
+        total += grown if grown >= 0 else reading.value
+        self._counts[key] = (reading.value, total)
+        return total
+
+    def _measure_stall(self, port: Port, reading: CounterReading, tick_bytes: int) -> float | None:
+        """The share of the time since the last read in which the port could not send, None when that cannot be told."""
+        before = self._waits.get(port.id)
+        rate = port.rate_bytes_per_second if port.active and port.identity.link_layer == INFINIBAND else None
+        if before is not None and reading.taken_ns <= before.last.taken_ns:
+            return before.ratio if rate == before.rate_bytes_per_second else None
+        ratio = None
+        if before is not None and rate is not None and rate == before.rate_bytes_per_second:
+            ratio = _find_ratio(before.last, reading, rate / tick_bytes)
+        self._waits[port.id] = _Wait(reading, rate, ratio)
+        return ratio
+
+
+def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: float) -> float | None:
+    grown = now.value - before.value
+    # a counter that has stopped, or began anew, says nothing about the time between
+    if before.saturated or now.saturated or grown < 0:
+        return None
+    return grown * NS_PER_SECOND / (ticks_per_second * (now.taken_ns - before.taken_ns))
+
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+BOUNDS = np.array(UTILIZATION_BUCKETS)
+# fields of the rolling sums: those of the active samples, then the observed time and the bytes of all samples
+OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
+ROLLING_FIELDS = moments.FIELDS + 2
+# fields of the utilisation moments
+UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
+
+
+class PortTable:
+    """One row per port; a port that leaves the fabric keeps its row until the ring has forgotten it too."""
+
+    def __init__(self, threshold: float, longest_window_seconds: int) -> None:
+        self._threshold = threshold
+        self._rows: dict[str, int] = {}
+        self._sources: dict[str, str] = {}
+        self.fresh_rows: list[int] = []
+        self.bytes_total = np.zeros((0, 2), dtype=np.int64)
+        self.resets = np.zeros(0, dtype=np.int64)
+        self.counted = np.zeros((0, 2), dtype=np.bool_)
+        self.observed = np.zeros(0)
+        self.active_seconds = np.zeros((0, 2))
+        self.moments = np.zeros((0, 2, 5))
+        self.histogram = np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64)
+        self._last = np.zeros((0, 2), dtype=np.uint64)
+        self._last_known = np.zeros((0, 2), dtype=np.bool_)
+        self.sums = RollingSeconds(longest_window_seconds, (0, 2, ROLLING_FIELDS))
+        self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
+
+    def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
+        """The row of each port, new ones included; `remembered` are the names that the ring knows.
+
+        Those that were of another port before, or of none, are then `fresh_rows`.
+        """
+        here = {str(port.port.id): port.port.source.name for port in ports if port.port.source}
+        added = here.keys() - self._rows.keys()
+        for name in added:
+            self._rows[name] = self._new_row(remembered)
+        self.fresh_rows = [self._rows[name] for name in added]
+        # what another source, or a device that was away, counted from is not known
+        strange = [row for name, row in self._rows.items() if self._sources.get(name) != here.get(name)]
+        self._last_known[strange] = False
+        self._sources = here
+        return np.array([self._rows[name] for name in here], dtype=np.intp)
+
+    def _new_row(self, remembered: Collection[str]) -> int:
+        forgotten = next((name for name in self._rows if name not in remembered), None)
+        if forgotten is None:
+            for name, array in self._arrays().items():
+                setattr(self, name, np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)]))
+            self.sums.add_row()
+            self.peaks.add_row()
+            return len(self.observed) - 1
+        row = self._rows.pop(forgotten)
+        for array in self._arrays().values():
+            array[row] = 0
+        self.sums.clear_row(row)
+        self.peaks.clear_row(row)
+        return row
+
+    def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def add_totals(self, rows: Rows, group: PortGroup) -> None:
+        """Count the bytes of a group's records, from the last counter of each port on.
+
+        The count of a port that is new begins with its first record in the span: what lies before it may be another
+        process, or another life of the device.
+        """
+        block, mine = group.block, rows[group.rows]
+        span = slice(group.history, block.records.shape[1] - (group.history - 1))
+        counters, valid = block.counters()[:, :, span], block.valid()[:, :, span]
+        known = self._last_known[mine]
+        found = increase(
+            np.concatenate([self._last[mine][:, :, None], counters], axis=2),
+            np.concatenate([known[:, :, None], valid], axis=2),
+            block.scale,
+        )
+        self.bytes_total[mine] += found.moved_bytes
+        self.resets[mine] += found.resets
+        self._last[mine] = found.last
+        self._last_known[mine] = found.known
+        self.counted[mine] |= found.known
+
+    def add_seconds(self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, counting: bool) -> None:
+        """Take rates over whole seconds; what was sampled before the process began fills the windows alone."""
+        measurable = np.array([port.port.active for port in ports], dtype=np.bool_)
+        good = seconds.good & measurable[:, None, None]
+        rate, measured = seconds.bytes_per_second, seconds.seconds
+        chosen = np.broadcast_to(good[:, None], rate.shape)
+        active = moments.weighted_sums(rate, measured, chosen & (rate > self._threshold))
+        observed = np.where(good, (measured[:, 0] + measured[:, 1]) / 2, 0.0).sum(axis=-1)
+        known = np.where(chosen, rate, 0.0)
+        moved = np.einsum("...i,...i->...", known, measured)
+        self._roll(rows, active, observed, moved, known.max(axis=-1))
+        if counting:
+            self.observed[rows] += observed.sum(axis=-1)
+            self.active_seconds[rows] += active[..., moments.SECONDS].sum(axis=-1)
+            self._add_utilization(rows, ports, seconds, chosen, active)
+
+    def _roll(self, rows: Rows, active: Floats, observed: Floats, moved: Floats, peaks: Floats) -> None:
+        """Push values of ports (ports, 2, seconds, ...) as seconds of all rows."""
+        span = observed.shape[1]
+        sums = np.zeros((span, len(self.observed), 2, ROLLING_FIELDS))
+        both = np.broadcast_to(observed[:, None], active.shape[:3])
+        sums[:, rows] = np.concatenate([active, both[..., None], moved[..., None]], axis=-1).transpose(2, 0, 1, 3)
+        highest = np.zeros((span, len(self.observed), 2))
+        highest[:, rows] = peaks.transpose(2, 0, 1)
+        self.sums.push(sums)
+        self.peaks.push(highest)
+
+    def _add_utilization(
+        self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, chosen: npt.NDArray[np.bool_], active: Floats
+    ) -> None:
+        data_rates = [port.port.rate_bytes_per_second for port in ports]
+        rated = np.flatnonzero([value is not None for value in data_rates])
+        if not len(rated):
+            return
+        data_rate = np.array([value for value in data_rates if value is not None])[:, None]
+        mine, chosen = rows[rated], chosen[rated]
+        rate = seconds.bytes_per_second[rated]
+        every = moments.weighted_sums(rate, seconds.seconds[rated], chosen).sum(axis=2)
+        busy = active[rated].sum(axis=2)
+        self.moments[mine, :, UTILIZATION] += every[..., moments.FIRST] / data_rate
+        self.moments[mine, :, UTILIZATION_SQUARED] += every[..., moments.SECOND] / data_rate**2
+        self.moments[mine, :, ACTIVE_UTILIZATION] += busy[..., moments.FIRST] / data_rate
+        self.moments[mine, :, ACTIVE_UTILIZATION_SQUARED] += busy[..., moments.SECOND] / data_rate**2
+        utilization = rate / data_rate[:, :, None, None]
+        self.moments[mine, :, SAMPLED_UTILIZATION] += np.where(chosen, utilization, 0.0).sum(axis=(2, 3))
+        flat = (2 * len(rated), -1)
+        counts = moments.count_into_buckets(utilization.reshape(flat), chosen.reshape(flat), BOUNDS)
+        self.histogram[mine] += counts.reshape(len(rated), 2, -1)
+
+    def push_holes(self, seconds: int) -> None:
+        """Let the windows move over seconds that were not read."""
+        self.sums.push_holes(seconds)
+        self.peaks.push_holes(seconds)

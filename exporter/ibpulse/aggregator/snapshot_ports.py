@@ -1,0 +1,145 @@
+"""The parts of a snapshot that are read from the table of ports and from the header of the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.last_minute import Resolutions
+from ibpulse.aggregator.port_totals import (
+    ACTIVE_UTILIZATION,
+    ACTIVE_UTILIZATION_SQUARED,
+    OBSERVED,
+    SAMPLED_UTILIZATION,
+    UTILIZATION,
+    UTILIZATION_SQUARED,
+    PortTable,
+)
+from ibpulse.aggregator.seconds import RingPort
+from ibpulse.aggregator.snapshot import (
+    DirectionSnapshot,
+    DirectionWindow,
+    Histogram,
+    PortSnapshot,
+    SamplerSnapshot,
+    UtilizationMoments,
+)
+from ibpulse.aggregator.totals import RunningTotals
+from ibpulse.analysis import moments
+from ibpulse.metrics import UTILIZATION_BUCKETS
+from ibpulse.model import Port
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+
+MAIN_LANE = 0
+NS_PER_SECOND = 1e9
+_LATENESS_BOUNDS = tuple(bound / NS_PER_SECOND for bound in at.LATENESS_BOUNDS_NS)
+_DURATION_BOUNDS = tuple(bound / NS_PER_SECOND for bound in at.DURATION_BOUNDS_NS)
+
+
+def read_sampler(ring: RingFile) -> SamplerSnapshot:
+    """What the main sampler counted."""
+    begin = at.lane_at(MAIN_LANE)
+    words = ring.words[begin : begin + at.LANE_WORDS].tolist()
+    return SamplerSnapshot(
+        interval_seconds=ring.interval_ns / NS_PER_SECOND,
+        ticks=words[at.L_TICKS],
+        missed_ticks=words[at.L_MISSED],
+        clock_steps=words[at.L_CLOCK_STEPS],
+        cpu_seconds=words[at.L_CPU_NS] / NS_PER_SECOND,
+        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], _LATENESS_BOUNDS),
+        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], _DURATION_BOUNDS),
+    )
+
+
+def _histogram(words: list[int], first: int, sum_ns: int, bounds: tuple[float, ...]) -> Histogram:
+    cumulative = tuple(accumulate(words[first : first + at.BUCKET_COUNT]))
+    return Histogram(bounds, cumulative, sum_ns / NS_PER_SECOND)
+
+
+Rows = npt.NDArray[np.intp]
+
+
+def port_snapshots(
+    ports: Sequence[Port],
+    placed: Sequence[RingPort],
+    rows: Rows,
+    tally: RunningTotals,
+    windows: Sequence[int],
+    resolutions: Resolutions,
+    ring: RingFile,
+) -> tuple[PortSnapshot, ...]:
+    """A snapshot of every port of the fabric, in its order; those that the ring does not know have no numbers."""
+    table = tally.table
+    strides = np.array([port.stride for port in placed], dtype=np.int64)
+    told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
+    values = _window_values(table, rows, strides, told, windows)
+    cumulative = np.cumsum(table.histogram[rows], axis=2).tolist()
+    sums = table.moments[rows].tolist()
+    found = {}
+    for index, port in enumerate(placed):
+        row = int(rows[index])
+        found[port.port.id] = PortSnapshot(
+            port=port.port,
+            directions=tuple(
+                DirectionSnapshot(
+                    bytes_total=int(table.bytes_total[row, way]) if table.counted[row, way] else None,
+                    active_seconds=float(table.active_seconds[row, way]),
+                    moments=_moments(port.port, sums[index][way], cumulative[index][way]),
+                    windows=tuple(DirectionWindow(*window[index][way]) for window in values),
+                )
+                for way in range(2)
+            ),
+            observed_seconds=float(table.observed[row]),
+            resets=int(table.resets[row]),
+            read_errors=ring.slot_word(port.slot, at.S_ERRORS),
+            uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
+            left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
+            sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
+            effective_resolution_seconds=resolutions.seconds_of(port),
+            traffic=tally.traffic.of_port(port, row),
+        )
+    return tuple(found.get(port.id) or PortSnapshot(port) for port in ports)
+
+
+def _moments(port: Port, sums: list[float], cumulative: list[int]) -> UtilizationMoments | None:
+    """Sums of utilisation, from the moment on at which the port's rate was known."""
+    if port.rate_bytes_per_second is None and not cumulative[-1]:
+        return None
+    return UtilizationMoments(
+        utilization_seconds=sums[UTILIZATION],
+        utilization_squared_seconds=sums[UTILIZATION_SQUARED],
+        active_utilization_seconds=sums[ACTIVE_UTILIZATION],
+        active_utilization_squared_seconds=sums[ACTIVE_UTILIZATION_SQUARED],
+        histogram=Histogram(UTILIZATION_BUCKETS, tuple(cumulative), sums[SAMPLED_UTILIZATION]),
+    )
+
+
+def _window_values(
+    table: PortTable,
+    rows: Rows,
+    strides: npt.NDArray[np.int64],
+    told: npt.NDArray[np.bool_],
+    windows: Sequence[int],
+) -> list[list[list[list[float | None]]]]:
+    """Peak, duty cycle and variation by window, port and direction; none of ports whose counters do not tell them."""
+    sums = np.stack([table.sums.sum(seconds)[rows] for seconds in windows])
+    peaks = np.stack([table.peaks.max(seconds)[rows] for seconds in windows])
+    observed = np.where(told[:, None], sums[..., OBSERVED], 0.0)
+    # one sample has no variation; at a stride it stands for several ticks
+    enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (observed > 0)
+    numbers = np.stack(
+        [
+            np.where(observed > 0, peaks, np.nan),
+            moments.duty_cycle(sums[..., moments.SECONDS], observed),
+            np.where(enough, moments.variation(sums), np.nan),
+        ],
+        axis=-1,
+    )
+    values = numbers.astype(object)
+    values[np.isnan(numbers)] = None
+    nested: list[list[list[list[float | None]]]] = values.tolist()
+    return nested

@@ -1,0 +1,70 @@
+"""All numbers that a run of seconds adds up to, for the running totals and for a window asked for alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.node_totals import NodeTotals
+from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.seconds import RingPort, Seconds, read_groups, sum_rails, whole_seconds
+from ibpulse.aggregator.traffic import Traffic, coarsest_rail
+from ibpulse.ring.reader import RingReader
+
+Rows = npt.NDArray[np.intp]
+
+# Ticks that are read in one go: enough to be quick, little enough to stay small.
+TICKS_AT_ONCE = 2000
+
+
+class RunningTotals:
+    """Ports, their sum and their traffic over the seconds that were added."""
+
+    def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
+        self._reader = reader
+        self._ticks = 1_000_000_000 // reader.interval_ns
+        longest = options.longest_seconds()
+        self.table = PortTable(options.active_bytes_per_second, longest)
+        self.node = NodeTotals(options, reader.interval_ns)
+        self.traffic = Traffic(options)
+
+    @property
+    def seconds_at_once(self) -> int:
+        """How many seconds are best added in one go."""
+        return max(1, TICKS_AT_ONCE // self._ticks)
+
+    def rows_of(self, ports: list[RingPort], remembered: Collection[str]) -> Rows:
+        """The row of each port, new ones included; `remembered` are the names that the ring knows."""
+        rows = self.table.rows_of(ports, remembered)
+        self.traffic.fit_rows(len(self.table.observed), self.table.fresh_rows)
+        return rows
+
+    def add(
+        self, first: int, end: int, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counting: bool
+    ) -> None:
+        """Read and take the seconds from `first` up to `end`; what is not `counting` fills the windows alone."""
+        groups = list(read_groups(self._reader, ports, first * self._ticks + 1, end * self._ticks))
+        seconds = whole_seconds(groups, len(ports), end - first, self._ticks)
+        if counting:
+            for group in groups:
+                self.table.add_totals(rows, group)
+        self.table.add_seconds(rows, ports, seconds, counting)
+        rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+        chosen = np.array(rails, dtype=np.intp)
+        summed = sum_rails(Seconds(seconds.bytes_per_second[chosen], seconds.seconds[chosen], seconds.good[chosen]))
+        self.node.add_seconds(summed, max((ports[index].stride for index in rails), default=1))
+        self.traffic.add_seconds(summed, ports, self.table, rows, seconds, resolutions, counting)
+
+    def judge(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
+        """Draw the conclusions from the seconds so far, of which so many are new and count."""
+        coarsest = coarsest_rail(ports, resolutions)
+        self.traffic.judge(ports, self.table, rows, self.node, coarsest, counted_seconds)
+
+    def push_holes(self, seconds: int) -> None:
+        """Let the windows move over seconds that were not read."""
+        self.table.push_holes(seconds)
+        self.node.push_holes(seconds)
+        self.traffic.push_holes(seconds)

@@ -1,0 +1,282 @@
+"""Asks a running daemon over HTTP; its answers as checked values."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import math
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ibpulse.errors import DaemonError
+from ibpulse.model import DIRECTIONS, PortIdentity
+from ibpulse.units import MILLISECOND_NS
+
+DEFAULT_PORT = 10055
+TIMEOUT_SECONDS = 5.0
+MAX_ANSWER_BYTES = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Headers, by their names in lower case, and body of an answer with status 200."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class DaemonConnection:
+    """Asks the daemon at a URL such as `http://node7:10055`; a name and password stand before the host with an @.
+
+    The port is 10055 unless it is given. Not for several threads at once.
+    """
+
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Take the URL apart; nothing is sent yet.
+
+        Raises:
+            DaemonError: it is no such URL.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port or DEFAULT_PORT
+        except ValueError as error:
+            raise DaemonError(_refuse(url)) from error
+        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+            raise DaemonError(_refuse(url))
+        self.place = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._base = parts.path.rstrip("/")
+        self._headers = {"Accept-Encoding": "identity", "User-Agent": "ibpulse"}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        self._answered = False
+        self._http: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            self._http = http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=context)
+        else:
+            self._http = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+
+    def get(self, path: str, query: Sequence[tuple[str, str | int]] = ()) -> Answer:
+        """The answer to a GET.
+
+        Raises:
+            DaemonError: nobody answers (`status` 0), or the daemon refuses, with its own reason.
+        """
+        target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
+        fresh = self._http.sock is None
+        try:
+            return self._get(target)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            self.close()
+            if fresh:
+                raise self._silent(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._silent(error) from error
+        try:
+            # a server may close a kept connection at any time
+            return self._get(target)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._silent(error) from error
+
+    def close(self) -> None:
+        """Let go of the connection; the next request makes a new one."""
+        self._http.close()
+
+    def _get(self, target: str) -> Answer:
+        self._http.request("GET", target, headers=self._headers)
+        response = self._http.getresponse()
+        body = response.read(MAX_ANSWER_BYTES + 1)
+        self._answered = True
+        if len(body) > MAX_ANSWER_BYTES:
+            self.close()
+            raise DaemonError(f"{self.place}{target} answers more than {MAX_ANSWER_BYTES} bytes; ask for less", 413)
+        if response.status != http.client.OK:
+            reason = _reason(body) or response.reason
+            if response.status == http.client.UNAUTHORIZED:
+                way = self.place.replace("://", "://NAME:PASSWORD@")
+                reason = f"{reason.rstrip('.')}; write them into the address, like {way}"
+            raise DaemonError(f"{self.place}{target} answers {response.status}: {reason}", response.status)
+        return Answer({name.lower(): value for name, value in response.getheaders()}, body)
+
+    def _silent(self, error: Exception) -> DaemonError:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        advice = "is `ibpulse serve` running there?"
+        if isinstance(error, TimeoutError):
+            reason = f"no answer in {self._http.timeout:g} s"
+        elif isinstance(error, socket.gaierror):
+            reason = "no such host"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"its certificate is not trusted ({error.verify_message})"
+            advice = "name the file of its authority in the environment variable SSL_CERT_FILE"
+        elif isinstance(error, ssl.SSLError):
+            advice = "is TLS spoken there? else write http://"
+        elif isinstance(error, ConnectionResetError) and self.place.startswith("http://") and not self._answered:
+            advice = "is TLS spoken there? then write https://"
+        return DaemonError(f"{self.place} does not answer: {reason}; {advice}")
+
+
+def _refuse(url: str) -> str:
+    return f"{url!r} is not the address of a daemon; write it like http://node7:{DEFAULT_PORT}"
+
+
+def _reason(body: bytes) -> str:
+    """The detail of a problem document (RFC 9457), or nothing."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(document.get("detail", ""))[:500] if isinstance(document, dict) else ""
+
+
+WINDOW_HEADER = "x-ibpulse-window"
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePort:
+    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 when no file of it counts bytes."""
+
+    device: str
+    port: int
+    active: bool
+    state: str
+    rate_bytes_per_second: float | None
+    rail: bool
+    source: str
+    resolution_seconds: float
+    identity: PortIdentity
+
+    @property
+    def name(self) -> str:
+        """As in the names of series: `mlx5_0:1`."""
+        return f"{self.device}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePorts:
+    """The ports of the daemon's node, and the distance of its ticks."""
+
+    interval_ns: int
+    ports: tuple[RemotePort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWindow:
+    """Rates on a regular grid from `start_ns` on, `step_ns` apart; NaN in holes.
+
+    `values` is float32 (series, points), `series` their names, `mlx5_0:1 transmit`. `newest_ns` is the newest tick that
+    the daemon had.
+    """
+
+    interval_ns: int
+    step_ns: int
+    start_ns: int
+    newest_ns: int
+    series: tuple[str, ...]
+    values: npt.NDArray[np.float32]
+
+    def both(self, port: str) -> npt.NDArray[np.float32]:
+        """Transmit and receive of a port: float32 (2, points), holes where the daemon has no such port."""
+        out = np.full((2, self.values.shape[1]), np.nan, dtype=np.float32)
+        for way, direction in enumerate(DIRECTIONS):
+            if f"{port} {direction}" in self.series:
+                out[way] = self.values[self.series.index(f"{port} {direction}")]
+        return out
+
+
+def ask_ports(connection: DaemonConnection) -> RemotePorts:
+    """The ports of the node.
+
+    Raises:
+        DaemonError: nobody answers, or not as a daemon of ibpulse does.
+    """
+    body = connection.get("/api/v1/ports").body
+    with reading(connection):
+        document = orjson.loads(body)
+        interval_ns = round(float(document["interval_seconds"]) * 1e9)
+        return RemotePorts(interval_ns, tuple(map(_port, document["ports"])))
+
+
+def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:
+    """The window that a query asks for; its parameters are those of `/api/v1/window`.
+
+    Raises:
+        DaemonError: nobody answers, the query is refused, or the answer is none of ibpulse's.
+    """
+    answer = connection.get("/api/v1/window", [*query, ("format", "npy")])
+    with reading(connection):
+        about = orjson.loads(answer.headers[WINDOW_HEADER])
+        values = np.load(io.BytesIO(answer.body), allow_pickle=False)
+        if values.dtype != np.float32 or values.shape != (len(about["series"]), about["points"]):
+            raise ValueError(f"{values.dtype} values of shape {values.shape}")
+        return RemoteWindow(
+            interval_ns=about["interval_ms"] * MILLISECOND_NS,
+            step_ns=about["resolution_ms"] * MILLISECOND_NS,
+            start_ns=about["start_ms"] * MILLISECOND_NS,
+            newest_ns=about["history"]["newest_ms"] * MILLISECOND_NS,
+            series=tuple(map(str, about["series"])),
+            values=values,
+        )
+
+
+def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str, float]:
+    """The sum over all labels of each of these metrics that the daemon has, by name.
+
+    Raises:
+        DaemonError: nobody answers, or not as a daemon of ibpulse does.
+    """
+    text = connection.get("/metrics", [("name[]", name) for name in names]).body.decode(errors="replace")
+    found: dict[str, float] = {}
+    with reading(connection):
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                sample, _, number = line.rpartition(" ")
+                name, value = sample.partition("{")[0], float(number)
+                if name in names and math.isfinite(value):
+                    found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def _port(entry: Mapping[str, Any]) -> RemotePort:
+    source = entry["source"] or {"name": "", "resolution_seconds": 0.0}
+    rate = entry["rate_bytes_per_second"]
+    return RemotePort(
+        device=str(entry["device"]),
+        port=int(entry["port"]),
+        active=bool(entry["active"]),
+        state=str(entry["state"]),
+        rate_bytes_per_second=None if rate is None else float(rate),
+        rail=bool(entry["rail"]),
+        source=str(source["name"]),
+        resolution_seconds=float(source["resolution_seconds"]),
+        identity=PortIdentity(**{name: str(entry["identity"].get(name, "")) for name in PortIdentity.__slots__}),
+    )
+
+
+@contextmanager
+def reading(connection: DaemonConnection) -> Iterator[None]:
+    """Turns what goes wrong while an answer is read into one sentence.
+
+    Raises:
+        DaemonError: it went wrong.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DaemonError(
+            f"{connection.place} does not answer as ibpulse does ({type(error).__name__}: {str(error)[:200]}); "
+            "is it another service, or another version?"
+        ) from error

@@ -1,0 +1,76 @@
+"""The arguments that several verbs take: amounts, and those that choose a part of a recording."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ibpulse.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ibpulse.reports.span import Moment
+
+
+def add_window_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare them."""
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        metavar="TIME",
+        help="Leave out what is before: a duration after the beginning of each recording (10s), or a time of the "
+        "clock (2026-11-21T12:00:00Z).",
+    )
+    parser.add_argument("--to", dest="end", metavar="TIME", help="Leave out what is after; as --from.")
+    parser.add_argument(
+        "--port",
+        action="append",
+        default=[],
+        metavar="PORT",
+        help="A port or a device to show, like mlx5_0:1; may be repeated. The rails unless given.",
+    )
+
+
+def add_trim_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare `--trim`."""
+    parser.add_argument(
+        "--trim", action="store_true", help="Cut the silence before the first active tick and after the last."
+    )
+
+
+def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None:
+    """The instant that a flag names, None where it is not given; what is wrong goes to the faults."""
+    from ibpulse.reports.span import Moment  # not for help texts
+    from ibpulse.web.parameters import parse_instant
+
+    if text is None:
+        return None
+    try:
+        return Moment(parse_duration(text), after_begin=True)
+    except ValueError:
+        pass
+    try:
+        return Moment(parse_instant(text))
+    except ValueError:
+        faults.append(f"flag {flag}: {text!r} is no time; write 10s after the beginning, or 2026-11-21T12:00:00Z")
+    return None
+
+
+def read_duration(flag: str, text: str, faults: list[str]) -> int:
+    """The nanoseconds that a flag names, more than 0; what is wrong goes to the faults."""
+    return read_amount(flag, text, parse_duration, faults) or 0
+
+
+def read_amount(flag: str, text: str | None, parse: Callable[[str], int], faults: list[str]) -> int | None:
+    """The amount that a flag names, more than 0, None where it is not given; what is wrong goes to the faults."""
+    if text is None:
+        return None
+    try:
+        amount = parse(text)
+    except ValueError as error:
+        faults.append(f"flag {flag}: {error}")
+        return None
+    if not amount:
+        faults.append(f"flag {flag}: {text} is nothing; give more than 0")
+    return amount

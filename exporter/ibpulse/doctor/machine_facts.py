@@ -1,0 +1,166 @@
+"""The machine that doctor runs on: clock, quota, memory, free space, the address of the web server."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import http.client
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.doctor.facts import ClockState, DoctorOptions, Machine, Space, WebPort
+from ibpulse.doctor.tree_facts import find_mount
+from ibpulse.ring import layout as at
+from ibpulse.sampler.cgroup import quota_cpus
+
+# include/uapi/linux/timex.h
+_TIME_ERROR = 5
+_STA_UNSYNC = 0x0040
+_long = ctypes.c_long
+
+
+class _Timex(ctypes.Structure):
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", _long),
+        ("freq", _long),
+        ("maxerror", _long),
+        ("esterror", _long),
+        ("status", ctypes.c_int),
+        ("constant", _long),
+        ("precision", _long),
+        ("tolerance", _long),
+        ("time", _long * 2),
+        ("tick", _long),
+        ("ppsfreq", _long),
+        ("jitter", _long),
+        ("shift", ctypes.c_int),
+        ("stabil", _long),
+        ("jitcnt", _long),
+        ("calcnt", _long),
+        ("errcnt", _long),
+        ("stbcnt", _long),
+        ("tai", ctypes.c_int),
+        ("reserved", ctypes.c_int * 11),
+    )
+
+
+def read_clock_state() -> ClockState | None:
+    """Whether somebody keeps the wall clock synchronised, None where the kernel may not be asked."""
+    asked = _Timex(modes=0)
+    state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked))
+    if state < 0:
+        return None
+    synchronised = state != _TIME_ERROR and not asked.status & _STA_UNSYNC
+    return ClockState(synchronised, asked.maxerror / 1e6)
+
+
+ANSWER_SECONDS = 2.0
+WEB_SECONDS = 1.0
+# The ends of the ring cannot be read while the sampler writes there.
+SPARE_NS = 2_000_000_000
+
+
+def read_machine(options: DoctorOptions, ports: int) -> Machine:
+    """What the machine says, for a daemon that samples so many ports."""
+    spaces = {"ring.dir": (options.ring_dir, ring_bytes(options, ports))}
+    spaces |= {setting: (path, needed) for setting, path, needed in options.keep}
+    questions: dict[str, Callable[[], object]] = {
+        name: partial(find_space, options.root, name, path, needed) for name, (path, needed) in spaces.items()
+    }
+    questions["web"] = lambda: find_web_holder(options.host, options.port)
+    given = ask_all(questions, ANSWER_SECONDS).given
+    web = given.get("web")
+    return Machine(
+        kernel=os.uname().release,
+        clock=read_clock_state(),
+        quota_cpus=quota_cpus(options.root),
+        allowed_cpus=frozenset(os.sched_getaffinity(0)),
+        available_bytes=read_available(options.root),
+        spaces=tuple(space for name in spaces if isinstance(space := given.get(name), Space)),
+        web=web if isinstance(web, WebPort) else None,
+    )
+
+
+def ring_bytes(options: DoctorOptions, ports: int) -> int:
+    """Bytes that the ring takes for so many ports; the rest of the sparse file takes none."""
+    capacity = (options.history_ns + SPARE_NS) // options.interval_ns
+    return (at.RECORD_TABLE + ports * capacity * at.RECORD_WORDS) * at.WORD
+
+
+def find_space(root: Path, setting: str, path: Path, needed_bytes: int) -> Space:
+    """The room at `path`, or where it would be made. What lies there already counts as free for the same use."""
+    here = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+    system = os.statvfs(here)
+    mount = find_mount(root, str(here))
+    return Space(
+        setting=setting,
+        path=str(path),
+        needed_bytes=needed_bytes,
+        free_bytes=system.f_bavail * system.f_frsize + _used_bytes(path / "ring"),
+        writable=os.access(here, os.W_OK | os.X_OK),
+        type=mount.type if mount else "",
+    )
+
+
+def _used_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+def read_available(root: Path) -> int | None:
+    """Memory that can be had without swapping (proc(5), meminfo)."""
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    words = fields.get("MemAvailable", "").split()
+    return int(words[0]) * 1024 if words else None
+
+
+def find_web_holder(host: str, port: int) -> WebPort:
+    """Whether the address can be listened on, and if not, whether ibpulse is what listens there."""
+    if port == 0:
+        return WebPort("free")
+    try:
+        _try_to_listen(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return WebPort("refused", error.strerror or str(error))
+        return WebPort("ibpulse" if _is_ibpulse(host, port) else "other")
+    return WebPort("free")
+
+
+def _try_to_listen(host: str, port: int) -> None:
+    """Bind as the web server would, without listening. Raises OSError."""
+    both = not host and socket.has_dualstack_ipv6()
+    family, *_, address = (
+        (socket.AF_INET6, ("", port))
+        if both
+        else socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    )
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if both:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+
+
+def _is_ibpulse(host: str, port: int) -> bool:
+    near = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(near, port, timeout=WEB_SECONDS)
+    try:
+        connection.request("GET", "/-/healthy")
+        answer = connection.getresponse().read(200)
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return answer.startswith((b"Healthy: ", b"Not healthy: "))

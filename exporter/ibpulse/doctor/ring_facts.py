@@ -1,0 +1,171 @@
+"""What the ring holds of the seconds of a look, port by port and of the sampler itself. It only reads the ring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.seconds import RingPort, place_ports
+from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.analysis.rates import increase
+from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.doctor.facts import PortLook, Reads
+from ibpulse.model import Fabric, PortId, SamplerHealth
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import Block, RingReader
+from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.units import SECOND_NS
+
+WHOLE_SECONDS = 3
+# How far back a fall of a counter is looked for; a look by oneself has no more than its own seconds.
+HISTORY_SECONDS = 10
+WINDOW_NS = WHOLE_SECONDS * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where the ring stood at an instant: its newest tick, and the words that only grow."""
+
+    tick: int
+    lane: tuple[int, ...]
+    errors: Mapping[int, int]
+
+    @classmethod
+    def take(cls, ring: RingFile) -> Mark:
+        """The ring as it stands now."""
+        begin = at.lane_at(MAIN_LANE)
+        lane = tuple(ring.words[begin : begin + at.LANE_WORDS].tolist())
+        errors = {slot: ring.slot_word(slot, at.S_ERRORS) for slot in ring.slots().values()}
+        return cls(ring.latest_tick(), lane, errors)
+
+
+def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPort]) -> int:
+    """The tick that must have come before the whole seconds after `first_tick` can be judged."""
+    ticks_per_second = SECOND_NS // reader.interval_ns
+    widest = max((port.stride for port in ports), default=1)
+    settle = -(-SECOND_NS // 5 // reader.interval_ns)
+    return (-(-first_tick // ticks_per_second) + WHOLE_SECONDS) * ticks_per_second + settle + widest
+
+
+def look_at_ports(
+    reader: RingReader, fabric: Fabric, begin: Mark, last_tick: int, active_bytes_per_second: float
+) -> dict[PortId, PortLook]:
+    """What the samples after `begin` up to a tick show of each port that has a place in the ring."""
+    placed = place_ports(reader, fabric.ports, reader.ring.slots())
+    standings = _weigh(reader, fabric, last_tick, active_bytes_per_second)
+    return {
+        port.port.id: _look_at(reader, port, begin, last_tick, active_bytes_per_second, standings.get(port.port.id))
+        for port in placed
+    }
+
+
+def _weigh(
+    reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float
+) -> dict[PortId, RailStanding]:
+    """How the rails stand by the aggregator's own judgement over the last whole seconds."""
+    options = AggregatorOptions(
+        active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
+    )
+    snapshot: Snapshot = Aggregator(reader, options).update(fabric, SamplerHealth(), last_tick)
+    return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+
+
+def _look_at(
+    reader: RingReader,
+    port: RingPort,
+    begin: Mark,
+    last_tick: int,
+    active_bytes_per_second: float,
+    standing: RailStanding | None,
+) -> PortLook:
+    ring, slot = reader.ring, port.slot
+    # samples stand at multiples of the stride
+    first_tick = (begin.tick // port.stride + 1) * port.stride
+    block = reader.read([slot], first_tick, last_tick)
+    history = reader.read([slot], max(1, last_tick - _history_ticks(reader)), last_tick)
+    rates = _mean_rates(block)
+    status = ring.slot_word(slot, at.S_STATUS)
+    return PortLook(
+        samples=int(np.count_nonzero(block.valid()[0].all(axis=0))),
+        expected=max(0, last_tick - first_tick) // port.stride + 1,
+        stride=port.stride,
+        reads=_measure_reads(block.records[0][block.present[0]]),
+        rates=rates,
+        resets=int(increase(history.counters(), history.valid(), history.scale).resets[0]),
+        errors=ring.slot_word(slot, at.S_ERRORS) - begin.errors.get(slot, 0),
+        last_errno=ring.slot_word(slot, at.S_LAST_ERRNO),
+        left_alone=status == at.LEFT_ALONE,
+        gone=status == at.GONE,
+        resolution_seconds=_measure_resolution(block, port.stride, rates, active_bytes_per_second),
+        standing=standing,
+    )
+
+
+def _mean_rates(block: Block) -> tuple[float, float] | None:
+    """Bytes per second of each direction from the first whole sample to the last, None without two."""
+    instants = block.time_ns()[0][0, block.valid()[0].all(axis=0)]
+    if len(instants) < 2:
+        return None
+    moved = increase(block.counters(), block.valid(), block.scale).moved_bytes[0]
+    seconds = float(instants[-1] - instants[0]) / SECOND_NS
+    return float(moved[0]) / seconds, float(moved[1]) / seconds
+
+
+def _measure_resolution(
+    block: Block, stride: int, rates: tuple[float, float] | None, active_bytes_per_second: float
+) -> float | None:
+    """Seconds between two changes of a busy counter, None without traffic."""
+    if rates is None or max(rates) <= active_bytes_per_second:
+        return None
+    planned = slice(None, None, stride)
+    counters, valid = block.counters()[0][:, planned], block.valid()[0][:, planned]
+    instants = np.ascontiguousarray(block.time_ns()[0][:, planned])
+    found = effective_resolution(instants, counters, valid, int(block.scale[0]), active_bytes_per_second)
+    if not math.isnan(found):
+        return found
+    # a counter that changes too rarely for that: what passed between its changes, on average
+    busiest = int(np.argmax(rates))
+    kept = counters[busiest][valid[busiest]]
+    times = instants[busiest][valid[busiest]]
+    changes = int(np.count_nonzero(kept[1:] > kept[:-1]))
+    return float(times[-1] - times[0]) / SECOND_NS / changes if changes else None
+
+
+def _history_ticks(reader: RingReader) -> int:
+    return min(reader.capacity - 4, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
+
+
+def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
+    """Quantiles of the reads of records (samples, 6), both directions together; None without a record."""
+    if not len(records):
+        return None
+    stamps = records[:, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
+    single = np.diff(stamps, axis=1).ravel() / SECOND_NS
+    both = (stamps[:, 2] - stamps[:, 0]) / SECOND_NS
+    p50, p99 = np.quantile(single, (0.5, 0.99))
+    return Reads(len(single), float(p50), float(p99), float(single.max()), float(np.quantile(both, 0.99)))
+
+
+def quantile_of_lateness(begin: Mark, end: Mark, share: float) -> float | None:
+    """The bound in seconds that this share of the ticks between two marks kept, None without a tick."""
+    counts = np.array(end.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]) - np.array(
+        begin.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]
+    )
+    total = int(counts.sum())
+    if total <= 0:
+        return None
+    bucket = int(np.searchsorted(np.cumsum(counts), share * total))
+    return at.LATENESS_BOUNDS_NS[bucket] / SECOND_NS if bucket < len(at.LATENESS_BOUNDS_NS) else float("inf")
+
+
+def forgotten_ports(ring: RingFile, fabric: Fabric) -> tuple[str, ...]:
+    """Ports whose place in the ring says that their device went away, and that the fabric does not have."""
+    here = {str(port.id) for port in fabric.ports}
+    slots = ring.slots()
+    return tuple(name for name, slot in slots.items() if name not in here and ring.slot_word(slot, at.S_STATUS))

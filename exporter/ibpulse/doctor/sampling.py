@@ -1,0 +1,232 @@
+"""Some seconds of samples: those of a running daemon, or else of a sampler of doctor's own on a ring of its own.
+
+A running daemon is not disturbed: its ring is mapped to be read, its lock is not touched, and nothing is sampled a
+second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ibpulse.aggregator.seconds import place_ports
+from ibpulse.doctor.facts import DoctorOptions, Look
+from ibpulse.doctor.ring_facts import (
+    HISTORY_SECONDS,
+    Mark,
+    forgotten_ports,
+    last_tick_needed,
+    look_at_ports,
+    quantile_of_lateness,
+)
+from ibpulse.errors import IbpulseError, RingError, SamplerError
+from ibpulse.model import Fabric, SamplerHealth
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
+from ibpulse.sampler.plan import STOP, plan_path, read_plan
+from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
+from ibpulse.units import SECOND_NS
+
+POLL_SECONDS = 0.1
+SCAN_SECONDS = 1.0
+# The whole run must end within ten seconds, whatever a device does.
+LONGEST_LOOK_SECONDS = 5.5
+# A heartbeat moves at every tick, and an interval is a second at most.
+HEARTBEAT_SECONDS = 1.3
+OWN_CAPACITY_SECONDS = 12
+
+
+def find_daemon(options: DoctorOptions) -> RingFile | None:
+    """The ring of a daemon that samples this tree right now, mapped to be read; None when there is none."""
+    path = options.ring_dir / "ring"
+    try:
+        ring = RingFile(path, writable=False)
+    except RingError:
+        return None
+    if _samples(ring, options.sysfs) and _lives(ring):
+        return ring
+    ring.close()
+    return None
+
+
+def _samples(ring: RingFile, sysfs: Path) -> bool:
+    """Whether the plan beside a ring reads files of this tree; one that reads none might be of any tree."""
+    try:
+        ports = read_plan(plan_path(ring.path, MAIN_LANE)).ports
+    except (OSError, ValueError, IbpulseError):
+        return False
+    root = os.path.join(os.path.abspath(sysfs), "")
+    return bool(ports) and all(path.startswith(root) for port in ports for path in (*port.transmit, *port.receive))
+
+
+def _lives(ring: RingFile) -> bool:
+    index = at.lane_at(MAIN_LANE) + at.L_HEARTBEAT_NS
+    before, deadline = ring.words[index], time.monotonic() + HEARTBEAT_SECONDS
+    if time.monotonic_ns() - before > HEARTBEAT_SECONDS * SECOND_NS:
+        return False
+    while time.monotonic() < deadline:
+        if ring.words[index] != before:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+async def look_at_daemon(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> Look:
+    """The next seconds of a running daemon; only what the inventory's scans read is read on top."""
+    fabric = await asyncio.to_thread(inventory.scan)
+    seen = [fabric]
+    begin = Mark.take(ring)
+
+    async def scan_again() -> None:
+        while True:
+            await asyncio.sleep(SCAN_SECONDS)
+            _note(seen, await asyncio.to_thread(inventory.scan))
+
+    scanning = asyncio.create_task(scan_again())
+    try:
+        await _wait(RingReader(ring), lambda: seen[-1], begin)
+    finally:
+        scanning.cancel()
+        await asyncio.gather(scanning, return_exceptions=True)
+    return _conclude(ring, seen, _daemon_health(ring, options), begin, options, by_daemon=True)
+
+
+async def look_alone(inventory: PortInventory, options: DoctorOptions) -> Look:
+    """Some seconds of samples by a sampler that the daemon's own supervisor runs.
+
+    Raises:
+        IbpulseError: nothing can be sampled: no room for the ring, or no process can be started.
+    """
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ibpulse-doctor-", dir=memory, ignore_cleanup_errors=True) as scratch:
+        capacity = OWN_CAPACITY_SECONDS * SECOND_NS // options.interval_ns
+        ring = RingFile.create(Path(scratch) / "ring", options.interval_ns, capacity)
+        try:
+            return await _supervise(ring, inventory, options)
+        finally:
+            ring.close()
+
+
+async def _supervise(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> Look:
+    supervisor = Supervisor(ring, inventory, SupervisorOptions(options.scheduler, options.cpu, SCAN_SECONDS))
+    await supervisor.start()
+    seen = [supervisor.fabric]
+    running = asyncio.create_task(supervisor.run())
+    try:
+        begin = await _await_first_tick(ring, running)
+        await _wait(RingReader(ring), lambda: _note(seen, supervisor.fabric), begin, running)
+        if running.done():
+            running.result()
+        return _conclude(ring, seen, supervisor.health(), begin, options, by_daemon=False)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _await_first_tick(ring: RingFile, running: asyncio.Task[None]) -> Mark:
+    deadline = time.monotonic() + LONGEST_LOOK_SECONDS / 2
+    while not ring.latest_tick() and time.monotonic() < deadline and not running.done():
+        await asyncio.sleep(0.02)
+    if not ring.latest_tick():
+        raise SamplerError("the sampler took no sample; its own message is above, if it gave one")
+    # what the first tick opened and read is part of the look
+    mark = Mark.take(ring)
+    return Mark(mark.tick - 1, (0,) * len(mark.lane), {})
+
+
+async def _wait(
+    reader: RingReader, fabric: Callable[[], Fabric], begin: Mark, running: asyncio.Task[None] | None = None
+) -> None:
+    """Wait until whole seconds after the mark can be judged, or for as long as a look may take."""
+    deadline = time.monotonic() + LONGEST_LOOK_SECONDS
+    while time.monotonic() < deadline and not (running and running.done()):
+        ports = place_ports(reader, fabric().ports, reader.ring.slots())
+        if reader.newest_tick() > last_tick_needed(reader, begin.tick, ports):
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _note(seen: list[Fabric], fabric: Fabric) -> Fabric:
+    """Keep the fabric if it is unlike the last one; the fabric."""
+    if fabric != seen[-1]:
+        seen.append(fabric)
+    return fabric
+
+
+def _conclude(
+    ring: RingFile, seen: list[Fabric], health: SamplerHealth, begin: Mark, options: DoctorOptions, *, by_daemon: bool
+) -> Look:
+    reader = RingReader(ring)
+    last_tick = reader.newest_tick()
+    # a port that went away during the look was still looked at
+    ports = {
+        port: look
+        for fabric in seen
+        for port, look in look_at_ports(reader, fabric, begin, last_tick, options.active_bytes_per_second).items()
+    }
+    end = Mark.take(ring)
+    process = str(end.lane[at.L_PID])
+    seconds = (end.tick - begin.tick) * ring.interval_ns / SECOND_NS
+    reach = min(HISTORY_SECONDS, ring.capacity * ring.interval_ns // SECOND_NS) if by_daemon else seconds
+    return Look(
+        by_daemon=by_daemon,
+        interval_ns=ring.interval_ns,
+        seconds=seconds,
+        history_seconds=reach,
+        fabrics=tuple(seen),
+        health=health,
+        ports=ports,
+        ticks=end.lane[at.L_TICKS] - begin.lane[at.L_TICKS],
+        missed_ticks=end.lane[at.L_MISSED] - begin.lane[at.L_MISSED],
+        clock_steps=end.lane[at.L_CLOCK_STEPS] - begin.lane[at.L_CLOCK_STEPS],
+        lateness_p50=quantile_of_lateness(begin, end, 0.5),
+        lateness_p99=quantile_of_lateness(begin, end, 0.99),
+        timer_slack_ns=_read_slack(options.root, process),
+        quota_cpus=quota_cpus(options.root, process),
+        throttled_periods=throttled_periods(options.root, process),
+        remembered=forgotten_ports(ring, seen[-1]),
+    )
+
+
+def _read_slack(root: Path, process: str) -> int | None:
+    """Timer slack of the sampler (proc(5)); None where only root may ask, or another namespace holds the process."""
+    try:
+        return int((root / f"proc/{process}/timerslack_ns").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _daemon_health(ring: RingFile, options: DoctorOptions) -> SamplerHealth:
+    """What the ring tells of the daemon's sampler."""
+    lane = at.lane_at(MAIN_LANE)
+    fifo, pinned = ring.words[lane + at.L_FIFO], ring.words[lane + at.L_PINNED]
+    asked = "other" if fifo == at.ABSENT else "fifo"
+    cpu = "" if pinned == at.ABSENT or options.cpu is None else str(options.cpu)
+    return SamplerHealth(
+        quarantined_devices=_find_quarantined(ring),
+        scheduler_requested=asked,
+        scheduler_actual="fifo" if fifo == 0 else "other",
+        cpu_requested=cpu,
+        cpu_actual=cpu if pinned == 0 else "",
+    )
+
+
+def _find_quarantined(ring: RingFile) -> tuple[str, ...]:
+    """Devices on a lane of their own that hold up its process; one that is slow but answers is not among them."""
+    found: list[str] = []
+    for lane in range(1, at.LANE_COUNT):
+        words = ring.words[at.lane_at(lane) : at.lane_at(lane) + at.LANE_WORDS]
+        silence_ns = time.monotonic_ns() - words[at.L_HEARTBEAT_NS]
+        if words[at.L_PLAN_WANTED] not in (0, STOP) and silence_ns > HEARTBEAT_SECONDS * SECOND_NS:
+            try:
+                found += read_plan(plan_path(ring.path, lane)).devices()
+            except (OSError, ValueError, IbpulseError):
+                continue
+    return tuple(dict.fromkeys(found))

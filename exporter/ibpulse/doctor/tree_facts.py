@@ -1,0 +1,202 @@
+"""What the sysfs tree shows beside its ports: the mount, the counter folders, the cards, the slow counters."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.doctor.facts import Card, Counts, DoctorOptions, Folders, Mount, TreeFacts
+from ibpulse.model import Fabric, Port, PortId
+from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.diagnostics import Wanted, choose_counters
+from ibpulse.sysfs.files import list_names, natural_key, parse_count, read_link_name, read_text, read_value
+from ibpulse.sysfs.selection import Selection
+
+COUNTER_ANSWER_SECONDS = 1.5
+# Requests that a port received: they go on counting when its counters of bytes do not.
+REQUESTS = ("hw_counters/rx_write_requests", "hw_counters/rx_read_requests")
+FLAPS = ("counters/link_downed", "counters/link_error_recovery")
+TELLING = frozenset((*REQUESTS, *FLAPS))
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounts:
+    """Counts of one port by folder and file name, those that are full, and those without a count."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    full: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_counts(sysfs: Path, ports: Sequence[Port], only: frozenset[str] = frozenset()) -> dict[PortId, PortCounts]:
+    """The slow counters of ports that have a byte source; those of a device that does not answer are left out.
+
+    `only` names the files to read, all without any.
+    """
+    devices: dict[str, list[Port]] = {}
+    for port in ports:
+        if port.source is not None:
+            devices.setdefault(port.id.device, []).append(port)
+
+    def question(chosen: Sequence[Port]) -> Callable[[], dict[PortId, PortCounts]]:
+        return lambda: {port.id: _read_port(sysfs, port, only) for port in chosen}
+
+    answers = ask_all({name: question(chosen) for name, chosen in devices.items()}, COUNTER_ANSWER_SECONDS)
+    return {port: counts for found in answers.given.values() for port, counts in found.items()}
+
+
+def join_counts(begin: Mapping[PortId, PortCounts], end: Mapping[PortId, PortCounts]) -> dict[PortId, Counts]:
+    """Both readings of each port that answered at the end."""
+    return {
+        port: Counts(begin[port].counts if port in begin else {}, last.counts, last.full, last.unreadable)
+        for port, last in end.items()
+    }
+
+
+def _read_port(sysfs: Path, port: Port, only: frozenset[str]) -> PortCounts:
+    folder = os.path.join(sysfs, "class", "infiniband", port.id.device, "ports", str(port.id.port))
+    listed = {name: list_names(os.path.join(folder, name)) for name in (COUNTERS, HW_COUNTERS)}
+    wanted = choose_counters(listed, port.identity.link_layer, port.identity.driver, "all")
+    chosen = [one for one in wanted if not only or _key(one) in only]
+    counts: dict[str, int] = {}
+    unreadable: dict[str, str] = {}
+    for one in chosen:
+        text = read_text(os.path.join(folder, one.folder, one.file))
+        count = parse_count(text.text)
+        if count is None:
+            unreadable[_key(one)] = text.reason or f"holds '{text.text[:40]}', which is not a count"
+        else:
+            counts[_key(one)] = count
+    full = tuple(_key(one) for one in chosen if one.full is not None and counts.get(_key(one)) == one.full)
+    return PortCounts(counts, full, unreadable)
+
+
+def _key(wanted: Wanted) -> str:
+    return f"{wanted.folder}/{wanted.file}"
+
+
+ANSWER_SECONDS = 1.0
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+ETHERNET_CLASS = "0x0200"
+INFINIBAND_CLASS = "0x0207"
+
+
+def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:
+    """What the tree at `options.sysfs` shows; waits for a device no longer than a second."""
+    sysfs = os.path.abspath(options.sysfs)
+    listed = _list_devices(sysfs)
+    selection = Selection(options.include, options.exclude)
+    admitted = tuple(name for name in listed or () if selection.admits_device(name))
+    stuck = set(fabric.stuck_devices)
+    folders, shared, silent = _ask_devices(sysfs, fabric, [name for name in admitted if name not in stuck])
+    cards = ask_all({"pci": lambda: tuple(find_cards(sysfs))}, ANSWER_SECONDS).given.get("pci")
+    return TreeFacts(find_mount(options.root, sysfs), listed, admitted, folders, shared, silent, cards)
+
+
+def _list_devices(sysfs: str) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(os.listdir(os.path.join(sysfs, "class", "infiniband")), key=natural_key))
+    except OSError:
+        return None
+
+
+def _ask_devices(
+    sysfs: str, fabric: Fabric, names: Sequence[str]
+) -> tuple[dict[PortId, Folders], tuple[str, ...], tuple[str, ...]]:
+    """Counter folders of every port, devices with an `hw_counters` of their own, devices that did not answer."""
+
+    def question(name: str) -> Callable[[], tuple[dict[PortId, Folders], bool]]:
+        folder = os.path.join(sysfs, "class", "infiniband", name)
+        ports = [port.id for port in fabric.ports if port.id.device == name]
+        return lambda: (
+            {port: _read_folders(folder, port) for port in ports},
+            os.path.isdir(os.path.join(folder, HW_COUNTERS)),
+        )
+
+    answers = ask_all({name: question(name) for name in names}, ANSWER_SECONDS)
+    folders = {port: found for ports, _ in answers.given.values() for port, found in ports.items()}
+    return folders, tuple(name for name, (_, shared) in answers.given.items() if shared), answers.late
+
+
+def _read_folders(device_folder: str, port: PortId) -> Folders:
+    folder = os.path.join(device_folder, "ports", str(port.port))
+    has_hw = os.path.isdir(os.path.join(folder, HW_COUNTERS))
+    lifespan = parse_count(read_text(os.path.join(folder, HW_COUNTERS, "lifespan")).text) if has_hw else None
+    return Folders(os.path.isdir(os.path.join(folder, COUNTERS)), has_hw, lifespan)
+
+
+def find_cards(sysfs: str) -> Iterator[Card]:
+    """Every network card on the PCI tree that is neither a virtual function of another, nor lent to a machine."""
+    devices = os.path.join(sysfs, "devices")
+    for bridge in sorted(os.listdir(devices)):
+        if bridge.startswith("pci"):
+            yield from _find_below(os.path.join(devices, bridge))
+
+
+def _find_below(folder: str) -> Iterator[Card]:
+    try:
+        names = sorted(name for name in os.listdir(folder) if _PCI_ADDRESS.fullmatch(name))
+    except OSError:
+        return
+    for name in names:
+        function = os.path.join(folder, name)
+        card = _read_card(function, name)
+        if card is not None:
+            yield card
+        yield from _find_below(function)
+
+
+def _read_card(function: str, address: str) -> Card | None:
+    kind = read_value(function, "class")[:6]
+    if kind not in (ETHERNET_CLASS, INFINIBAND_CLASS) or os.path.exists(os.path.join(function, "physfn")):
+        return None
+    driver = read_link_name(function, "driver")
+    if driver.startswith("vfio"):
+        return None
+    return Card(
+        address=address,
+        kind=(read_value(function, "vendor"), read_value(function, "device")),
+        infiniband=kind == INFINIBAND_CLASS,
+        driver=driver,
+        rdma=_has_rdma(function),
+    )
+
+
+def _has_rdma(function: str) -> bool:
+    """Whether an RDMA device lies below the function, perhaps below a child of it that is no PCI function."""
+    for folder, names, _ in os.walk(function):
+        if "infiniband" in names and os.listdir(os.path.join(folder, "infiniband")):
+            return True
+        depth = os.path.relpath(folder, function).count(os.sep)
+        names[:] = [name for name in names if depth < 1 and not _PCI_ADDRESS.fullmatch(name) and "." in name]
+    return False
+
+
+def find_mount(root: Path, path: str) -> Mount | None:
+    """The mount on which `path` lies (proc(5), mountinfo), None where /proc does not say."""
+    try:
+        lines = (root / "proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    real = os.path.realpath(path)
+    # the last of equal mount points lies on top of the others
+    found = [mount for line in lines if (mount := _parse_mount(line)) and _lies_under(real, mount.point)]
+    return max(reversed(found), key=lambda mount: len(mount.point), default=None)
+
+
+def _parse_mount(line: str) -> Mount | None:
+    left, separator, right = line.partition(" - ")
+    fields = left.split()
+    if not separator or len(fields) < 6 or not right:
+        return None
+    point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
+    return Mount(point, right.split()[0], "ro" in fields[5].split(","))
+
+
+def _lies_under(path: str, point: str) -> bool:
+    return point == "/" or path == point or path.startswith(point + "/")

@@ -1,0 +1,129 @@
+"""Notifications of Alertmanager (webhook, version 4) to the capture that they ask for. It must not take one itself.
+
+Source: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ibpulse.flightrecorder.rules import ALERTMANAGER, Trigger
+
+NODE_LABELS = ("instance", "node", "nodename", "hostname")
+REMEMBERED = 1000
+_LABEL_LENGTH = 1000
+_BRACKETED = re.compile(r"\[(.*)\](?::[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert of a notification."""
+
+    fingerprint: str
+    firing: bool
+    labels: Mapping[str, str]
+    starts_ns: int | None = None
+
+
+class AlertReceiver:
+    """Tells which notifications freeze the window: firing alerts of this node, each once in a cool-down."""
+
+    def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
+        self._names = tuple(name.lower() for name in names)
+        self._cooldown_ns = cooldown_ns
+        self._captured_ns: dict[str, int] = {}
+
+    def choose(self, alerts: Iterable[Alert], now_ns: int) -> list[Alert]:
+        """The firing alerts that name this node, or none, and were not captured within the cool-down."""
+        return [
+            alert
+            for alert in alerts
+            if alert.firing and self._is_here(alert.labels) and not self._is_known(alert, now_ns)
+        ]
+
+    def remember(self, alerts: Iterable[Alert], now_ns: int) -> None:
+        """Note that these were captured."""
+        for alert in alerts:
+            self._captured_ns.pop(alert.fingerprint, None)
+            self._captured_ns[alert.fingerprint] = now_ns
+        while len(self._captured_ns) > REMEMBERED:
+            del self._captured_ns[next(iter(self._captured_ns))]
+
+    def _is_known(self, alert: Alert, now_ns: int) -> bool:
+        captured_ns = self._captured_ns.get(alert.fingerprint)
+        return captured_ns is not None and now_ns - captured_ns < self._cooldown_ns
+
+    def _is_here(self, labels: Mapping[str, str]) -> bool:
+        named = [host_of(labels[label]) for label in NODE_LABELS if labels.get(label)]
+        return not named or any(self._is_mine(host) for host in named)
+
+    def _is_mine(self, host: str) -> bool:
+        try:
+            return is_own_address(ipaddress.ip_address(host))
+        except ValueError:
+            return host == "localhost" or any(_same_host(host, name) for name in self._names)
+
+
+def make_trigger(alerts: Sequence[Alert], now_ns: int, oldest_ns: int) -> Trigger:
+    """What these alerts ask for: the ring around the first one's start, or around now where that is out of the ring."""
+    starts = [alert.starts_ns for alert in alerts if alert.starts_ns is not None]
+    began_ns = min((start for start in starts if oldest_ns <= start <= now_ns), default=now_ns)
+    labels = join_labels([alert.labels for alert in alerts])
+    return Trigger(ALERTMANAGER, labels.get("alertname", "alert"), began_ns, labels)
+
+
+def join_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The labels of several alerts in one; values that differ stand side by side."""
+    joined: dict[str, list[str]] = {}
+    for one in labels:
+        for name, value in one.items():
+            values = joined.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return {name: ",".join(values)[:_LABEL_LENGTH] for name, values in joined.items()}
+
+
+def host_of(instance: str) -> str:
+    """The host of `host:port`, `[address]:port`, or of a host alone."""
+    bracketed = _BRACKETED.fullmatch(instance)
+    if bracketed:
+        return bracketed[1].lower()
+    host, colon, port = instance.rpartition(":")
+    return (host if colon and port.isdigit() and ":" not in host else instance).lower()
+
+
+def is_own_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is one of this node's: only such a one can be bound. No packet is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    if address.is_unspecified:
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def parse_start(text: str) -> int | None:
+    """Wall time (ns) of an RFC 3339 time as Alertmanager writes it; None for what is no time, or its zero time."""
+    try:
+        # Go writes up to nine digits of a second, Python reads six
+        instant = datetime.fromisoformat(re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text))
+    except ValueError:
+        return None
+    if instant.tzinfo is None or instant.year < 1970:
+        return None
+    return int((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6) * 1000
+
+
+def _same_host(host: str, name: str) -> bool:
+    """Whether two names are the same, or one is the short form of the other."""
+    if "." in host and "." in name:
+        return host == name
+    return host.partition(".")[0] == name.partition(".")[0]

@@ -1,0 +1,292 @@
+"""The flight recorder: captures asked for, waited for, written one after the other. It must not block the event loop.
+
+Whatever goes wrong with a capture is an error in the log and a count, and nothing else: the daemon samples on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.errors import CaptureError
+from ibpulse.flightrecorder.known_ports import KnownPorts
+from ibpulse.flightrecorder.rules import Trigger
+from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
+from ibpulse.flightrecorder.writer import Job
+from ibpulse.metrics import CAPTURE_ORIGINS
+from ibpulse.model import CaptureCounts
+from ibpulse.recordings import RecordedPort, RecordingMeta
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
+
+log = logging.getLogger(__name__)
+
+NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
+# a row with two rates and two times, as badly as it can be compressed
+BYTES_PER_ROW = 32
+# what is left of the daemon's five seconds at the end
+CLOSE_SECONDS = 4.0
+SECOND_NS = 1_000_000_000
+# the highest that there is
+OOM_SCORE = "1000"
+WRITER_ENVIRONMENT = {
+    # threads that nobody needs cost memory and come in the way of the sampler
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    # pyarrow's own allocator keeps 10 MB more than the system's
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+
+# each is itself: triggers hold mappings, which have no hash
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A capture that waits for the end of its window: ticks `first_tick` to `last_tick` around a trigger."""
+
+    name: CaptureName
+    trigger: Trigger
+    first_tick: int
+    last_tick: int
+    start_ns: int
+    ready_ns: int
+
+
+class FlightRecorder:
+    """Captures of one ring."""
+
+    def __init__(
+        self, reader: RingReader, options: CaptureOptions, wall_clock_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._reader = reader
+        self._options = options
+        self._wall_clock_ns = wall_clock_ns
+        self._book = KnownPorts(reader.capacity)
+        self._stored: Sequence[Stored] = ()
+        self._tasks: dict[Pending, asyncio.Task[None]] = {}
+        self._writing = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._taken = dict.fromkeys(CAPTURE_ORIGINS, 0)
+        self._errors = 0
+        self.store = CaptureStore(options)
+
+    async def start(self) -> None:
+        """Make the directory and clean it; what is wrong is logged, and said again at every capture."""
+        try:
+            await asyncio.to_thread(self.store.prepare)
+            await self.refresh()
+        except CaptureError as error:
+            log.warning("captures cannot be taken: %s", error)
+        if importlib.util.find_spec("pyarrow") is None:
+            log.warning("captures cannot be taken: %s", NEEDS_ARROW)
+
+    def find_problem(self) -> str:
+        """Why no capture can be taken at all; empty if it can."""
+        if importlib.util.find_spec("pyarrow") is None:
+            return NEEDS_ARROW
+        if not self._book.since(0):
+            return "no port is sampled, so there is nothing to capture"
+        return ""
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Take one more second's snapshot: what the ports are."""
+        self._book.note(snapshot)
+
+    def ask(self, trigger: Trigger) -> Pending:
+        """The capture that a trigger gets: the one that waits already if it asks for the same, else a new one.
+
+        Raises:
+            CaptureError: none can be taken, or too many wait already; `busy` tells the two apart.
+        """
+        if problem := self.find_problem():
+            raise CaptureError(problem)
+        for pending in self._tasks:
+            if _alike(pending.trigger, trigger) and trigger.instant_ns <= pending.ready_ns:
+                return pending
+        if self._ending.is_set() or len(self._tasks) >= self._options.max_pending:
+            raise CaptureError(
+                f"{len(self._tasks)} captures wait to be written, and no more do at once; try again in a few seconds",
+                busy=True,
+            )
+        pending = self._plan(trigger)
+        task = asyncio.create_task(self._take(pending), name=f"capture {pending.name}")
+        self._tasks[pending] = task
+        task.add_done_callback(lambda _: self._tasks.pop(pending))
+        return pending
+
+    def _plan(self, trigger: Trigger) -> Pending:
+        interval_ns = self._reader.interval_ns
+        before_ns = self._options.before_ns if trigger.before_ns is None else trigger.before_ns
+        after_ns = self._options.after_ns if trigger.after_ns is None else trigger.after_ns
+        tick = self._reader.tick_at(trigger.instant_ns)
+        # the rate of a tick ends there: the last one before the trigger is the trigger's own tick
+        before, after = before_ns // interval_ns, after_ns // interval_ns
+        first_tick = max(1, tick - before + 1)
+        start_ns = (trigger.instant_ns // interval_ns - (tick - first_tick)) * interval_ns
+        return Pending(
+            name=make_name(trigger.instant_ns, trigger.reason),
+            trigger=trigger,
+            first_tick=first_tick,
+            last_tick=tick + after,
+            start_ns=start_ns,
+            ready_ns=trigger.instant_ns + after_ns,
+        )
+
+    async def _take(self, pending: Pending) -> None:
+        """Wait for the end of the window, or of the daemon, and write the capture; failures are logged."""
+        try:
+            await self._wait(pending)
+            async with self._writing:
+                await self._write(pending)
+                await self.refresh()
+        except CaptureError as error:
+            self._errors += 1
+            log.error("capture %s was not taken: %s", pending.name, error)
+        except asyncio.CancelledError:
+            self._errors += 1
+            log.error("capture %s was not taken: the daemon ended before it was written", pending.name)
+            raise
+        else:
+            self._taken[pending.trigger.origin] += 1
+            log.info("capture %s was taken: %s", pending.name, pending.trigger.reason)
+
+    async def _wait(self, pending: Pending) -> None:
+        strides = max((port.stride for port in self._book.since(pending.first_tick)), default=1)
+        settle_ns = (GUARD_TICKS + strides) * self._reader.interval_ns
+        seconds = (pending.ready_ns + settle_ns - self._wall_clock_ns()) / SECOND_NS
+        try:
+            await asyncio.wait_for(self._ending.wait(), max(0.0, seconds))
+        except TimeoutError:
+            pass  # the window is complete
+
+    async def _write(self, pending: Pending) -> None:
+        ports = self._book.since(pending.first_tick)
+        last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
+        if not ports or last_tick < pending.first_tick:
+            raise CaptureError("the ring holds no sample of its time")
+        job = Job(
+            ring=self._reader.ring.path,
+            path=self.store.path(pending.name),
+            first_tick=pending.first_tick,
+            last_tick=last_tick,
+            start_ns=pending.start_ns,
+            meta=self._meta(pending, ports),
+        )
+        await asyncio.to_thread(self.store.prepare)
+        size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
+        for name in await asyncio.to_thread(self.store.make_room, size_bytes):
+            log.info("capture %s was removed to make room for %s", name, pending.name)
+        try:
+            await run_writer(job, self._options.writer_seconds)
+        except BaseException:
+            self.store.discard(pending.name)
+            raise
+
+    def _meta(self, pending: Pending, ports: tuple[RecordedPort, ...]) -> RecordingMeta:
+        trigger = pending.trigger
+        return RecordingMeta(
+            host=self._options.host,
+            interval_ns=self._reader.interval_ns,
+            ports=ports,
+            source="capture",
+            reason=trigger.reason,
+            labels={"trigger": trigger.origin, **trigger.labels},
+            trigger_ns=trigger.instant_ns,
+        )
+
+    def pending(self) -> list[Pending]:
+        """The captures that wait or are being written, oldest first."""
+        return sorted(self._tasks, key=lambda pending: pending.name)
+
+    async def refresh(self) -> Sequence[Stored]:
+        """The whole captures, oldest first, looked up anew.
+
+        Raises:
+            CaptureError: the directory cannot be read.
+        """
+        self._stored = await asyncio.to_thread(self.store.scan)
+        return self._stored
+
+    async def remove(self, name: CaptureName) -> bool:
+        """Remove a whole capture; whether it was there.
+
+        Raises:
+            CaptureError: it cannot be removed.
+        """
+        removed = await asyncio.to_thread(self.store.remove, name)
+        await self.refresh()
+        return removed
+
+    def counts(self) -> CaptureCounts:
+        """What `/metrics` shows of captures."""
+        newest = self._stored[-1].name.trigger_ms / 1000 if self._stored else None
+        return CaptureCounts(
+            taken=tuple(self._taken.items()),
+            errors=self._errors,
+            stored=len(self._stored),
+            stored_bytes=sum(stored.size_bytes for stored in self._stored),
+            newest_seconds=newest,
+        )
+
+    async def close(self) -> None:
+        """Write the captures in flight with what the ring has, within a few seconds; what takes longer is lost."""
+        self._ending.set()
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+
+def _alike(one: Trigger, other: Trigger) -> bool:
+    return (one.origin, one.reason, one.labels, one.before_ns, one.after_ns) == (
+        other.origin,
+        other.reason,
+        other.labels,
+        other.before_ns,
+        other.after_ns,
+    )
+
+
+async def run_writer(job: Job, seconds: float) -> None:
+    """Write a capture in a process of its own, which is killed when it takes too long.
+
+    Raises:
+        CaptureError: it was not written; the message is the process's own.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ibpulse.flightrecorder.writer", str(int(seconds))),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            # Ctrl-C is for the daemon, which waits for its captures
+            start_new_session=True,
+            env={**os.environ, **WRITER_ENVIRONMENT},
+        )
+    except OSError as error:
+        raise CaptureError(f"its writer could not be started: {error.strerror}") from error
+    # where memory is short the kernel ends this process, not the daemon
+    with suppress(OSError):
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(OOM_SCORE)
+    try:
+        _, said = await asyncio.wait_for(process.communicate(job.dump()), seconds)
+    except TimeoutError as error:
+        raise CaptureError(f"writing it took longer than {seconds:g} s; is the disk of capture.dir slow?") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        lines = said.decode(errors="replace").strip().splitlines()
+        raise CaptureError(lines[-1] if lines else f"its writer ended with status {process.returncode}")

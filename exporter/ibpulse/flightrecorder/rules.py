@@ -1,0 +1,292 @@
+"""The local rules: which traffic triggers a capture, and the cool-down of each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.metrics import CAPTURE_ORIGINS
+
+API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Who asks (`origin`, one of the table's), why in a few words, and around which wall time.
+
+    None for `before_ns` and `after_ns` is what the settings say.
+    """
+
+    origin: str
+    reason: str
+    instant_ns: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    before_ns: int | None = None
+    after_ns: int | None = None
+
+
+CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One second or a few.
+
+    `rate_bytes_per_second` is what all rails moved, None where too little of the time was observed. `rails` has the
+    state of each rail of the fabric by its port's name: carrying, quiet (all rails are), idle (its siblings are not)
+    or down.
+    """
+
+    end_tick: int
+    end_wall_ns: int
+    seconds: float
+    rate_bytes_per_second: float | None
+    step_seconds: float | None
+    signature: str
+    moe_saturated: bool
+    rails: Mapping[str, str]
+
+
+def observe(before: Snapshot, after: Snapshot) -> Observation | None:
+    """The sight between two snapshots; None where no time passed between them."""
+    seconds = (after.end_tick - before.end_tick) * after.sampler.interval_seconds
+    if seconds <= 0 or after.end_wall_ns is None or not before.end_tick:
+        return None
+    return Observation(
+        end_tick=after.end_tick,
+        end_wall_ns=after.end_wall_ns,
+        seconds=seconds,
+        rate_bytes_per_second=_rate(before, after, seconds),
+        step_seconds=after.traffic.step_seconds,
+        signature=after.traffic.signature,
+        moe_saturated=after.traffic.moe_saturated,
+        rails={str(port.port.id): _state(port) for port in after.ports if port.port.rail},
+    )
+
+
+def _rate(before: Snapshot, after: Snapshot, seconds: float) -> float | None:
+    """Bytes per second over the rails that are in both snapshots, if at least half of the time of any was observed."""
+    earlier = {port.port.id: port for port in before.ports if port.directions}
+    moved, observed = 0, 0.0
+    for port in after.ports:
+        if port.port.rail and port.directions and port.port.id in earlier:
+            was = earlier[port.port.id]
+            moved += sum(
+                (now.bytes_total or 0) - (then.bytes_total or 0)
+                for now, then in zip(port.directions, was.directions, strict=True)
+            )
+            observed = max(observed, port.observed_seconds - was.observed_seconds)
+    return moved / seconds if 2 * observed >= seconds else None
+
+
+def _state(port: PortSnapshot) -> str:
+    if not port.port.active:
+        return DOWN
+    standing = port.traffic.rail if port.traffic else None
+    if standing is None or standing.share is None:
+        return QUIET
+    return IDLE if standing.idle else CARRYING
+
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """When something has happened.
+
+    Stalled: after `regular_seconds` of a known step, less than `quiet_part` of the usual traffic for `stall_steps`
+    steps, at least `stall_seconds`. Lost: a rail that carried traffic for `carried_seconds` does not for
+    `lost_seconds`. MoE saturation: it begins after other traffic of 1.5 `traffic_window_seconds`, the window in which
+    the signature is found. Slower: `slow_seconds` of steps longer than those before by `slow_part`, and less traffic.
+    """
+
+    regular_seconds: float = 20.0
+    quiet_part: float = 0.01
+    stall_steps: float = 5.0
+    stall_seconds: float = 3.0
+    carried_seconds: float = 10.0
+    lost_seconds: float = 2.0
+    traffic_window_seconds: float = 60.0
+    slow_part: float = 0.10
+    slow_seconds: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficStall:
+    """How long the step was known, its last length, the usual rate, and how long there has been silence since."""
+
+    regular_seconds: float = 0.0
+    step_seconds: float = 0.0
+    usual_bytes_per_second: float = 0.0
+    quiet_seconds: float = 0.0
+
+
+def find_stall(state: TrafficStall, sight: Observation, options: RuleOptions) -> tuple[TrafficStall, Labels | None]:
+    """Traffic that stopped for several step periods after regular stepping."""
+    rate = sight.rate_bytes_per_second
+    if rate is None:
+        return state, None
+    if rate > options.quiet_part * state.usual_bytes_per_second:
+        return _step_on(state, sight, rate), None
+    if state.regular_seconds < options.regular_seconds:
+        return TrafficStall(), None
+    quiet = state.quiet_seconds + sight.seconds
+    if quiet < max(options.stall_seconds, options.stall_steps * state.step_seconds):
+        return replace(state, quiet_seconds=quiet), None
+    return TrafficStall(), {"step_seconds": f"{state.step_seconds:.3f}", "quiet_seconds": f"{quiet:g}"}
+
+
+def _step_on(state: TrafficStall, sight: Observation, rate: float) -> TrafficStall:
+    if sight.step_seconds is None or rate <= 0:
+        return TrafficStall(usual_bytes_per_second=rate)
+    # a mean over about ten seconds: single seconds hold more or fewer steps
+    usual = state.usual_bytes_per_second or rate
+    return TrafficStall(state.regular_seconds + sight.seconds, sight.step_seconds, usual + 0.1 * (rate - usual))
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """How long a rail carried traffic, and how long it has been lost since."""
+
+    carried_seconds: float = 0.0
+    lost_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Every rail that was seen carrying traffic."""
+
+    by_name: Mapping[str, Rail] = field(default_factory=dict)
+
+
+def find_lost_rail(state: Rails, sight: Observation, options: RuleOptions) -> tuple[Rails, Labels | None]:
+    """Rails that carried traffic and now are down, gone, or idle while their siblings are not."""
+    after: dict[str, Rail] = {}
+    lost: dict[str, str] = {}
+    for name in sorted({*state.by_name, *sight.rails}):
+        rail, now = state.by_name.get(name, Rail()), sight.rails.get(name, "gone")
+        if now == CARRYING:
+            after[name] = Rail(rail.carried_seconds + sight.seconds)
+        elif now == QUIET:
+            after[name] = replace(rail, lost_seconds=0.0)
+        elif rail.carried_seconds >= options.carried_seconds:
+            after[name] = replace(rail, lost_seconds=rail.lost_seconds + sight.seconds)
+            if after[name].lost_seconds >= options.lost_seconds:
+                lost[name] = now
+                del after[name]
+    if not lost:
+        return Rails(after), None
+    return Rails(after), {"port": ",".join(lost), "state": ",".join(dict.fromkeys(lost.values()))}
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """How long traffic has flowed that does not resemble an MoE run; whether that was long enough."""
+
+    other_seconds: float = 0.0
+    armed: bool = False
+
+
+def find_saturation(state: Onset, sight: Observation, options: RuleOptions) -> tuple[Onset, Labels | None]:
+    """Sustained MoE saturation that begins in a node that carried other traffic before."""
+    if sight.moe_saturated:
+        return Onset(), {"signature": sight.signature} if state.armed else None
+    rate = sight.rate_bytes_per_second
+    if rate is None:
+        return state, None
+    # a job that has just begun looks like nothing for a window; it is no change
+    if rate <= 0:
+        return Onset(), None
+    if sight.signature == "moe_like":
+        return replace(state, other_seconds=0.0), None
+    other = state.other_seconds + sight.seconds
+    return Onset(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Step periods and rates of the last minutes, one pair a sight, oldest first."""
+
+    pairs: tuple[tuple[float, float], ...] = ()
+
+
+# sights that the steps are compared with, and how many of them there must be
+STEPS_KEPT, STEPS_NEEDED = 180, 60
+# the period is good to a part in a hundred
+PERIOD_ERROR = 0.01
+
+
+def find_slower_step(state: StepTimes, sight: Observation, options: RuleOptions) -> tuple[StepTimes, Labels | None]:
+    """Steps that take longer than before, while less flows: a period that doubles alone is another multiple of it."""
+    rate = sight.rate_bytes_per_second
+    if rate is None:
+        return state, None
+    if sight.step_seconds is None:
+        return StepTimes(), None
+    pairs = (*state.pairs[-STEPS_KEPT:], (sight.step_seconds, rate))
+    count = max(1, round(options.slow_seconds / sight.seconds))
+    before, now = pairs[:-count], pairs[-count:]
+    if len(before) < STEPS_NEEDED:
+        return StepTimes(pairs), None
+    usual, usual_rate = median(step for step, _ in before), sum(rate for _, rate in before) / len(before)
+    longest = usual * (1 + options.slow_part - PERIOD_ERROR)
+    less = sum(rate for _, rate in now) / len(now) < usual_rate * (1 - options.slow_part / 3)
+    if not less or any(step < longest for step, _ in now):
+        return StepTimes(pairs), None
+    # from here on the new step is the usual one
+    return StepTimes(), {"step_seconds": f"{sight.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRule:
+    """A rule: its state at the start, and its function."""
+
+    start: Any
+    find: Callable[[Any, Observation, RuleOptions], tuple[Any, Labels | None]]
+
+
+RULES: Mapping[str, LocalRule] = {
+    "traffic-stalled": LocalRule(TrafficStall(), find_stall),
+    "rail-lost": LocalRule(Rails(), find_lost_rail),
+    "moe-saturation": LocalRule(Onset(), find_saturation),
+    "step-slower": LocalRule(StepTimes(), find_slower_step),
+}
+
+
+SECOND_NS = 1_000_000_000
+
+
+class RuleWatch:
+    """Some of the rules, by name."""
+
+    def __init__(self, names: Sequence[str], cooldown_ns: int, options: RuleOptions) -> None:
+        self._states = {name: RULES[name].start for name in names}
+        self._cooldown_ns = cooldown_ns
+        self._options = options
+        self._before: Snapshot | None = None
+        self._fired_tick: dict[str, int] = {}
+
+    def look(self, snapshot: Snapshot) -> list[Trigger]:
+        """What the snapshot of one more second asks for."""
+        before, self._before = self._before, snapshot
+        sight = observe(before, snapshot) if before else None
+        if sight is None:
+            return []
+        triggers = []
+        for name, state in self._states.items():
+            self._states[name], labels = RULES[name].find(state, sight, self._options)
+            if labels is not None and self._is_cool(name, snapshot):
+                self._fired_tick[name] = snapshot.end_tick
+                triggers.append(Trigger(name, name, sight.end_wall_ns, labels))
+        return triggers
+
+    def _is_cool(self, name: str, snapshot: Snapshot) -> bool:
+        fired = self._fired_tick.get(name)
+        if fired is None:
+            return True
+        passed_seconds = (snapshot.end_tick - fired) * snapshot.sampler.interval_seconds
+        return passed_seconds * SECOND_NS >= self._cooldown_ns

@@ -1,0 +1,219 @@
+"""The directory of captures: file names, the listing, and what is deleted when it is full."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ibpulse.errors import CaptureError
+from ibpulse.units import format_size
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """Where captures go, what they cover unless asked otherwise, and what all of them together may take.
+
+    A new capture is refused while `max_pending` wait to be written. `min_free_bytes` are left free on the disk.
+    `host` is the node's name as the files have it. `writer_seconds` bounds the time that writing one may take.
+    """
+
+    directory: Path
+    host: str
+    before_ns: int = 60 * SECOND_NS
+    after_ns: int = 10 * SECOND_NS
+    max_count: int = 100
+    max_bytes: int = 1_000_000_000
+    min_free_bytes: int = 500_000_000
+    max_pending: int = 4
+    writer_seconds: float = 30.0
+
+
+MILLISECOND_NS = 1_000_000
+REASON_LENGTH = 40
+_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
+_FORMAT = "%Y%m%dT%H%M%S"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CaptureName:
+    """A name taken apart: wall time of the trigger in ms, reason, id. Sorted by time."""
+
+    trigger_ms: int
+    reason: str
+    id: str
+
+    def __str__(self) -> str:
+        instant = datetime.fromtimestamp(self.trigger_ms // 1000, UTC)
+        return f"{instant.strftime(_FORMAT)}.{self.trigger_ms % 1000:03d}Z-{self.reason}-{self.id}.parquet"
+
+
+def make_name(trigger_ns: int, reason: str) -> CaptureName:
+    """A new name for a capture; of the reason what a file name can hold."""
+    slug = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:REASON_LENGTH].strip("-")
+    return CaptureName(trigger_ns // MILLISECOND_NS, slug or "capture", secrets.token_hex(4))
+
+
+def parse_name(text: str) -> CaptureName | None:
+    """The name that a text is, or None when it is the name of no capture."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        instant = datetime.strptime(found[1], _FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return CaptureName(int(instant.timestamp()) * 1000 + int(found[2]), found[3], found[4])
+
+
+TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One whole capture."""
+
+    name: CaptureName
+    size_bytes: int
+
+
+class CaptureStore:
+    """The directory and its quotas."""
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options = options
+        self.directory = options.directory
+
+    def path(self, name: CaptureName) -> Path:
+        """Where a capture is, or would be."""
+        return self.directory / str(name)
+
+    def scan(self) -> list[Stored]:
+        """The whole captures, oldest first; none where there is no directory yet.
+
+        Raises:
+            CaptureError: the directory cannot be read.
+        """
+        try:
+            with os.scandir(self.directory) as entries:
+                found = [stored for entry in entries if (stored := look_at(entry)) is not None]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refusal("cannot be read", error) from error
+        return sorted(found, key=lambda stored: stored.name)
+
+    def prepare(self) -> None:
+        """Make the directory, and remove what killed writers left in it.
+
+        Raises:
+            CaptureError: it cannot be made or written.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for leftover in self.directory.glob(f"*.parquet{TEMPORARY}"):
+                self._clean(leftover)
+        except OSError as error:
+            raise self._refusal("cannot be used", error) from error
+
+    def _clean(self, leftover: Path) -> None:
+        try:
+            # a writer of the daemon before this one may still be at work
+            if time.time() - leftover.stat().st_mtime > self._options.writer_seconds:
+                leftover.unlink()
+        except FileNotFoundError:
+            pass  # it was, and has just finished
+
+    def make_room(self, size_bytes: int) -> list[CaptureName]:
+        """Remove the oldest captures until one more of about this size fits; those that were removed.
+
+        Raises:
+            CaptureError: it would not fit even into the empty directory; nothing is removed.
+        """
+        stored = self.scan()
+        free_bytes = self._free_bytes()
+        for count in range(len(stored) + 1):
+            going, staying = stored[:count], stored[count:]
+            short = self._too_much(staying, size_bytes, free_bytes + _total_bytes(going))
+            if not short:
+                for each in going:
+                    self.remove(each.name)
+                return [each.name for each in going]
+        raise CaptureError(short)
+
+    def remove(self, name: CaptureName) -> bool:
+        """Remove a capture; whether it was there.
+
+        Raises:
+            CaptureError: it cannot be removed.
+        """
+        try:
+            self.path(name).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._refusal("cannot be written", error) from error
+        return True
+
+    def discard(self, name: CaptureName) -> None:
+        """Remove what a writer left that did not finish."""
+        try:
+            Path(f"{self.path(name)}{TEMPORARY}").unlink()
+        except OSError:
+            pass  # there is nothing, or the disk is what failed the writer
+
+    def _free_bytes(self) -> int:
+        try:
+            status = os.statvfs(self.directory)
+        except OSError as error:
+            raise self._refusal("cannot be used", error) from error
+        return status.f_bavail * status.f_frsize
+
+    def _too_much(self, stored: Sequence[Stored], size_bytes: int, free_bytes: int) -> str:
+        """Why one more of this size does not fit beside those; empty if it does."""
+        options = self._options
+        if len(stored) >= options.max_count:
+            return f"capture.max-count of {options.max_count} leaves no room; raise it"
+        if _total_bytes(stored) + size_bytes > options.max_bytes:
+            limit = format_size(options.max_bytes)
+            return f"a capture of about {_megabytes(size_bytes)} is more than capture.max-bytes, {limit}; raise it"
+        if free_bytes < size_bytes + options.min_free_bytes:
+            limit = format_size(options.min_free_bytes)
+            return (
+                f"capture.dir: {self.directory} could have {_megabytes(free_bytes)} free; a capture of about "
+                f"{_megabytes(size_bytes)} would leave less than capture.min-free, {limit}; make room or lower it"
+            )
+        return ""
+
+    def _refusal(self, what: str, error: OSError) -> CaptureError:
+        return CaptureError(
+            f"capture.dir: {self.directory} {what}: {error.strerror}; name a directory that the daemon can write"
+        )
+
+
+def look_at(entry: os.DirEntry[str]) -> Stored | None:
+    """The capture that an entry of the directory is; None for anything else, and for one that was just removed."""
+    name = parse_name(entry.name)
+    if name is None:
+        return None
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return Stored(name, status.st_size) if stat.S_ISREG(status.st_mode) else None
+
+
+def _total_bytes(stored: Sequence[Stored]) -> int:
+    return sum(each.size_bytes for each in stored)
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB"

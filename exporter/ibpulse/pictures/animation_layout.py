@@ -1,0 +1,210 @@
+"""The parts of an animation that stand still, drawn once, and the places of those that move, in pixels.
+
+A picture is an array of places in one palette of 256 colours: frames are made by writing numbers into a copy of it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.pictures.files import Axes, Image, matplotlib, ticker
+from ibpulse.pictures.options import PictureOptions
+from ibpulse.pictures.panels import HOLE, Page, draw_band, duration_text, label_inches, mark_holes, plain, time_unit
+from ibpulse.pictures.run import PictureRun, Scale, reduce
+from ibpulse.pictures.theme import COLOUR_MAP, SMALL, THEMES, Colours, settings
+from ibpulse.units import SECOND_NS
+
+Pixels = npt.NDArray[np.uint8]
+
+# places in the palette: the colour map, then single colours, then the letters from background to text, then the rest
+LEVELS = 112
+BACKGROUND, HOLE_FILL, HOLE_LINE, BAR, MARK, CURSOR = range(LEVELS, LEVELS + 6)
+INK, INKS = CURSOR + 1, 16
+REST = INK + INKS
+
+# in inches
+MARGIN, RIGHT, HEAD, TITLE, ROW, LEAST_ROWS, AXIS, TIMELINE, FOOT = 0.15, 0.95, 0.52, 0.02, 0.19, 1.0, 0.5, 0.75, 0.45
+BETWEEN, BARS = 0.4, 0.27
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """A place in pixels from the left and upper edge."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Where a run moves: a bar per rail, its last moments as rows of columns, its whole as a line, and a text.
+
+    A row is `row` pixels high. `columns` are shown, each of at least a pixel and of `ticks` ticks.
+    """
+
+    bars: Rect
+    rails: Rect
+    timeline: Rect
+    text: Rect
+    row: int
+    ticks: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What stands still: `base` (height, width) as places in `palette` (256, 3), and the bands of the runs."""
+
+    base: Pixels
+    palette: Pixels
+    bands: tuple[Band, ...]
+    letter_pixels: int
+
+
+def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: PictureOptions) -> Layout:
+    """The stage of the runs, one above the other."""
+    colours = THEMES[options.theme]
+    with matplotlib.rc_context(settings(colours)):
+        heights = [_band_inches(run) for run in runs]
+        page = Page(options.width_inches, 0.1 + sum(heights) + FOOT, options.dpi, colours)
+        bands, bars = [], []
+        labels = label_inches(runs)
+        for run, top in zip(runs, np.cumsum([0.1, *heights[:-1]]), strict=True):
+            bands.append(_place_band(page, run, labels, float(top), options))
+            _draw_band(page, bands[-1], run, scale, float(top), options)
+            bars.append(_draw_scale(page, bands[-1], scale, options))
+        for place, line in enumerate(_foot(runs, bands, options)):
+            page.write(MARGIN, page.height - FOOT + 0.05 + 0.17 * place, line, SMALL, color=colours.faint)
+        picture = _rasterize(page)
+    palette, base = _quantize(picture, colours)
+    for bar in bars:
+        levels = np.linspace(LEVELS - 1, 0, bar.height).round().astype(np.uint8)
+        base[bar.top : bar.top + bar.height, bar.left : bar.left + bar.width] = levels[:, None]
+    return Layout(base, palette, tuple(bands), round(SMALL * options.dpi / 72))
+
+
+def _rows_inches(run: PictureRun) -> float:
+    return max(LEAST_ROWS, ROW * len(run.ports))
+
+
+def _band_inches(run: PictureRun) -> float:
+    return HEAD + _rows_inches(run) + AXIS + TIMELINE + AXIS + TITLE
+
+
+def _place_band(page: Page, run: PictureRun, labels: float, top: float, options: PictureOptions) -> Band:
+    dpi = options.dpi
+    row = round(_rows_inches(run) * dpi / len(run.ports))
+    left, right = round((MARGIN + labels) * dpi), round((page.width - RIGHT) * dpi)
+    bars = Rect(left, round((top + HEAD) * dpi), round((right - left) * BARS), row * len(run.ports))
+    begin = bars.left + bars.width + round(BETWEEN * dpi)
+    rails = Rect(begin, bars.top, right - begin, bars.height)
+    shown = max(1, round(options.window_ns / run.interval_ns))
+    ticks = -(-shown // rails.width)
+    below = bars.top + bars.height + round(AXIS * dpi)
+    timeline = Rect(left, below, right - left, round(TIMELINE * dpi))
+    text = Rect(begin, round((top + 0.02) * dpi), round(page.width * dpi) - begin - 4, round(0.22 * dpi))
+    return Band(bars, rails, timeline, text, row, ticks, max(1, shown // ticks))
+
+
+def _draw_band(page: Page, band: Band, run: PictureRun, scale: Scale, top: float, options: PictureOptions) -> None:
+    page.head(MARGIN, top, run, band.text.left / options.dpi - MARGIN, page.width)
+    bars = _axes(page, band.bars)
+    bars.set_xlim(0.0, scale.port)
+    bars.set_ylim(len(run.ports), 0.0)
+    bars.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
+    bars.tick_params(axis="y", length=0)
+    bars.xaxis.set_major_locator(ticker.MaxNLocator(4))
+    bars.set_xlabel(f"rail now ({scale.sign})", fontsize=SMALL)
+    plain(bars, grid=False)
+    rails = _axes(page, band.rails)
+    shown_seconds = band.columns * band.ticks * run.interval_seconds
+    rails.set_xlim(-shown_seconds, 0.0)
+    rails.set_yticks([])
+    rails.xaxis.set_major_locator(ticker.MaxNLocator(5))
+    rails.set_xlabel("time before now (s)", fontsize=SMALL)
+    _draw_timeline(page, band.timeline, run, scale)
+
+
+def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale) -> None:
+    size, sign = time_unit(run.span_seconds)
+    columns = reduce(scale.of_node(run)[None], run.node.seconds[None], place.width)
+    axes = _axes(page, place)
+    column = columns.ticks * run.interval_seconds / size
+    draw_band(axes, columns, column, page.colours, duration_text(run.interval_ns))
+    mark_holes(axes, columns.partly[0], column, page.colours)
+    axes.set_xlim(0.0, run.span_seconds / size)
+    # room for the mark of what the rails show
+    axes.set_ylim(0.0, scale.node * 1.1)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
+    axes.set_ylabel(f"node ({scale.sign})", fontsize=SMALL)
+    axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
+    plain(axes)
+
+
+def _draw_scale(page: Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
+    """The scale of the colours; its place, which is to be filled."""
+    dpi = options.dpi
+    place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
+    axes = _axes(page, place)
+    axes.set_ylim(0.0, scale.port)
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+    axes.set_ylabel(f"rail ({scale.sign})", fontsize=SMALL)
+    axes.spines[:].set_visible(False)
+    return place
+
+
+def _axes(page: Page, place: Rect) -> Axes:
+    dpi = page.figure.dpi
+    return page.axes(place.left / dpi, place.top / dpi, place.width / dpi, place.height / dpi)
+
+
+def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], options: PictureOptions) -> tuple[str, str]:
+    frame = duration_text(round(SECOND_NS * options.speed / options.frames_per_second))
+    tick = duration_text(runs[0].interval_ns)
+    one = all(band.ticks == 1 for band in bands)
+    moving = [
+        f"bar: mean of {frame}",
+        f"tick: highest {tick} sample shown",
+        f"colours: every {tick} sample" if one else f"colours: highest {tick} sample of a column",
+    ]
+    still = [options.directions_text, "1 GB = 10⁹ bytes"]
+    if any(run.ticks > band.timeline.width for run, band in zip(runs, bands, strict=True)):
+        still.append(f"line: mean, pale: highest {tick} sample")
+    if any(run.hole_ratio for run in runs):
+        still.append(HOLE)
+    return " · ".join(moving), " · ".join(still)
+
+
+def _rasterize(page: Page) -> Pixels:
+    buffer = io.BytesIO()
+    page.figure.savefig(buffer, format="png")
+    return np.asarray(Image.open(buffer).convert("RGB"))
+
+
+def _quantize(picture: Pixels, colours: Colours) -> tuple[Pixels, Pixels]:
+    """The palette, and the picture as places in it."""
+    drawn = Image.fromarray(picture).quantize(256 - REST, dither=Image.Dither.NONE)
+    own = np.array(drawn.getpalette(), dtype=np.uint8).reshape(-1, 3)
+    palette = np.zeros((256, 3), dtype=np.uint8)
+    palette[:LEVELS] = np.round(255 * matplotlib.colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3])
+    singles = (colours.background, colours.hole, colours.hatch, colours.line, colours.text, colours.runs[1])
+    for place, colour in enumerate(singles, start=LEVELS):
+        palette[place] = _rgb(colour)
+    part = np.linspace(0, 1, INKS)[:, None]
+    palette[INK:REST] = np.round((1 - part) * _rgb(colours.background) + part * _rgb(colours.text))
+    palette[REST : REST + len(own)] = own
+    return palette, (np.asarray(drawn) + REST).astype(np.uint8)
+
+
+def _rgb(colour: str) -> npt.NDArray[np.int64]:
+    return np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])

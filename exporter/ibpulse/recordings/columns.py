@@ -1,0 +1,205 @@
+"""Samples as Arrow columns and back, and the header in which a recording describes itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ibpulse.errors import RecordingError
+from ibpulse.model import DIRECTIONS
+from ibpulse.recordings.recording import Recording, RecordingMeta
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise RecordingError(
+        "recordings are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
+    ) from error
+
+__all__ = ["pa", "pq"]
+
+
+KEY = b"ibpulse_recording"
+"""The key of the JSON among the metadata of the file's schema."""
+VERSION_MEMBER = "ibpulse_recording_version"
+VERSION = 1
+MAX_HEADER_BYTES = 4_000_000
+
+
+def write_header(meta: RecordingMeta) -> bytes:
+    """The JSON of `meta`."""
+    return orjson.dumps({VERSION_MEMBER: VERSION, **dataclasses.asdict(meta)})
+
+
+def read_header(raw: bytes) -> RecordingMeta:
+    """The `meta` that `write_header` wrote, of this version or an older one.
+
+    Raises:
+        ValueError: it is not that; the message goes on behind the name of the file.
+    """
+    if len(raw) > MAX_HEADER_BYTES:
+        raise ValueError(f"has metadata of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
+    try:
+        members = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("has metadata that is no JSON; copy the file again from where it was made") from error
+    version = members.get(VERSION_MEMBER) if isinstance(members, dict) else None
+    reader = _READERS.get(version) if type(version) is int else None
+    if reader is None:
+        shown = repr(version)[:20]
+        raise ValueError(f"is of version {shown}, this program reads version {_versions()}; use a newer ibpulse")
+    return reader(raw)
+
+
+def _versions() -> str:
+    return ", ".join(map(str, _READERS))
+
+
+@cache
+def _adapter() -> TypeAdapter[RecordingMeta]:
+    # who only writes does without pydantic, which takes 9 MB
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RecordingMeta)
+
+
+def _read_v1(raw: bytes) -> RecordingMeta:
+    from pydantic import ValidationError
+
+    try:
+        return _adapter().validate_json(raw, strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))[:100] or "the whole"
+        raise ValueError(f"has metadata that cannot be used: {place}: {fault['msg'][:200]}") from error
+
+
+_READERS: dict[int, Callable[[bytes], RecordingMeta]] = {1: _read_v1}
+
+
+RATE_COLUMNS = tuple(f"{direction}_bytes_per_second" for direction in DIRECTIONS)
+SECONDS_COLUMNS = tuple(f"{direction}_seconds" for direction in DIRECTIONS)
+
+_FIELDS = (
+    pa.field("time", pa.timestamp("ns", "UTC"), nullable=False),
+    pa.field("device", pa.dictionary(pa.int16(), pa.string()), nullable=False),
+    pa.field("port", pa.int16(), nullable=False),
+    *(pa.field(name, pa.float64()) for name in RATE_COLUMNS),
+    *(pa.field(name, pa.float64()) for name in SECONDS_COLUMNS),
+)
+
+
+def schema(meta: RecordingMeta) -> Any:
+    """The Arrow schema of a recording, with `meta` in its metadata."""
+    return pa.schema(_FIELDS, metadata={KEY: write_header(meta)})
+
+
+def missing_column(found: Any) -> str:
+    """The name of a column that an Arrow schema lacks or has with another type; empty when all are there."""
+    types = {field.name: field.type for field in found}
+    if len(types) != len(found):
+        return "each column once"
+    return next(
+        (field.name for field in _FIELDS if field.name not in types or not _like(types[field.name], field.type)), ""
+    )
+
+
+def _like(found: Any, wanted: Any) -> bool:
+    # a reader that passes over Arrow's own schema sees plain strings and wider integers
+    if pa.types.is_dictionary(wanted):
+        return found == pa.string() or bool(pa.types.is_dictionary(found) and found.value_type == pa.string())
+    return bool(found == wanted)
+
+
+def encode(piece: Recording, into: Any) -> Any:
+    """The record batch of a piece, by the schema of its recording."""
+    devices = list(dict.fromkeys(port.device for port in piece.meta.ports))
+    codes = np.array([devices.index(port.device) for port in piece.meta.ports], dtype=np.int16)
+    numbers = np.array([port.port for port in piece.meta.ports], dtype=np.int16)
+    columns = [
+        _plain(np.tile(piece.time_ns(), len(codes)), into.field("time").type),
+        pa.DictionaryArray.from_arrays(_plain(np.repeat(codes, piece.ticks), pa.int16()), _texts(devices)),
+        _plain(np.repeat(numbers, piece.ticks), pa.int16()),
+    ]
+    holes = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
+    columns += [_plain(piece.bytes_per_second[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
+    columns += [_plain(piece.seconds[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
+    return pa.record_batch(columns, schema=into)
+
+
+# pa.array() and np.asarray() would do the same, but import pandas where that is installed, which takes 40 MB
+
+
+def _plain(values: npt.NDArray[Any], kind: Any, nulls: npt.NDArray[np.bool_] | None = None) -> Any:
+    valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _texts(texts: Sequence[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def decode(batch: Any, meta: RecordingMeta) -> Recording:
+    """The piece that a batch holds.
+
+    Raises:
+        ValueError: the rows are not those of these ports on a regular grid; the message goes on behind a name.
+        pa.ArrowInvalid: the batch is damaged.
+    """
+    # offsets and indices of a damaged file point anywhere
+    batch.validate(full=True)
+    ports = len(meta.ports)
+    ticks, rest = divmod(batch.num_rows, ports)
+    if rest or not ticks:
+        raise ValueError(f"has {batch.num_rows} rows where each of {ports} ports should have as many as the others")
+    if any(batch.column(name).null_count for name in ("time", "device", "port")):
+        raise ValueError("has rows without a time or a port; use the file that ibpulse wrote")
+    time_ns = _values(batch.column("time"), np.int64).reshape(ports, ticks)
+    start_ns = int(time_ns[0, 0])
+    regular = start_ns + meta.interval_ns * np.arange(ticks, dtype=np.int64)
+    if not (time_ns == regular).all() or not _ports_in_order(batch, meta, ticks):
+        raise ValueError("has its rows in another order than ibpulse writes them; use the file that ibpulse wrote")
+    rates = np.stack([_floats(batch, name, np.nan, ports) for name in RATE_COLUMNS], axis=1)
+    seconds = np.stack([_floats(batch, name, 0.0, ports) for name in SECONDS_COLUMNS], axis=1)
+    return Recording(meta, start_ns, rates, seconds)
+
+
+def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
+    numbers = np.repeat(np.array([port.port for port in meta.ports], dtype=np.int16), ticks)
+    if not np.array_equal(_values(batch.column("port"), np.int16), numbers):
+        return False
+    devices = batch.column("device").dictionary_encode()
+    names = devices.dictionary.to_pylist()
+    codes = _values(devices.indices.cast(pa.int32()), np.int32).reshape(len(meta.ports), ticks)
+    same = codes == codes[:, :1]
+    return bool(same.all()) and [names[code] for code in codes[:, 0]] == [port.device for port in meta.ports]
+
+
+def _floats(batch: Any, name: str, hole: float, ports: int) -> npt.NDArray[np.float64]:
+    """A column as (ports, ticks), with `hole` where it is null."""
+    array = batch.column(name)
+    values = _values(array, np.float64)
+    if array.null_count:
+        valid = np.unpackbits(np.frombuffer(array.buffers()[0], dtype=np.uint8), bitorder="little")
+        values = np.where(valid[array.offset : array.offset + len(array)], values, hole)
+    return values.reshape(ports, -1)
+
+
+def _values(array: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """The values of an Arrow array of that kind, a view; where it is null they mean nothing."""
+    whole = np.frombuffer(array.buffers()[1] or b"", dtype=kind)
+    return whole[array.offset : array.offset + len(array)]

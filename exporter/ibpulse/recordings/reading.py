@@ -1,0 +1,163 @@
+"""Files to recordings. It must not trust a file: every bound is checked before memory is taken for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings.columns import KEY, MAX_HEADER_BYTES, decode, missing_column, pa, pq, read_header
+from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
+
+PARTIAL = ".partial"
+# 32 bytes each; over four hours of 8 ports at 1 ms
+MAX_ROWS = 120_000_000
+MAX_GROUP_ROWS = 8_000_000
+_PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
+_OTHERWISE = "copy it again from where it was made"
+
+
+def load(path: Path) -> Recording:
+    """The whole recording in a file. Where only `path`.partial exists, left by a killed recording, that is read.
+
+    Raises:
+        RecordingError: there is no file, or it is no recording, damaged, of another version, or too long for this.
+    """
+    pieces, rows = [], 0
+    for piece in scan(path):
+        rows += piece.ticks * len(piece.meta.ports)
+        if rows > MAX_ROWS:
+            _refuse(path, f"holds more than {MAX_ROWS} rows", "read it piece by piece with scan()")
+        pieces.append(piece)
+    with _as_recording_error(path):
+        return concatenate(pieces)
+
+
+def scan(path: Path) -> Iterator[Recording]:
+    """The recording in a file piece by piece, each beginning where the one before ends; at least one piece.
+
+    Raises:
+        RecordingError: as `load`, while it is read.
+    """
+    found = False
+    with _opened(path) as (meta, batches):
+        for batch in batches:
+            found = True
+            yield decode(batch, meta)
+    if not found:
+        _refuse(path, "holds no sample", "record again, for longer")
+
+
+def read_meta(path: Path) -> RecordingMeta:
+    """What the recording in a file says of itself; the samples are not read.
+
+    Raises:
+        RecordingError: as `load`.
+    """
+    with _opened(path) as (meta, _):
+        return meta
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
+    """What the file says of itself, and its batches."""
+    with _as_recording_error(path), _there(path).open("rb") as file:
+        begin = file.read(4)
+        if not begin:
+            _refuse(path, "is empty", "record again")
+        file.seek(0)
+        if begin == _PARQUET:
+            yield _open_parquet(path, file)
+        elif begin == _STREAM:
+            yield _open_stream(path, file)
+        else:
+            _refuse(path, "is no recording: it is neither a Parquet file nor an Arrow stream", "name another file")
+
+
+def _there(path: Path) -> Path:
+    partial = path.with_name(path.name + PARTIAL)
+    return partial if not path.exists() and partial.exists() else path
+
+
+def _open_parquet(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
+    parquet = pq.ParquetFile(file, thrift_string_size_limit=2 * MAX_HEADER_BYTES, pre_buffer=False)
+    about = parquet.metadata
+    groups = range(about.num_row_groups)
+    if any(about.row_group(group).num_rows > MAX_GROUP_ROWS for group in groups):
+        _refuse(path, f"has a row group of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
+    meta = _check_schema(path, parquet.schema_arrow)
+    return meta, (batch for group in groups for batch in _whole(parquet.read_row_group(group)))
+
+
+def _whole(table: Any) -> list[Any]:
+    """The table as one batch."""
+    return list(table.combine_chunks().to_batches())
+
+
+def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
+    stream = pa.ipc.open_stream(_Bounded(file), options=pa.ipc.IpcReadOptions(use_threads=False))
+    return _check_schema(path, stream.schema), _batches(path, stream)
+
+
+class _Bounded:
+    """An open file as Arrow reads it: a length that the file only claims takes no memory.
+
+    Not mapped, because the pages of a mapped file that was read count as memory of the process.
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._bytes = os.fstat(file.fileno()).st_size
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes, as many as are asked for or as are there."""
+        left = self._bytes - self._file.tell()
+        return bytes(self._file.read(left if count < 0 else min(count, left)))
+
+
+def _batches(path: Path, stream: Any) -> Iterator[Any]:
+    """The batches of a stream up to where it was cut off."""
+    while True:
+        try:
+            batch = stream.read_next_batch()
+        except (StopIteration, OSError, pa.ArrowException):
+            return
+        if batch.num_rows > MAX_GROUP_ROWS:
+            _refuse(path, f"has a batch of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
+        yield batch
+
+
+def _check_schema(path: Path, found: Any) -> RecordingMeta:
+    raw = (found.metadata or {}).get(KEY)
+    if raw is None:
+        _refuse(path, f"is no recording of ibpulse: it lacks the metadata {KEY.decode()}", "name another file")
+    meta = read_header(raw)
+    column = missing_column(found)
+    if column:
+        _refuse(path, f"lacks the column {column}, or has it with another type", "use the file that ibpulse wrote")
+    return meta
+
+
+def _refuse(path: Path, reason: str, otherwise: str) -> NoReturn:
+    raise RecordingError(f"recording {path} {reason}; {otherwise}")
+
+
+@contextmanager
+def _as_recording_error(path: Path) -> Iterator[None]:
+    """Turn what numpy, Arrow and the system say into one kind of error that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, EOFError) as error:
+        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        raise RecordingError(f"recording {path} is cut off or damaged: {reason}; {_OTHERWISE}") from error
+    except OSError as error:
+        if error.strerror is None:
+            raise RecordingError(f"recording {path} is cut off or damaged: {str(error)[:200]}; {_OTHERWISE}") from error
+        raise RecordingError(f"recording {path} cannot be read: {error.strerror}; name another file") from error
+    except ValueError as error:
+        raise RecordingError(f"recording {path} {error}") from error

@@ -1,0 +1,156 @@
+"""Samples at uneven instants to a recording on a regular grid. It must not know files.
+
+Counters are running sums, so what flowed between two instants is the difference of two interpolated values: no byte is
+lost and none is counted twice. Where nothing is known, for too long or because a counter fell, a hole stays a hole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.recordings.counter_log import LogColumns, PortLog
+from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
+from ibpulse.units import SECOND_NS
+
+Floats = npt.NDArray[np.float64]
+
+SOURCE = "import"
+# a longer distance between two samples, in typical ones, is a hole
+LONGEST_GAP = 5
+# as many values as a recording may have rows, in both directions
+MAX_VALUES = 240_000_000
+# samples that differ by less are regular
+REGULAR = 0.01
+# an uneven log has ticks no shorter than this part of its typical distance
+LEAST_PART = 0.9
+_NUMBERED = re.compile(r"(.+)[:/]([0-9]{1,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class GridOptions:
+    """The grid, and what a log does not say: `rate_bytes_per_second` is the line rate of each port and direction.
+
+    Where `interval_ns` or `longest_gap_ns` is None the log's own typical distance tells.
+    """
+
+    interval_ns: int | None = None
+    longest_gap_ns: int | None = None
+    rate_bytes_per_second: float | None = None
+    host: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """What one direction of a port moved between each two instants; `known` says of which spans that is known."""
+
+    time_ns: npt.NDArray[np.int64]
+    moved: Floats
+    known: npt.NDArray[np.bool_]
+
+
+def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions) -> Recording:
+    """The recording of the ports of a log; its first tick ends one interval after the first sample.
+
+    Law: between two instants of the grid without a hole between them, bytes are those that the log's running sum,
+    interpolated, rose by.
+
+    Raises:
+        ValueError: there are fewer than two samples, a negative amount, or the grid would be too long.
+    """
+    typical_ns = _typical_distance(logs)
+    interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
+    longest_ns = options.longest_gap_ns or LONGEST_GAP * max(typical_ns, interval_ns)
+    start_ns = min(int(log.time_ns[0]) for log in logs)
+    ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
+    if ticks < 1:
+        raise ValueError(f"is shorter than one interval of {interval_ns / 1e6:g} ms; give a shorter --interval")
+    if 2 * ticks * len(logs) > MAX_VALUES:
+        raise ValueError(
+            f"would have {ticks} ticks of {len(logs)} ports at {interval_ns / 1e6:g} ms; give a longer --interval"
+        )
+    rates, seconds = np.full((len(logs), 2, ticks), np.nan), np.zeros((len(logs), 2, ticks))
+    edges = interval_ns * np.arange(ticks + 1, dtype=np.int64)
+    for row, log in enumerate(logs):
+        for way, values in enumerate(log.values):
+            if values is not None:
+                spans = _spans(log, values, columns, longest_ns)
+                rates[row, way] = _on_grid(spans, start_ns, edges) * (SECOND_NS / interval_ns)
+                seconds[row, way] = np.where(np.isnan(rates[row, way]), 0.0, interval_ns / SECOND_NS)
+    ports = tuple(_port(log, columns, options) for log in logs)
+    meta = RecordingMeta(options.host, interval_ns, ports, SOURCE, options.reason)
+    return Recording(meta, start_ns + interval_ns, rates, seconds)
+
+
+def _typical_distance(logs: Sequence[PortLog]) -> int:
+    distances = [np.diff(log.time_ns) for log in logs if len(log.time_ns) > 1]
+    if not distances:
+        raise ValueError("has fewer than two samples of each port; log for longer")
+    return int(np.median(np.concatenate(distances)))
+
+
+def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
+    """The distance of a regular log in three digits; else 1, 2 or 5 times a power of ten, about that or longer."""
+    distances = np.concatenate([np.diff(log.time_ns) for log in logs])
+    low, high = np.quantile(distances, [0.1, 0.9])
+    if high - low <= REGULAR * typical_ns:
+        digit = _power_of_ten(typical_ns, 2)
+        return min(MAX_INTERVAL_NS, round(typical_ns / digit) * digit)
+    power = _power_of_ten(typical_ns)
+    fitting = (factor * power for factor in (1, 2, 5, 10) if factor * power >= LEAST_PART * typical_ns)
+    return min(MAX_INTERVAL_NS, next(fitting))
+
+
+def _power_of_ten(value: int, below: int = 0) -> int:
+    """The power of ten of the first digit of a whole number, or of one so many places below it, at least 1."""
+    return int("1" + "0" * max(0, len(str(value)) - 1 - below))
+
+
+def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, longest_ns: int) -> _Spans:
+    time_ns, numbers = log.time_ns, np.asarray(values)
+    missing = np.isnan(numbers) if numbers.dtype.kind == "f" else np.zeros(len(numbers), dtype=np.bool_)
+    counting = not (columns.since_before or columns.is_rate)
+    if counting:
+        # the counter goes on where it was not read
+        time_ns, numbers, missing = time_ns[~missing], numbers[~missing], missing[~missing]
+    distance = np.diff(time_ns)
+    moved = np.diff(numbers) if counting else numbers[1:]
+    if columns.is_rate:
+        moved = moved * (distance / SECOND_NS)
+    if not counting and (moved < 0).any():
+        raise ValueError(f"has a negative amount of {log.name}; if the column counts, leave --since-before out")
+    # a counter that fell began anew, and what it moved until then is not known
+    known = (distance <= longest_ns) & (moved >= 0)
+    return _Spans(time_ns, np.where(known, moved, 0.0) * columns.scale, known)
+
+
+def _on_grid(spans: _Spans, start_ns: int, edges: npt.NDArray[np.int64]) -> Floats:
+    """Bytes between each two edges, in ns after the start; NaN where any part of that time is not known."""
+    if len(spans.time_ns) < 2:
+        return np.full(len(edges) - 1, np.nan)
+    at = (spans.time_ns - start_ns).astype(np.float64)
+    running = np.concatenate(([0.0], np.cumsum(spans.moved)))
+    unknown = np.concatenate(([0.0], np.cumsum(np.where(spans.known, 0.0, np.diff(at)))))
+    bytes_moved = np.diff(np.interp(edges, at, running))
+    inside = (edges[:-1] >= at[0]) & (edges[1:] <= at[-1])
+    # half a nanosecond: times are whole ones
+    whole = inside & (np.diff(np.interp(edges, at, unknown)) < 0.5)
+    return np.where(whole, np.maximum(bytes_moved, 0.0), np.nan)
+
+
+def _port(log: PortLog, columns: LogColumns, options: GridOptions) -> RecordedPort:
+    numbered = _NUMBERED.fullmatch(log.name)
+    device, port = (numbered[1], int(numbered[2])) if numbered and int(numbered[2]) <= 255 else (log.name, 1)
+    return RecordedPort(
+        device,
+        port,
+        options.rate_bytes_per_second,
+        state="",
+        source=" ".join(name for name in (columns.transmit, columns.receive) if name),
+        resolution_seconds=float(np.median(np.diff(log.time_ns))) / SECOND_NS if len(log.time_ns) > 1 else None,
+    )

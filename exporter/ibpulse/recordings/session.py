@@ -1,0 +1,177 @@
+"""Pieces into a growing file until it is long enough or the traffic has ended, and the progress as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.recordings.writing import RecordingWriter
+from ibpulse.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderOptions:
+    """When it is enough: after `duration_ns`, or once the rails were idle for `until_idle_ns` after being active.
+
+    A tick is active when the rails together moved more than `active_bytes_per_second`. Without either bound the
+    recording goes on until somebody ends it.
+    """
+
+    duration_ns: int | None = None
+    until_idle_ns: int | None = None
+    active_bytes_per_second: float = 0.1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a recording is. `bandwidth_bytes_per_second` is that of the last piece, None where it is all holes."""
+
+    seconds: float
+    ticks: int
+    ports: int
+    kept_ratio: float
+    bandwidth_bytes_per_second: float | None
+    bytes_written: int
+    remaining_seconds: float | None
+
+
+class Recorder:
+    """Appends pieces to a writer and keeps count. `active_ticks` are the first and the last active tick, from 0."""
+
+    def __init__(self, writer: RecordingWriter, meta: RecordingMeta, options: RecorderOptions) -> None:
+        self.active_ticks: tuple[int, int] | None = None
+        self._writer = writer
+        self._options = options
+        self._interval_ns = meta.interval_ns
+        self._ports = len(meta.ports)
+        self._rails = [row for row, port in enumerate(meta.ports) if port.rail] or list(range(len(meta.ports)))
+        self._limit = None if options.duration_ns is None else max(1, options.duration_ns // meta.interval_ns)
+        self._good = 0
+        self._idle_ticks = 0
+        self._bandwidth: float | None = None
+        self._bytes_written = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether it is enough."""
+        if self._limit is not None and self._writer.ticks >= self._limit:
+            return True
+        until = self._options.until_idle_ns
+        return until is not None and self.active_ticks is not None and self._idle_ticks * self._interval_ns >= until
+
+    def add(self, pieces: Iterable[Recording]) -> None:
+        """Write the pieces, as long as it is not enough.
+
+        Raises:
+            RecordingError: they cannot be written; the message says what was kept, and where.
+        """
+        for piece in pieces:
+            if self.done:
+                return
+            left = piece.ticks if self._limit is None else min(piece.ticks, self._limit - self._writer.ticks)
+            self._append(piece.cut(0, left))
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        ticks = self._writer.ticks
+        tick_seconds = self._interval_ns / SECOND_NS
+        return Progress(
+            seconds=ticks * tick_seconds,
+            ticks=ticks,
+            ports=self._ports,
+            kept_ratio=self._good / (ticks * self._ports * 2) if ticks else 1.0,
+            bandwidth_bytes_per_second=self._bandwidth,
+            bytes_written=self._bytes_written,
+            remaining_seconds=None if self._limit is None else max(0, self._limit - ticks) * tick_seconds,
+        )
+
+    def _append(self, piece: Recording) -> None:
+        before = self._writer.ticks
+        try:
+            self._writer.append(piece)
+        except RecordingError as error:
+            seconds = before * self._interval_ns / SECOND_NS
+            raise RecordingError(
+                f"{error}; the first {seconds:g} s are kept in {self._writer.partial}, "
+                f"and every command reads them as {self._writer.path}"
+            ) from error
+        self._bytes_written = self._writer.bytes_written
+        # the writer may have filled a gap
+        self._watch(self._bandwidth_of(piece), self._writer.ticks - piece.ticks)
+        self._good += int(np.count_nonzero(~np.isnan(piece.bytes_per_second)))
+
+    def _bandwidth_of(self, piece: Recording) -> npt.NDArray[np.float64]:
+        """Sum over the rails, both directions, of what is known: (ticks,), NaN where nothing is."""
+        rates = piece.bytes_per_second[self._rails]
+        known = ~np.isnan(rates).all(axis=(0, 1))
+        return np.where(known, np.nansum(rates, axis=(0, 1)), np.nan)
+
+    def _watch(self, bandwidth: npt.NDArray[np.float64], first_tick: int) -> None:
+        known = ~np.isnan(bandwidth)
+        self._bandwidth = float(bandwidth[known].mean()) if known.any() else None
+        active = np.flatnonzero(known & (np.nan_to_num(bandwidth) > self._options.active_bytes_per_second))
+        if len(active):
+            first = first_tick + int(active[0]) if self.active_ticks is None else self.active_ticks[0]
+            self.active_ticks = (first, first_tick + int(active[-1]))
+            known = known[int(active[-1]) + 1 :]
+            self._idle_ticks = 0
+        # a hole is neither
+        self._idle_ticks += int(np.count_nonzero(known))
+
+
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def say_progress(progress: Progress) -> str:
+    """One line: time, bandwidth of the rails, size of the file and how it grows, time left if there is a bound."""
+    bandwidth = progress.bandwidth_bytes_per_second
+    parts = [
+        f"{say_seconds(progress.seconds)} of {progress.ports} ports",
+        "nothing measured" if bandwidth is None else f"{bandwidth / 1e9:.1f} GB/s",
+        f"{say_size(progress.bytes_written)}"
+        + (f" ({say_size(progress.bytes_written / progress.seconds)}/s)" if progress.seconds else ""),
+    ]
+    if progress.kept_ratio < 1:
+        parts.append(f"{say_ratio(progress.kept_ratio)} kept")
+    if progress.remaining_seconds is not None:
+        parts.append(f"{say_seconds(progress.remaining_seconds)} left")
+    return ", ".join(parts)
+
+
+def say_end(path: Path, progress: Progress, file_bytes: int, trimmed_seconds: float) -> str:
+    """What was recorded: one sentence."""
+    cut = f"; {say_seconds(trimmed_seconds)} of silence cut off" if trimmed_seconds >= 0.05 else ""
+    return (
+        f"{path}: {say_seconds(progress.seconds - trimmed_seconds)} of {progress.ports} ports, "
+        f"{progress.ticks} ticks read, {say_ratio(progress.kept_ratio)} of their samples kept, "
+        f"{say_size(file_bytes)}{cut}"
+    )
+
+
+def say_seconds(seconds: float) -> str:
+    """Hours, minutes and seconds, like `1h02m03s`, `2m03s` or `3.5s`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m{rest:02}s" if hours else f"{minutes}m{rest:02}s"
+
+
+def say_size(size_bytes: float) -> str:
+    """A size in decimal units, like `1.2 MB`."""
+    for size, unit in _SIZES:
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def say_ratio(ratio: float) -> str:
+    """A share of all that never says all when it is not: `99.98 %`."""
+    return "100 %" if ratio >= 1 else f"{min(ratio * 100, 99.99):.2f} %"

@@ -1,0 +1,229 @@
+"""Recordings to files. It must not know what the samples say.
+
+A finished recording is a Parquet file. While it grows it is an Arrow stream in `NAME.partial`, because a Parquet file
+without its end is worth nothing, and a stream is good up to where it was cut. `NAME` appears only when it is whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings.columns import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema
+from ibpulse.recordings.reading import PARTIAL, scan
+from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
+
+TEMPORARY = ".tmp"
+GROUP_ROWS = 65_536
+# what a gap may be filled with: a day at 10 ms
+MAX_GAP_TICKS = 8_640_000
+_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "version": "2.6",
+    "use_dictionary": ["device", "port"],
+    "column_encoding": {
+        "time": "DELTA_BINARY_PACKED",
+        **dict.fromkeys((*RATE_COLUMNS, *SECONDS_COLUMNS), "BYTE_STREAM_SPLIT"),
+    },
+}
+
+
+def save(path: Path, recording: Recording) -> None:
+    """Write a recording to `path`, whole or not at all.
+
+    Raises:
+        RecordingError: it cannot be written.
+    """
+    ticks = ticks_per_group(recording.meta)
+    save_pieces(
+        path, recording.meta, (recording.cut(first, first + ticks) for first in range(0, recording.ticks, ticks))
+    )
+
+
+def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) -> None:
+    """Write to `path` what the pieces are together, whole or not at all; each becomes a row group.
+
+    A piece has at least one tick and begins where the one before ends; `meta` stands for theirs.
+
+    Raises:
+        RecordingError: it cannot be written.
+    """
+    temporary = path.with_name(path.name + TEMPORARY)
+    into = schema(meta)
+    with _as_recording_error(path):
+        try:
+            with open(temporary, "wb") as file:
+                with pq.ParquetWriter(file, into, **_OPTIONS) as writer:
+                    for piece in pieces:
+                        writer.write_batch(encode(piece, into), row_group_size=len(meta.ports) * piece.ticks)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+
+
+def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> Path:
+    """Turn what a killed recording left into a Parquet file, its name without `.partial`, and remove it.
+
+    Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
+
+    Raises:
+        RecordingError: it cannot be read, or the file cannot be written.
+    """
+    path = partial.with_name(partial.name.removesuffix(PARTIAL))
+    pieces = scan(partial)
+    first = next(pieces)
+    meta = dataclasses.replace(first.meta, complete=True)
+    kept = _between(_chain(first, pieces), first_tick, last_tick)
+    save_pieces(path, meta, _regroup(meta, kept))
+    partial.unlink()
+    return path
+
+
+def ticks_per_group(meta: RecordingMeta) -> int:
+    """Ticks in one row group of the file."""
+    return max(1, GROUP_ROWS // len(meta.ports))
+
+
+class RecordingWriter:
+    """A recording that grows: what was appended survives the death of the process. To be used in a `with` block."""
+
+    def __init__(self, path: Path, meta: RecordingMeta) -> None:
+        """Begin `path`.partial.
+
+        Raises:
+            RecordingError: it exists already, or cannot be made.
+        """
+        self.path = path
+        self.partial = path.with_name(path.name + PARTIAL)
+        self._meta = dataclasses.replace(meta, complete=False)
+        self._next_ns: int | None = None
+        self.ticks = 0
+        with _as_recording_error(self.partial):
+            # exclusive: what another recording left must not be lost
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._file = os.fdopen(os.open(self.partial, flags, 0o640), "wb")
+            self._schema = schema(self._meta)
+            # a recording takes little memory, and threads would take 4 MB
+            options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+            self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
+            self._file.flush()
+
+    def append(self, piece: Recording) -> None:
+        """Write a piece that begins where the last one ended or later; a gap between them becomes holes.
+
+        Raises:
+            ValueError: the piece begins before that, off the grid or much later, or has other ports.
+            RecordingError: it cannot be written.
+        """
+        if (piece.meta.ports, piece.meta.interval_ns) != (self._meta.ports, self._meta.interval_ns):
+            raise ValueError("the piece has other ports or another interval than its recording")
+        for part in (*self._gap_before(piece), piece):
+            with _as_recording_error(self.partial):
+                self._stream.write_batch(encode(part, self._schema))
+                self._file.flush()
+            self.ticks += part.ticks
+            self._next_ns = part.end_ns
+
+    def _gap_before(self, piece: Recording) -> Iterator[Recording]:
+        if self._next_ns is None:
+            return
+        missing, off = divmod(piece.start_ns - self._next_ns, self._meta.interval_ns)
+        if off or not 0 <= missing <= MAX_GAP_TICKS:
+            raise ValueError(f"the piece begins at {piece.start_ns} ns, which does not follow {self._next_ns} ns")
+        at_once = ticks_per_group(self._meta)
+        for first in range(0, missing, at_once):
+            shape = (len(self._meta.ports), 2, min(at_once, missing - first))
+            start_ns = self._next_ns + first * self._meta.interval_ns
+            yield Recording(piece.meta, start_ns, np.full(shape, np.nan), np.zeros(shape))
+
+    @property
+    def bytes_written(self) -> int:
+        """Size of the file so far."""
+        return self._file.tell()
+
+    def close(self, first_tick: int = 0, last_tick: int | None = None) -> None:
+        """Turn the stream into the Parquet file; without any sample nothing is left.
+
+        Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
+
+        Raises:
+            RecordingError: that cannot be written; the stream stays and can be read.
+        """
+        if self._file.closed:
+            return
+        with _as_recording_error(self.partial):
+            self._stream.close()
+            self._file.close()
+            if not self.ticks:
+                self.partial.unlink()
+        if self.ticks:
+            finish(self.partial, first_tick, last_tick)
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _chain(first: Recording, rest: Iterator[Recording]) -> Iterator[Recording]:
+    yield first
+    yield from rest
+
+
+def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Iterator[Recording]:
+    begin = 0
+    for piece in pieces:
+        end = piece.ticks if last is None else max(0, last + 1 - begin)
+        cut = piece.cut(max(0, first - begin), end)
+        begin += piece.ticks
+        if cut.ticks:
+            yield cut
+
+
+def _regroup(meta: RecordingMeta, pieces: Iterable[Recording]) -> Iterator[Recording]:
+    """The pieces put together to about a row group each."""
+    held: list[Recording] = []
+    for piece in pieces:
+        held.append(dataclasses.replace(piece, meta=meta))
+        if sum(each.ticks for each in held) >= ticks_per_group(meta):
+            yield concatenate(held)
+            held = []
+    if held:
+        yield concatenate(held)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _as_recording_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise RecordingError(
+            f"recording {path} exists already: another recording goes on, or was killed; read it, or remove it"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise RecordingError(
+            f"recording {path} cannot be written: {reason}; make room or name another place"
+        ) from error

@@ -1,0 +1,96 @@
+"""Recordings side by side, and which differences between them are statistically significant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ibpulse.reports.rows import ReportRow, rows
+from ibpulse.reports.run import Run, Spread
+from ibpulse.reports.span import ReportOptions
+
+COUNTED = ("count", "names", "word")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value against that of the base: `ratio` is value ÷ base - 1, `low` to `high` its interval; None if not known.
+
+    `differs`: it matters. For rails that are idle or slow: they are others.
+    """
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes by the key of their row. `level` is that of each interval; all hold together at the level asked for
+    (Bonferroni). `rows` is how many have an interval.
+    """
+
+    by_key: Mapping[str, Change]
+    level: float
+    rows: int
+
+
+def compare(base: Run, other: Run, table: Sequence[ReportRow], options: ReportOptions) -> Changes:
+    """The changes from one recording to another."""
+    scattered = [row for row in table if row.compared and row.key in base.spreads and row.key in other.spreads]
+    level = 1 - (1 - options.level) / max(1, len(scattered))
+    found = {row.key: _change(row, base, other, level, options) for row in table}
+    return Changes({key: change for key, change in found.items() if change}, level, len(scattered))
+
+
+def _change(row: ReportRow, base: Run, other: Run, level: float, options: ReportOptions) -> Change | None:
+    before, after = base.values[row.key], other.values[row.key]
+    if row.unit == "names":
+        return Change(None, None, None, before != after)
+    if row.unit in COUNTED or not row.compared:
+        return None
+    if not isinstance(before, float) or not isinstance(after, float) or before <= 0:
+        return None
+    ratio = after / before - 1
+    low, high = _interval(base.spreads.get(row.key), other.spreads.get(row.key), level)
+    if math.isnan(low):
+        return Change(ratio, None, None, False)
+    matters = abs(ratio) >= options.least_change and abs(after - before) >= row.least
+    return Change(ratio, low, high, matters and not low <= 0 <= high)
+
+
+def _interval(base: Spread | None, other: Spread | None, level: float) -> tuple[float, float]:
+    if base is None or other is None:
+        return math.nan, math.nan
+    known = base.replicates > 0
+    ratios = other.replicates[known] / base.replicates[known] - 1
+    return Spread(ratios, min(base.groups, other.groups)).interval(level)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The runs in the order asked for; `changes` are those of all but the first against the first."""
+
+    options: ReportOptions
+    rows: tuple[ReportRow, ...]
+    runs: tuple[Run, ...]
+    names: tuple[str, ...]
+    changes: tuple[Changes, ...]
+
+
+def assemble(runs: Sequence[Run], options: ReportOptions) -> Report:
+    """The report of one or more runs; rows that none of them has are left out."""
+    table = tuple(row for row in rows(options.timescales_ns) if any(run.values[row.key] is not None for run in runs))
+    changes = tuple(compare(runs[0], run, table, options) for run in runs[1:])
+    return Report(options, table, tuple(runs), _names(runs), changes)
+
+
+def _names(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What tells the runs apart: the file without its ending, its path where two are named alike, a number else."""
+    names = [run.path.name.removesuffix(".parquet") for run in runs]
+    for unlike in (names, [str(run.path) for run in runs]):
+        if len(set(unlike)) == len(unlike):
+            return tuple(unlike)
+    return tuple(f"{name} ({place})" for place, name in enumerate(names, 1))

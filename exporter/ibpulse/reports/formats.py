@@ -1,0 +1,222 @@
+"""A report as plain text, Markdown, HTML and JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ibpulse import __version__
+from ibpulse.errors import RecordingError
+from ibpulse.reports.comparison import Changes, Report
+from ibpulse.reports.run import Run
+from ibpulse.reports.table import Cell, TableSection, about, columns, remarks, sections
+from ibpulse.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+VERSION = 1
+
+
+def render_json(report: Report) -> str:
+    """The report as one JSON object; what is not known is null."""
+    options = report.options
+    document = {
+        "ibpulse_report_version": VERSION,
+        "ibpulse_version": __version__,
+        "options": {
+            "trim": options.trim,
+            "active_bytes_per_second": options.active_bytes_per_second,
+            "timescales_seconds": [scale / SECOND_NS for scale in options.timescales_ns],
+            "least_change": options.least_change,
+            "level": options.level,
+            "resamples": options.resamples,
+            "seed": options.seed,
+        },
+        "rows": [
+            {name: getattr(row, name) for name in ("key", "section", "label", "unit", "definition")}
+            for row in report.rows
+        ],
+        "recordings": [_recording(report, name, run) for name, run in zip(report.names, report.runs, strict=True)],
+        "changes": [
+            _changes(report.names[0], name, changes)
+            for name, changes in zip(report.names[1:], report.changes, strict=True)
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
+    keys = [row.key for row in report.rows]
+    intervals = {key: run.spreads[key].interval(report.options.level) for key in keys if key in run.spreads}
+    return {
+        "name": name,
+        "file": str(run.path),
+        "host": run.meta.host,
+        "source": run.meta.source,
+        "reason": run.meta.reason,
+        "labels": dict(run.meta.labels),
+        "complete": run.meta.complete,
+        "interval_seconds": run.meta.interval_ns / SECOND_NS,
+        "begin": _instant(run.start_ns),
+        "end": _instant(run.end_ns),
+        "cut_before_seconds": run.cut_seconds[0],
+        "cut_after_seconds": run.cut_seconds[1],
+        "recorded": [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if there],
+        "resampled": {"unit": run.units or None, "count": run.unit_count, "mean_seconds": run.unit_seconds},
+        "values": {key: run.values[key] for key in keys},
+        "intervals": intervals,
+        "ports": [asdict(port) for port in run.ports],
+    }
+
+
+def _changes(base: str, name: str, changes: Changes) -> dict[str, Any]:
+    return {
+        "base": base,
+        "name": name,
+        "level_of_each": changes.level,
+        "values": {key: asdict(change) for key, change in changes.by_key.items()},
+    }
+
+
+def _instant(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, SECOND_NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def render_markdown(report: Report) -> str:
+    """The report as one table; changes that matter are bold."""
+    heads = columns(report)
+    lines = [_row("", [escape(head) for head in heads]), _row("---", ["---:"] * len(heads))]
+    for section in sections(report):
+        lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
+        lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
+    notes = [f"- {escape(about(run))}" for run in report.runs]
+    notes += [f"- {escape(remark)}" for remark in remarks(report)]
+    return "\n".join(["# Report", "", *lines, "", *notes]) + "\n"
+
+
+def escape(text: str) -> str:
+    """The text with what Markdown and HTML would take as theirs made plain."""
+    for sign in "\\`*_[]<>|#":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("\n", " ")
+
+
+def _cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    return f"**{text}** \\*" if cell.differs else text
+
+
+def _row(label: str, texts: Sequence[str]) -> str:
+    return f"| {' | '.join([label, *texts])} |"
+
+
+TEMPLATE = "page.html.j2"
+
+
+def render_page(report: Report) -> str:
+    """The report as HTML.
+
+    Raises:
+        RecordingError: jinja2 is not installed.
+    """
+    return _template().render(
+        names=report.names,
+        abouts=[about(run) for run in report.runs],
+        columns=columns(report),
+        sections=sections(report),
+        remarks=remarks(report),
+    )
+
+
+@cache
+def _template() -> Template:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise RecordingError("reports as HTML need jinja2; install it with pip install 'ibpulse[recording]'") from error
+    # file names and labels of captures come from elsewhere
+    environment = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(TEMPLATE)
+
+
+WIDEST = 120
+MARK = " *"
+# a name is cut so that two columns and their change fit
+LONGEST_NAME = 24
+
+
+def render_text(report: Report) -> str:
+    """The report in lines of at most 120 characters; what does not fit beside the first run follows below it."""
+    heads = [_short(head) for head in columns(report)]
+    found = sections(report)
+    parts = [_wrap(about(run)) for run in report.runs]
+    parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
+    parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
+    return "\n\n".join(["\n".join(parts[: len(report.runs)]), *parts[len(report.runs) :]]) + "\n"
+
+
+def _short(head: str) -> str:
+    return head if len(head) <= LONGEST_NAME else "…" + head[1 - LONGEST_NAME :]
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:
+    """Which columns stand side by side: the first run in each group, with as many others as fit."""
+    groups: list[list[int]] = [[0]]
+    for other in range(1, len(heads), 2):
+        pair = [other, other + 1]
+        if len(groups[-1]) > 1 and _width(heads, found, [*groups[-1], *pair]) > WIDEST:
+            groups.append([0])
+        groups[-1] += pair
+    return groups
+
+
+def _width(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> int:
+    return _label_width(found) + sum(2 + _column_width(heads, found, column) for column in chosen)
+
+
+def _label_width(found: Sequence[TableSection]) -> int:
+    return max(len(line.label) for section in found for line in section.lines) + 2
+
+
+def _column_width(heads: Sequence[str], found: Sequence[TableSection], column: int) -> int:
+    cells = (line.cells[column] for section in found for line in section.lines)
+    return max(len(heads[column]), *(len(_marked(cell)) for cell in cells))
+
+
+def _marked(cell: Cell) -> str:
+    return cell.text + MARK if cell.differs else cell.text
+
+
+def _table(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> str:
+    label = _label_width(found)
+    widths = [_column_width(heads, found, column) for column in chosen]
+
+    def row(first: str, texts: Sequence[str]) -> str:
+        cells = "".join(f"  {text:<{width}}" for text, width in zip(texts, widths, strict=True))
+        return f"{first:{label}}{cells}".rstrip()
+
+    lines = [row("", [heads[column] for column in chosen])]
+    for section in found:
+        lines += ["", section.title]
+        lines += [row(f"  {line.label}", [_marked(line.cells[column]) for column in chosen]) for line in section.lines]
+    return "\n".join(lines)

@@ -1,0 +1,211 @@
+"""The statistics of a span that no sums give, its step period, and all of them by the key of their row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.aggregator.last_minute import LEAST_CHANGES
+from ibpulse.aggregator.node_totals import SIGNATURE_TIMESCALES_NS, USUAL
+from ibpulse.aggregator.rail_balance import CARRYING
+from ibpulse.aggregator.snapshot import NodeWindow
+from ibpulse.aggregator.traffic import signature_features
+from ibpulse.analysis import moments
+from ibpulse.analysis.balance import Balance, BalanceOptions, balance_rails
+from ibpulse.analysis.bins import rate_bins
+from ibpulse.analysis.bursts import split_runs, start_runs
+from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
+from ibpulse.analysis.signature import find_signature
+from ibpulse.analysis.steps import NONE, Steps, find_steps
+from ibpulse.reports.resampling_units import variation_key
+from ibpulse.reports.span import RailSeries, ReportOptions
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """The period, and the steps, whose bounds are places in the series."""
+
+    period: StepPeriod
+    steps: Steps
+
+
+def find_rhythm(series: RailSeries) -> Rhythm:
+    """The period of the sum over the ports, by the method of the daemon, and the steps.
+
+    The daemon has counters, which say what flowed over a hole; a recording has not: a hole is filled by a straight
+    line from the rate before it to that after, unless it is longer than two bins.
+    """
+    coarsest = max(series.coarsest_stride, series.resolution_ticks)
+    bin_seconds = max(BIN_SECONDS, LEAST_CHANGES * coarsest * series.interval_seconds)
+    span = len(series.whole) * series.interval_seconds
+    bins = int(span / bin_seconds)
+    known = [index for index in series.up if series.good[index].any()]
+    if bins < 1 or not known:
+        return Rhythm(find_period(np.zeros(0)), NONE)
+    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
+    found = np.array([_bins_of(series, index, edges) for index in known])
+    # where a port is not known its siblings stand for it
+    seen = np.count_nonzero(~np.isnan(found), axis=0)
+    mean = np.where(seen > 0, np.nansum(found, axis=0) / np.maximum(seen, 1), np.nan)
+    period = find_period(mean, bin_seconds)
+    steps = (
+        NONE if math.isnan(period.seconds) else find_steps(series.bandwidth, period.seconds / series.interval_seconds)
+    )
+    return Rhythm(period, steps)
+
+
+def _bins_of(series: RailSeries, index: int, edges: Floats) -> Floats:
+    good = series.good[index]
+    rates = series.rates[index].sum(axis=0)
+    at = np.arange(len(good))
+    if not good.all():
+        rates = np.interp(at, at[good], rates[good])
+    seconds = np.arange(len(good) + 1, dtype=np.float64) * series.interval_seconds
+    moved = np.concatenate(([0.0], np.cumsum(rates * series.interval_seconds)))
+    # what is known of a running sum is its value on either side of a known tick
+    kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
+    return rate_bins(seconds[kept], moved[kept], edges)
+
+
+Value = float | int | str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PortTotals:
+    """Mean rate of each port, both directions, 0 while its link is down, NaN if not observed; and when active."""
+
+    mean: Floats
+    active: Floats
+
+
+def total_ports(series: RailSeries, options: ReportOptions) -> PortTotals:
+    """The rates that the rails are weighed by."""
+    count = len(series.ports)
+    mean, active = np.full(count, np.nan), np.full(count, np.nan)
+    for index, port in enumerate(series.ports):
+        rates, seconds, good = series.rates[index], series.seconds[index], series.good[index]
+        ways = np.flatnonzero(series.recorded)
+        observed = seconds[ways[0]].sum() if len(ways) else 0.0
+        if not port.active:
+            mean[index] = 0.0
+        elif observed:
+            mean[index] = np.einsum("wi,wi->", rates, seconds) / observed
+        chosen = good & (rates > options.active_bytes_per_second)
+        means = moments.mean(moments.weighted_sums(rates, seconds, chosen))
+        active[index] = np.nan if np.isnan(means).all() else np.nansum(means)
+    return PortTotals(mean, active)
+
+
+def weigh(totals: PortTotals, options: ReportOptions) -> Balance:
+    """The balance of the ports over the window."""
+    judge = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
+    return balance_rails(totals.mean, totals.active, judge)
+
+
+def describe_rails(series: RailSeries, balance: Balance) -> dict[str, Value]:
+    """Fairness, and which rails are idle or slow."""
+    names = [str(port.id) for port in series.ports]
+    return {
+        "rails": len(names),
+        "active_rails": balance.active,
+        "fairness_ratio": balance.fairness,
+        "idle_rails": tuple(name for name, idle in zip(names, balance.idle, strict=True) if idle),
+        "slow_rails": tuple(name for name, slow in zip(names, balance.slow, strict=True) if slow),
+    }
+
+
+def line_rate(series: RailSeries, totals: PortTotals) -> float:
+    """Line rate of the ports that carry traffic, in the directions that were recorded; NaN if not known."""
+    rates = np.array([port.rate_bytes_per_second or np.nan for port in series.ports])
+    rated = ~np.isnan(rates) & ~np.isnan(totals.mean)
+    if not rated.any():
+        return math.nan
+    carrying = totals.mean[rated] >= CARRYING * totals.mean[rated].max()
+    return sum(series.recorded) * float(rates[rated][carrying].sum())
+
+
+def describe_runs(series: RailSeries, options: ReportOptions) -> dict[str, Value]:
+    """Bursts and gaps of the sum over the rails."""
+    # one more hole ends the last run
+    rates = np.append(series.bandwidth, np.nan)[None]
+    measured = np.append(series.measured, 0.0)[None]
+    _, runs = split_runs(start_runs(1), rates, measured, options.thresholds())
+    bursts, gaps = runs.bursts(), runs.gaps()
+    moved = runs.moved_bytes[bursts]
+    return {
+        "bursts": int(bursts.sum()),
+        **_lengths("burst_seconds", runs.seconds[bursts]),
+        "burst_bytes": float(moved.mean()) if len(moved) else None,
+        "gaps": int(gaps.sum()),
+        **_lengths("gap_seconds", runs.seconds[gaps]),
+        "censored_seconds": runs.censored_seconds(),
+    }
+
+
+def _lengths(key: str, seconds: Floats) -> dict[str, Value]:
+    if not len(seconds):
+        return dict.fromkeys((f"{key}_p50", f"{key}_p95", f"{key}_longest"))
+    p50, p95 = np.quantile(seconds, [0.5, 0.95])
+    return {f"{key}_p50": float(p50), f"{key}_p95": float(p95), f"{key}_longest": float(seconds.max())}
+
+
+def describe_holes(series: RailSeries) -> dict[str, Value]:
+    """How much of the window was seen."""
+    whole = series.whole[series.lead : series.lead + series.ticks]
+    edges = np.flatnonzero(np.diff(np.concatenate(([True], whole, [True]))))
+    lengths = (edges[1::2] - edges[::2]) * series.interval_seconds
+    window = series.ticks * series.interval_seconds
+    return {
+        "window_seconds": window,
+        "observed_ratio": float(np.count_nonzero(whole)) / series.ticks,
+        "holes": len(lengths),
+        "hole_seconds_longest": float(lengths.max()) if len(lengths) else None,
+    }
+
+
+def describe_peak(series: RailSeries, mean: float, line: float) -> dict[str, Value]:
+    """The highest tick and what follows from it."""
+    peak = float(np.nanmax(series.bandwidth)) if series.whole.any() else math.nan
+    return {
+        "peak_bytes_per_second": peak,
+        "peak_to_mean_ratio": peak / mean if mean > 0 else math.nan,
+        "peak_utilization_ratio": peak / line,
+        "line_bytes_per_second": line,
+        "utilization_ratio": mean / line,
+    }
+
+
+def name_traffic(
+    series: RailSeries, values: Mapping[str, Value], line: float, options: ReportOptions
+) -> dict[str, Value]:
+    """The signature of the window, by the features of the daemon."""
+    told = series.resolution_ticks == 1
+    variations = {scale: _number(values.get(variation_key(scale))) for scale in SIGNATURE_TIMESCALES_NS}
+    names = ("active_mean_bytes_per_second", "duty_cycle_ratio")
+    active, duty = (_number(values[name]) if told else None for name in names)
+    window = NodeWindow(None, None, None, active, duty, ())
+    features = signature_features(window, variations, _usual_peak(series) if told else math.nan, line)
+    found = find_signature(features, options.signature)
+    return {"signature": found.label, "signature_confidence": found.confidence}
+
+
+def _usual_peak(series: RailSeries) -> float:
+    """Upper quartile of the peaks of the seconds that were observed, as `aggregator.node` has it."""
+    seen = series.whole.reshape(-1, series.ticks_per_second).any(axis=1)
+    peaks = series.directions.sum(axis=0).reshape(-1, series.ticks_per_second).max(axis=1)[seen]
+    return float(np.quantile(peaks, USUAL)) if len(peaks) else math.nan
+
+
+def is_known(value: Value) -> bool:
+    """Whether it is neither None nor a number that is not finite."""
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _number(value: Value) -> float | None:
+    return value if isinstance(value, float) and math.isfinite(value) else None

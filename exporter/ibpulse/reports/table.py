@@ -1,0 +1,212 @@
+"""The table of a report as cells of text, and the notes around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+
+from ibpulse.reports.comparison import Change, Report
+from ibpulse.reports.rows import ReportRow, Unit
+from ibpulse.reports.run import PortLine, Run
+from ibpulse.reports.statistics import Value
+from ibpulse.units import SECOND_NS, format_duration, format_rate
+
+NOT_KNOWN = "-"
+DIGITS = 4
+# unit: (size, sign), the largest first
+SCALES: Mapping[Unit, tuple[tuple[float, str], ...]] = {
+    "rate": ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"), (1.0, " B/s")),
+    "bytes": ((1e12, " TB"), (1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")),
+    "seconds": ((1.0, " s"), (1e-3, " ms"), (1e-6, " µs")),
+    "ratio": ((0.01, " %"),),
+    "number": ((1.0, ""),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, and whether it says of a change that it matters."""
+
+    text: str
+    differs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row: its label and its cells, one per column; `definition` is empty for a port."""
+
+    label: str
+    definition: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSection:
+    """Rows below a title."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+def columns(report: Report) -> tuple[str, ...]:
+    """The heads of the columns: the first run, then each run and its change."""
+    return (report.names[0], *(head for name in report.names[1:] for head in (name, "change")))
+
+
+def sections(report: Report) -> tuple[TableSection, ...]:
+    """All rows as cells, section by section; the last one has a line for each port."""
+    found = [
+        TableSection(title, tuple(_line(report, row) for row in rows))
+        for title, rows in groupby(report.rows, key=lambda row: row.section)
+    ]
+    return (*found, _port_section(report))
+
+
+def _line(report: Report, row: ReportRow) -> Line:
+    texts = [value_text(run, row, report.options.level) for run in report.runs]
+    cells = [Cell(texts[0])]
+    for text, changes in zip(texts[1:], report.changes, strict=True):
+        cells += [Cell(text), _change_cell(changes.by_key.get(row.key))]
+    return Line(row.label, row.definition, tuple(cells))
+
+
+def _change_cell(change: Change | None) -> Cell:
+    if change is None:
+        return Cell("")
+    if change.ratio is None:
+        return Cell("others" if change.differs else "", change.differs)
+    text = f"{100 * change.ratio:+.1f} %"
+    if change.low is not None and change.high is not None:
+        text += f" [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return Cell(text, change.differs)
+
+
+def value_text(run: Run, row: ReportRow, level: float) -> str:
+    """A value as text, with half of its interval if it has one."""
+    value = run.values[row.key]
+    spread = run.spreads.get(row.key)
+    if spread is None or not isinstance(value, float):
+        return plain_text(value, row.unit)
+    low, high = spread.interval(level)
+    half = (high - low) / 2
+    size, sign = _scale(value, row.unit)
+    # two digits of the half interval, not more of the value than that says
+    decimals = max(0, min(4, 1 - math.floor(math.log10(half / size)))) if half > size * 1e-4 else 4
+    if half <= size * 1e-4:
+        return f"{_significant(value / size)}{sign}"
+    return f"{value / size:.{decimals}f} ±{half / size:.{decimals}f}{sign}"
+
+
+def plain_text(value: Value, unit: Unit) -> str:
+    """A value as text in the unit that fits it."""
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    if isinstance(value, str):
+        return value
+    if unit not in SCALES:
+        return str(value)
+    size, sign = _scale(float(value), unit)
+    return f"{_significant(value / size)}{sign}"
+
+
+def _scale(value: float, unit: Unit) -> tuple[float, str]:
+    scales = SCALES[unit]
+    # 999.96 is 1000 in four digits
+    return next(
+        (scale for scale in scales if abs(value) * (1 + 10.0**-DIGITS) >= scale[0]), scales[0 if not value else -1]
+    )
+
+
+def _significant(value: float) -> str:
+    """Four digits, or as many as stand before the point."""
+    if value == 0:
+        return "0"
+    decimals = max(0, min(DIGITS, DIGITS - 1 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{decimals}f}"
+
+
+def _port_section(report: Report) -> TableSection:
+    names = list(dict.fromkeys(port.port for run in report.runs for port in run.ports))
+    lines = []
+    for name in names:
+        texts = [_port_text(next((port for port in run.ports if port.port == name), None)) for run in report.runs]
+        cells = [Cell(texts[0]), *(cell for text in texts[1:] for cell in (Cell(text), Cell("")))]
+        lines.append(Line(name, "", tuple(cells)))
+    return TableSection("Ports: mean, share of all bytes", tuple(lines))
+
+
+def _port_text(port: PortLine | None) -> str:
+    if port is None:
+        return NOT_KNOWN
+    state = " idle" if port.idle else " slow" if port.slow else ""
+    return f"{plain_text(port.mean_bytes_per_second, 'rate')}, {plain_text(port.share_ratio, 'ratio')}{state}"
+
+
+def about(run: Run) -> str:
+    """What a run is, in one line."""
+    meta = run.meta
+    begin = datetime.fromtimestamp(run.start_ns / SECOND_NS, UTC)
+    length = plain_text((run.end_ns - run.start_ns) / SECOND_NS, "seconds")
+    made = f"{meta.source}: {meta.reason}" if meta.reason else meta.source
+    return (
+        f"{run.path}: node {meta.host or '-'}, {made}, every {format_duration(meta.interval_ns)}; "
+        f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC on, {_cut(run)}"
+    )
+
+
+def _cut(run: Run) -> str:
+    before, after = run.cut_seconds
+    if not before and not after:
+        return "the whole recording"
+    return f"without {plain_text(before, 'seconds')} before and {plain_text(after, 'seconds')} after"
+
+
+def remarks(report: Report) -> list[str]:
+    """What must be known to read the table."""
+    options = report.options
+    trimmed = "trimmed to the first and the last active tick" if options.trim else "not trimmed"
+    found = [
+        f"Windows are {trimmed}. Active is above {format_rate(int(options.active_bytes_per_second))}, transmit + "
+        "receive of all described ports."
+    ]
+    for name, run in zip(report.names, report.runs, strict=True):
+        found += [f"{name}: {remark}" for remark in _remarks_on(run)]
+    if any(run.spreads for run in report.runs):
+        found.append(f"± is half of the {100 * options.level:g} % interval, from {options.resamples} resamples.")
+    return found + _on_changes(report)
+
+
+def _remarks_on(run: Run) -> list[str]:
+    found = []
+    if not run.meta.complete:
+        found.append("the recording was cut off before it was finished.")
+    missing = [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if not there]
+    if len(missing) == 1:
+        found.append(f"{missing[0]} was not recorded; sums are those of the other direction.")
+    if run.values["peak_bytes_per_second"] is None and any(run.recorded):
+        found.append("counters stand still over several ticks, so what rests on single ticks is not known.")
+    if run.units == "step":
+        found.append(f"resampled in {run.unit_count} whole steps.")
+    elif run.units:
+        found.append(f"resampled in {run.unit_count} blocks of {plain_text(run.unit_seconds, 'seconds')}.")
+    else:
+        found.append("too short for intervals: fewer than 20 steps or seconds.")
+    return found
+
+
+def _on_changes(report: Report) -> list[str]:
+    compared = max((changes.rows for changes in report.changes), default=0)
+    if not report.changes:
+        return []
+    if not compared:
+        return ["No change is marked: there are no intervals."]
+    return [
+        f"Changes are against {report.names[0]}. Their intervals hold for all {compared} rows together at "
+        f"{100 * report.options.level:g} %. * marks a change that matters: 0 lies outside its interval, and it is at "
+        f"least {100 * report.options.least_change:g} %. A row without an interval is never marked."
+    ]

@@ -1,0 +1,120 @@
+"""Writes the files of a simulated tree, in phase with the sampler that reads them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from ibpulse.errors import FabricError
+from ibpulse.simulate.tree import Listing
+
+TOP = ("class", "devices", "bus")
+
+
+class SimulatedCounterFile:
+    """One file that is written over and over through a descriptor held open."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY)
+        self._text = b""
+        self._length = os.fstat(self._descriptor).st_size
+
+    def write(self, text: str) -> None:
+        """Puts `text` and a newline at offset 0, if it is not there already.
+
+        A shorter text is first padded with newlines to the length of the old one, so a reader never sees the new
+        digits followed by old ones.
+        """
+        wanted = text.encode() + b"\n"
+        if wanted == self._text:
+            return
+        os.pwrite(self._descriptor, wanted.ljust(self._length, b"\n"), 0)
+        if len(wanted) < self._length:
+            os.ftruncate(self._descriptor, len(wanted))
+        self._text, self._length = wanted, len(wanted)
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+        os.close(self._descriptor)
+
+
+def write_listing(root: Path, listing: Listing) -> None:
+    """Writes every file of the listing, then every link, so a device appears in its class when it is whole."""
+    for name, text in listing.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name, target in listing.links.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Puts `text` in the place of the file at once; a reader sees the old text or the new one."""
+    if path.read_text() != text:
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text)
+        fresh.rename(path)
+
+
+def remove_listing(root: Path, listing: Listing) -> None:
+    """Removes the listing's links, then its files and the directories that this empties."""
+    for name in (*reversed(listing.links), *listing.files):
+        (root / name).unlink(missing_ok=True)
+    parents = {parent for name in listing.files for parent in Path(name).parents[:-1]}
+    for parent in sorted(parents, key=lambda path: -len(path.parts)):
+        if (root / parent).is_dir() and not any((root / parent).iterdir()):
+            (root / parent).rmdir()
+
+
+def clear_tree(directory: Path, marker: Path) -> None:
+    """Makes the directory, or empties it of an earlier fabric, which is known by its marker.
+
+    Raises FabricError when it holds anything else.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()) and not marker.exists():
+        raise FabricError(f"{directory} is not empty and holds no simulated fabric: name a new or an empty directory")
+    for top in TOP:
+        if (directory / top).is_dir():
+            shutil.rmtree(directory / top)
+
+
+class Stop(Protocol):
+    """Tells the writer to end: a `threading.Event`, or anything with its `is_set`."""
+
+    def is_set(self) -> bool:
+        """True once the writer is to end."""
+        ...
+
+
+def keep_phase(
+    write: Callable[[int], None],
+    interval_ns: int,
+    stop: Stop,
+    wall: Callable[[], int] = time.time_ns,
+    monotonic: Callable[[], int] = time.monotonic_ns,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Calls `write` with each multiple of the interval, half an interval ahead, until told to stop.
+
+    Both clocks are in ns. When the wall clock is set, `write` is told times that go on as if it had not been.
+    """
+    half = interval_ns // 2
+    done, stepped, offset = -1, 0, wall() - monotonic()
+    while not stop.is_set():
+        now = wall()
+        drift, offset = now - monotonic() - offset, now - monotonic()
+        if abs(drift) > half:
+            stepped += drift
+        tick = (now + half) // interval_ns
+        if tick != done:
+            write(tick * interval_ns - stepped)
+            done = tick
+        sleep(max(0, (tick + 1) * interval_ns - half - wall()) / 1e9)

@@ -1,0 +1,110 @@
+"""Reads the error and congestion counters of one port again and again at the least cost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ibpulse.model import CounterReading, PortId, PortReadings
+from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.diagnostics import CounterSet, Wanted, choose_counters
+from ibpulse.sysfs.files import ReadFault, Text, list_names, parse_count, read_text
+from ibpulse.units import SECOND_NS
+
+REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
+TRIES = 3
+FIRST_PAUSE_NS = 60 * SECOND_NS
+LONGEST_PAUSE_NS = 600 * SECOND_NS
+SLOW_READ_NS = SECOND_NS
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A file that failed `times` in a row; until `again_ns` it is left alone."""
+
+    times: int = 0
+    pause_ns: int = 0
+    again_ns: int = 0
+
+
+class CounterReader:
+    """Reads the chosen counters of the port at `folder`; which files there are is found out at the first read.
+
+    Not for use by several threads at once. `clock` is monotonic, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        port: PortId,
+        folder: str,
+        link_layer: str,
+        driver: str,
+        counter_set: CounterSet,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.remark = ""
+        self._port = port
+        self._folder = folder
+        self._link_layer = link_layer
+        self._driver = driver
+        self._counter_set = counter_set
+        self._clock = clock
+        self._wanted: tuple[Wanted, ...] | None = None
+        self._troubles: dict[str, _Trouble] = {}
+
+    def read(self) -> PortReadings:
+        """The counters that could be read now; none when the device went away meanwhile."""
+        if self._wanted is None:
+            self._wanted = self._choose()
+        readings: list[CounterReading] = []
+        for wanted in self._wanted:
+            path = os.path.join(self._folder, wanted.folder, wanted.file)
+            before = self._clock()
+            trouble = self._troubles.get(path)
+            if trouble is not None and before < trouble.again_ns:
+                continue
+            text = read_text(path)
+            after = self._clock()
+            if text.code == errno.ENODEV:
+                return PortReadings(self._port, ())
+            count = parse_count(text.text)
+            if count is None:
+                self._note_trouble(path, wanted, text, after)
+            else:
+                self._troubles.pop(path, None)
+                if wanted.name:
+                    readings.append(_make_reading(wanted, count, (before + after) // 2))
+            if after - before > SLOW_READ_NS:
+                break
+        if not any(trouble.times >= TRIES for trouble in self._troubles.values()):
+            self.remark = ""
+        return PortReadings(self._port, tuple(readings))
+
+    def _choose(self) -> tuple[Wanted, ...]:
+        listed = {name: list_names(os.path.join(self._folder, name)) for name in (COUNTERS, HW_COUNTERS)}
+        return choose_counters(listed, self._link_layer, self._driver, self._counter_set)
+
+    def _note_trouble(self, path: str, wanted: Wanted, text: Text, now_ns: int) -> None:
+        trouble = self._troubles.setdefault(path, _Trouble())
+        trouble.times += 1
+        if trouble.times < TRIES:
+            return
+        refused = text.code in REFUSALS or text.fault in (ReadFault.NO_PMA, ReadFault.NONE)
+        if refused:
+            trouble.pause_ns = min(max(FIRST_PAUSE_NS, 2 * trouble.pause_ns), LONGEST_PAUSE_NS)
+            trouble.again_ns = now_ns + trouble.pause_ns
+        if not text.reason and self._counter_set == "all":
+            # whatever a driver has there besides numbers was not asked for
+            return
+        reason = text.reason or f"holds '{text.text[:40]}', which is not a count"
+        self.remark = self.remark or (
+            f"some of its error counters have no value, first {wanted.folder}/{wanted.file}, which {reason}; "
+            f"they are left out, and tried again {'from time to time' if refused else 'at every scan'}."
+        )
+
+
+def _make_reading(wanted: Wanted, count: int, taken_ns: int) -> CounterReading:
+    return CounterReading(wanted.name, wanted.file, count * wanted.scale, taken_ns, count == wanted.full)

@@ -1,0 +1,183 @@
+"""What stands before every route: rate limit, authentication, origin of writes, request bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.problems import KINDS, problem_response
+
+BODY_SECONDS = 15.0
+# what a refused request may still send, so that the client is done and reads the answer
+DISCARD_SECONDS = 1.0
+
+
+class BodyTooLongError(Exception):
+    """More was sent, or announced, than may be."""
+
+
+class DisconnectedError(Exception):
+    """The client went away."""
+
+
+def announces_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the head says that a body follows."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() not in (b"", b"0"))
+        for name, value in headers
+    )
+
+
+async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, max_bytes: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLongError: it is longer than `max_bytes`, by its own account or by what came.
+        TimeoutError: it did not come in time.
+        DisconnectedError: the client went away.
+    """
+    length = dict(headers).get(b"content-length", b"0")
+    if length.isdigit() and int(length) > max_bytes:
+        raise BodyTooLongError
+    body = bytearray()
+    more = True
+    async with asyncio.timeout(BODY_SECONDS):
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise DisconnectedError
+            body += message.get("body", b"")
+            if len(body) > max_bytes:
+                raise BodyTooLongError
+            more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def discard_body(receive: Receive, max_bytes: int) -> bool:
+    """Whether the whole body came within a moment and some bytes; it is thrown away."""
+    left = max_bytes
+    try:
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while left >= 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return bool(message["type"] == "http.request")
+    except TimeoutError:
+        pass
+    return False
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """A receiver that gives the body once, and then what the connection gives."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+OWN_SITES = (b"same-origin", b"none")
+
+
+def is_foreign_write(method: str, scheme: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser sent this write for another site (Fetch Metadata, W3C; Origin, RFC 6454)."""
+    if method in SAFE_METHODS:
+        return False
+    given = dict(headers)
+    site, origin = given.get(b"sec-fetch-site"), given.get(b"origin")
+    if site is not None:
+        return site not in OWN_SITES
+    return origin is not None and origin.lower() != f"{scheme}://".encode() + given.get(b"host", b"").lower()
+
+
+PROBES = ("/-/healthy", "/-/ready")
+CHALLENGE = 'Basic realm="ibpulse", charset="UTF-8"'
+CLOSE = {"Connection": "close"}
+SOON = {"Retry-After": "1"}
+USER = "ibpulse.user"
+"""Key of the scope that names who asks; absent where nobody had to say."""
+
+
+class AccessControl:
+    """ASGI middleware. With no door there is nobody to ask for a name; bodies and origins are judged all the same."""
+
+    def __init__(self, app: ASGIApp, door: WebConfigReloader | None, max_body_bytes: int) -> None:
+        self._app, self._door, self._max_body_bytes = app, door, max_body_bytes
+        self._passwords = PasswordCheck()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or let it pass."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = await self._judge(scope)
+        body = announces_body(scope["headers"])
+        try:
+            if refusal is None and body:
+                receive = replay(await read_body(scope["headers"], receive, self._max_body_bytes), receive)
+        except DisconnectedError:
+            return
+        except BodyTooLongError:
+            bound = {"name": "max_body_bytes", "limit": self._max_body_bytes}
+            refusal = _refuse(413, "body-too-long", f"A body may have {self._max_body_bytes} bytes.", bound=bound)
+        except TimeoutError:
+            refusal = _refuse(408, "body-too-slow", f"The body did not come within {BODY_SECONDS:g} s; send it faster.")
+        if refusal is not None and body and not await self._discard(scope, receive):
+            refusal.headers.update(CLOSE)
+        await (refusal or self._app)(scope, receive, send)
+
+    async def _discard(self, scope: Scope, receive: Receive) -> bool:
+        """Whether the connection is free of a body that nobody reads; one that waits for our word is not asked for."""
+        if any(name == b"expect" for name, _ in scope["headers"]):
+            return False
+        return await discard_body(receive, self._max_body_bytes)
+
+    async def _judge(self, scope: Scope) -> Response | None:
+        """The refusal of a request by its head; None for one that may pass."""
+        if scope["path"] in PROBES:
+            return None
+        door = self._door
+        if door and not door.bucket.take(time.monotonic_ns()):
+            return _refuse(429, "too-many-requests", "More requests came than rate_limit allows; ask less often.", SOON)
+        refusal = await self._identify(scope, door) if door else None
+        if refusal is None and is_foreign_write(scope["method"], scope["scheme"], scope["headers"]):
+            return _refuse(
+                403, "cross-site", "A page of another site sent this; writes come from own pages or programs."
+            )
+        return refusal
+
+    async def _identify(self, scope: Scope, door: WebConfigReloader) -> Response | None:
+        """Put the user's name into the scope; the refusal of one who must say it and does not."""
+        users = door.rules.users
+        name = scope.get("state", {}).get("certificate")
+        if users:
+            given = next((text for key, text in scope["headers"] if key == b"authorization"), b"")
+            credentials = parse_basic(given)
+            client = (scope.get("client") or ("",))[0]
+            try:
+                if credentials is None or not await self._passwords.is_right(users, credentials, client):
+                    detail = "A user and a password of this server are needed; only the probes are open to everybody."
+                    return _refuse(401, "login-needed", detail, {"WWW-Authenticate": CHALLENGE})
+            except TooManyChecksError:
+                return _refuse(503, "too-many-logins", "Too many passwords wait to be checked; try again soon.", SOON)
+            name = credentials[0]
+        if name:
+            scope[USER] = name
+        return None
+
+
+def _refuse(status: int, kind: str, detail: str, headers: dict[str, str] | None = None, **members: object) -> Response:
+    return problem_response(status, detail, KINDS[kind], kind, headers, **members)

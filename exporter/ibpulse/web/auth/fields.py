@@ -1,0 +1,203 @@
+"""How one text of the web configuration file becomes a value, and what its words mean to OpenSSL."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, PlainValidator, ValidationInfo
+
+from ibpulse.units import parse_duration
+
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+OLD_TLS_VERSIONS = ("TLS10", "TLS11")
+
+TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""Always offered with TLS 1.3, in Go as here; naming them changes nothing."""
+
+TLS12_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+}
+"""Go's suites with forward secrecy for TLS 1.2 and their names in OpenSSL."""
+
+CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+
+CLIENT_AUTH = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+UNVERIFIED_CLIENT_AUTH = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
+"""Policies that take certificates which nobody verified; Python's TLS has no such mode."""
+
+HEADERS: dict[str, tuple[str, ...]] = {
+    "Content-Security-Policy": (),
+    "Strict-Transport-Security": (),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-XSS-Protection": (),
+}
+"""Headers that the file may set, and the values that each may have; any where none are listed."""
+
+
+MAX_COST = 15
+"""The highest cost of a bcrypt hash: a check takes some 2 s, and each step doubles it."""
+MAX_BURST = 1_000_000
+
+# the salt has 128 bits in 22 letters, so only four can be the last
+_BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
+_TRUTHS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
+
+T = TypeVar("T")
+
+
+class EntriesError(ValueError):
+    """What is wrong with entries of a mapping, by the name of each."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        self.faults = faults
+        super().__init__(*faults.values())
+
+
+def single(parse: Callable[[str], T]) -> PlainValidator:
+    """A validator for one text, read by `parse`."""
+
+    def validate(given: object) -> T:
+        if isinstance(given, str):
+            return parse(given)
+        raise ValueError("holds more than a value; give one text")
+
+    return PlainValidator(validate)
+
+
+def several(parse: Callable[[str], T]) -> PlainValidator:
+    """A validator for a list of texts, each read by `parse`; a list of one may be written as the text alone."""
+
+    def validate(given: object) -> tuple[T, ...]:
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError("is not a list; write it like [one, other]")
+        read, faults = [], {}
+        for number, text in enumerate(texts):
+            try:
+                read.append(parse(text))
+            except ValueError as error:
+                faults[str(number)] = str(error)
+        if faults:
+            raise EntriesError(faults)
+        return tuple(read)
+
+    return PlainValidator(validate)
+
+
+def mapped(check: Callable[[str, str], str]) -> PlainValidator:
+    """A validator for a mapping of texts; all that `check` finds wrong is told at once."""
+
+    def validate(given: object) -> Mapping[str, str]:
+        if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+            raise ValueError("is not a mapping of names to texts; write it like name: text")
+        faults = {name: fault for name, text in given.items() if (fault := check(name, text))}
+        if faults:
+            raise EntriesError(faults)
+        return given
+
+    return PlainValidator(validate)
+
+
+def _from_directory(path: Path, info: ValidationInfo) -> Path:
+    """A path seen from the directory of the file that names it."""
+    directory: Path = (info.context or {}).get("directory", Path())
+    return directory / path
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _TRUTHS:
+        raise ValueError(f"{text!r} is neither true nor false; choose one")
+    return _TRUTHS[text.lower()]
+
+
+def _tls_version(text: str) -> str:
+    if text in OLD_TLS_VERSIONS:
+        raise ValueError(f"{text!r} is not safe and not offered; choose TLS12 or TLS13")
+    if text not in TLS_VERSIONS:
+        raise ValueError(f"{text!r} is not known; choose TLS12 or TLS13")
+    return text
+
+
+def _client_auth(text: str) -> str:
+    if text in UNVERIFIED_CLIENT_AUTH:
+        raise ValueError(
+            f"{text!r} takes certificates that nobody verified and is not offered; "
+            "choose VerifyClientCertIfGiven or RequireAndVerifyClientCert"
+        )
+    if text not in CLIENT_AUTH:
+        raise ValueError(f"{text!r} is not known; choose {', '.join(CLIENT_AUTH)}")
+    return text
+
+
+def _cipher(text: str) -> str:
+    if text not in TLS12_CIPHERS and text not in TLS13_CIPHERS:
+        raise ValueError(f"{text!r} is not offered; choose of those in docs/security.md, or leave the list out")
+    return text
+
+
+def _curve(text: str) -> str:
+    if text not in CURVES:
+        raise ValueError(f"{text!r} is not offered; choose one of {', '.join(CURVES)}")
+    return text
+
+
+def _interval(text: str) -> int:
+    return 0 if text == "0" else parse_duration(text)
+
+
+def _burst(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", text) or int(text) > MAX_BURST:
+        raise ValueError(f"{text!r} is not a number of requests; write one from 0 to {MAX_BURST}")
+    return int(text)
+
+
+def _header_fault(name: str, text: str) -> str:
+    if name not in HEADERS:
+        return f"cannot be set here; choose of {', '.join(HEADERS)}"
+    values = HEADERS[name]
+    if values and text not in values:
+        return f"{text!r} is not allowed; choose {' or '.join(values)}"
+    return "" if text.isprintable() and text.isascii() else f"{text!r} has characters that no header may have"
+
+
+def _user_fault(name: str, text: str) -> str:
+    if not name or ":" in name or not name.isprintable():
+        return "no browser can send this name; choose one of printable characters without a colon"
+    match = _BCRYPT.fullmatch(text)
+    if not match:
+        return f"is not a bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
+    if not 4 <= int(match[1]) <= MAX_COST:
+        return f"has the cost {int(match[1])}; make one of 4 to {MAX_COST}, like `htpasswd -nBC 10 {name}`"
+    return ""
+
+
+OneText = Annotated[str, single(str)]
+Texts = Annotated[tuple[str, ...], several(str)]
+FilePath = Annotated[Path, single(Path), AfterValidator(_from_directory)]
+Truth = Annotated[bool, single(_truth)]
+TlsVersion = Annotated[str, single(_tls_version)]
+ClientAuth = Annotated[str, single(_client_auth)]
+Ciphers = Annotated[tuple[str, ...], several(_cipher)]
+Curves = Annotated[tuple[str, ...], several(_curve)]
+IntervalNs = Annotated[int, single(_interval)]
+Burst = Annotated[int, single(_burst)]
+Headers = Annotated[Mapping[str, str], mapped(_header_fault)]
+Users = Annotated[Mapping[str, str], mapped(_user_fault)]

@@ -1,0 +1,132 @@
+"""The front door in force: the checked web configuration and its TLS, renewed when one of the files changes.
+
+A change that cannot be used is logged once, and what was in force stays. It must not know connections or requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ibpulse.errors import ConfigError
+from ibpulse.web.auth.rate_limit import Bucket
+from ibpulse.web.auth.tls import TlsServer, build_tls
+from ibpulse.web.auth.web_config import WebConfig, read_config
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+RELOAD_SUCCESSFUL = "ibpulse_web_config_last_reload_successful"
+
+Signature = tuple[tuple[int, int, int, int] | None, ...]
+"""Of each file what changes when its content does; None for one that cannot be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is in force. `tls` is None where connections are plain; `users` is empty where nobody must log in."""
+
+    tls: TlsServer | None
+    users: Mapping[str, str]
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+class WebConfigReloader:
+    """The rules of one web configuration file."""
+
+    def __init__(self, path: Path, registry: CollectorRegistry | None = None) -> None:
+        """Read the file and all that it names.
+
+        Raises:
+            ConfigError: with all faults found.
+        """
+        self._path = path
+        # what is looked at, and how it looked when it was last read, or tried
+        self._files: tuple[Path, ...] = (path,)
+        self._loaded: Signature = ()
+        self.rules, self.bucket = self._load()
+        self._seen: Signature = self._loaded
+        self.healthy = True
+        if registry is not None:
+            registry.register(_ReloadMetric(self))
+
+    def tls(self) -> TlsServer | None:
+        """The TLS for a new connection."""
+        return self.rules.tls
+
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers that every answer gets, names in lower case."""
+        return self.rules.headers
+
+    async def watch(self) -> None:
+        """Look for changes once a second, forever, in a thread."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.to_thread(self.look)
+
+    def look(self) -> None:
+        """Take up a change of the files that is a look old: who writes several files is done with all by then."""
+        seen = tuple(map(_sign, self._files))
+        if seen == self._seen and seen != self._loaded:
+            self._loaded = seen
+            self._renew()
+        self._seen = seen
+
+    def _renew(self) -> None:
+        try:
+            rules, bucket = self._load()
+            if (rules.tls is None) != (self.rules.tls is None):
+                raise ConfigError([f"{self._path}: TLS cannot be switched on or off while running; start ibpulse anew"])
+        except ConfigError as error:
+            self.healthy = False
+            for fault in error.faults:
+                log.error("the web configuration stays as it was: %s", fault)
+            return
+        if (bucket.interval_ns, bucket.burst) != (self.bucket.interval_ns, self.bucket.burst):
+            self.bucket = bucket
+        self.rules = rules
+        self.healthy = True
+        log.info("the web configuration was read anew from %s", self._path)
+
+    def _load(self) -> tuple[Rules, Bucket]:
+        """What the files say. Each is looked at before it is read, so that no later change is missed."""
+        own = _sign(self._path)
+        config, source = read_config(self._path)
+        section = config.tls_server_config
+        others = section.files() if section else ()
+        self._files = (self._path, *others)
+        self._loaded = (own, *map(_sign, others))
+        tls = build_tls(section, source) if section else None
+        rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
+        return rules, Bucket(config.rate_limit.interval, config.rate_limit.burst)
+
+
+class _ReloadMetric(Collector):
+    def __init__(self, door: WebConfigReloader) -> None:
+        self._door = door
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily(RELOAD_SUCCESSFUL, "")
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        help_text = "1 if the web configuration and its certificates are in force as the files have them, else 0."
+        yield GaugeMetricFamily(RELOAD_SUCCESSFUL, help_text, value=float(self._door.healthy))
+
+
+def _headers(config: WebConfig) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.lower().encode(), text.encode()) for name, text in config.http_server_config.headers.items())
+
+
+def _sign(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

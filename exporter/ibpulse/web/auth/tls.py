@@ -1,0 +1,170 @@
+"""Certificates, keys and policies of the web configuration as a TLS context, and the names in client certificates."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ibpulse.errors import ConfigError
+from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
+from ibpulse.web.auth.source import ConfigSource
+from ibpulse.web.auth.web_config import TlsConfig
+
+NAME_KINDS = ("DNS", "email", "IP Address", "URI")
+
+
+def find_name(peer: ssl.SSLObject | None) -> str | None:
+    """Whose certificate it is: the subject's common name, else the first alternative name; None without one."""
+    certificate = _certificate(peer)
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return next(iter([*common, *_alternative_names(certificate)]), None)
+
+
+def has_allowed_name(peer: ssl.SSLObject | None, allowed: frozenset[str]) -> bool:
+    """Whether one of the certificate's alternative names is allowed; nobody is kept out when none are listed."""
+    return not allowed or not allowed.isdisjoint(_alternative_names(_certificate(peer)))
+
+
+def _certificate(peer: ssl.SSLObject | None) -> dict[str, Any]:
+    return dict((peer.getpeercert() if peer else None) or {})
+
+
+def _alternative_names(certificate: dict[str, Any]) -> Iterator[str]:
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind == "IP Address":
+            # OpenSSL writes 0:0:0:0:0:0:0:1 where people write ::1, and words where it is no address
+            with suppress(ValueError):
+                yield str(ipaddress.ip_address(value.strip()))
+        elif kind in NAME_KINDS:
+            yield value
+
+
+SECTION = "tls_server_config"
+MAX_BYTES = 1_000_000
+PROTOCOLS = ["http/1.1"]
+# OpenSSL's words for a key that is another's, and for one of another kind
+MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsServer:
+    """What a new connection is wrapped in, and the names of which a client's certificate must have one, if any."""
+
+    context: ssl.SSLContext
+    allowed_names: frozenset[str]
+
+
+class _EncryptedKeyError(Exception):
+    """The key asks for a passphrase."""
+
+
+def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
+    """The TLS of a checked section; it blocks, for it reads files.
+
+    Raises:
+        ConfigError: with all files that cannot be read, or what OpenSSL refuses.
+    """
+    faults: list[str] = []
+    certificate = _read("cert", config.cert, config.cert_file, source, faults)
+    key = _read("key", config.key, config.key_file, source, faults)
+    authority = _read("client_ca", config.client_ca, config.client_ca_file, source, faults)
+    if faults:
+        raise ConfigError(faults)
+    try:
+        context = _make_context(config)
+    except (ssl.SSLError, ValueError) as error:
+        # a system's policy may forbid what is right elsewhere
+        raise ConfigError([f"{source.place((SECTION,))}: this system's OpenSSL refuses it: {error}"]) from error
+    faults += _load_pair(context, certificate, key, _written(config, "cert", source), _written(config, "key", source))
+    if config.client_ca or config.client_ca_file:
+        faults += _load_authority(context, authority, _written(config, "client_ca", source))
+    # after the authority: OpenSSL would ask for certificates that it cannot verify
+    context.verify_mode = CLIENT_AUTH[config.client_auth_type]
+    if faults:
+        raise ConfigError(faults)
+    return TlsServer(context, frozenset(config.client_allowed_sans))
+
+
+def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, faults: list[str]) -> bytes:
+    """The PEM text that stands in the file or inline; empty where there is none."""
+    if path is None:
+        return (text or "").encode()
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES)
+    except OSError as error:
+        place = source.place((SECTION, f"{name}_file"))
+        faults.append(f"{place}: {path} cannot be read: {error.strerror}; correct the path or the file's permissions")
+        return b""
+    return content
+
+
+def _written(config: TlsConfig, name: str, source: ConfigSource) -> str:
+    """The front of a message about a certificate or key: where it stands, and its file."""
+    path: Path | None = getattr(config, f"{name}_file")
+    place = source.place((SECTION, f"{name}_file" if path else name))
+    return f"{place}: {path}" if path else f"{place}: the text"
+
+
+def _make_context(config: TlsConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    suites = [TLS12_CIPHERS[name] for name in config.cipher_suites if name in TLS12_CIPHERS]
+    # a list without a suite of TLS 1.2 leaves TLS 1.3 alone
+    only_newest = bool(config.cipher_suites) and not suites
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_newest else TLS_VERSIONS[config.min_version]
+    context.maximum_version = TLS_VERSIONS[config.max_version]
+    if suites:
+        context.set_ciphers(":".join(suites))
+    if config.curve_preferences:
+        context.set_ecdh_curve(CURVES[config.curve_preferences[0]])
+    if config.prefer_server_cipher_suites:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # as in Go: whatever certificate stands among the authorities is trusted, an intermediate one too
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(PROTOCOLS)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, cert_place: str, key_place: str) -> list[str]:
+    """What is wrong with certificate and key; Python loads them from files alone, these are in memory."""
+    with _memory_file(certificate) as cert_path, _memory_file(key) as key_path:
+        try:
+            context.load_cert_chain(cert_path, key_path, password=_refuse_passphrase)
+        except _EncryptedKeyError:
+            return [f"{key_place} needs a passphrase; give a key without one, readable by this user alone"]
+        except ssl.SSLError as error:
+            if error.reason in MISMATCHES:
+                return [f"{key_place} does not belong to the certificate; give the key that it was made with"]
+            if b"-----BEGIN CERTIFICATE-----" not in certificate:
+                return [f"{cert_place} has no certificate in PEM form; give a chain of them, the server's own first"]
+            return [f"{key_place} and its certificate cannot be used: {error.reason or error}; give both in PEM form"]
+    return []
+
+
+def _load_authority(context: ssl.SSLContext, authority: bytes, place: str) -> list[str]:
+    try:
+        context.load_verify_locations(cadata=authority.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        return [f"{place} has no certificate in PEM form; give those of the authority that signs clients' certificates"]
+    return []
+
+
+def _refuse_passphrase() -> NoReturn:
+    raise _EncryptedKeyError
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Iterator[str]:
+    """Bytes as a file that no disk ever holds; its path is good inside the block."""
+    with os.fdopen(os.memfd_create("ibpulse-tls"), "wb", buffering=0) as file:
+        file.write(content)
+        yield f"/proc/self/fd/{file.fileno()}"

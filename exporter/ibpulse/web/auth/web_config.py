@@ -1,0 +1,174 @@
+"""The web configuration file as checked, frozen values. It must not open the files that it names.
+
+Every fault is found in one run; a fault is one sentence with file, line and key in front. Where Go's TLS can do what
+Python's cannot, the value is refused: nothing that was asked for is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ibpulse.errors import ConfigError
+from ibpulse.web.auth.fields import (
+    TLS12_CIPHERS,
+    Burst,
+    Ciphers,
+    ClientAuth,
+    Curves,
+    EntriesError,
+    FilePath,
+    Headers,
+    IntervalNs,
+    OneText,
+    Texts,
+    TlsVersion,
+    Truth,
+    Users,
+)
+from ibpulse.web.auth.source import ConfigSource, Keys, read_source
+
+
+class WebConfigSection(BaseModel):
+    """Keys that stand together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TlsConfig(WebConfigSection):
+    """`tls_server_config`: certificate and key, inline or in files, and whom the server wants to know."""
+
+    cert: OneText | None = None
+    key: OneText | None = Field(default=None, repr=False)
+    client_ca: OneText | None = None
+    cert_file: FilePath | None = None
+    key_file: FilePath | None = None
+    client_ca_file: FilePath | None = None
+    client_auth_type: ClientAuth = "NoClientCert"
+    client_allowed_sans: Texts = ()
+    min_version: TlsVersion = "TLS12"
+    max_version: TlsVersion = "TLS13"
+    cipher_suites: Ciphers = ()
+    prefer_server_cipher_suites: Truth = True
+    curve_preferences: Curves = ()
+
+    def files(self) -> tuple[Path, ...]:
+        """The files that are named."""
+        return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
+
+
+class HttpConfig(WebConfigSection):
+    """`http_server_config`: headers of every answer. HTTP/2 is not spoken, whatever `http2` says."""
+
+    http2: Truth = True
+    headers: Headers = Field(default_factory=dict)
+
+
+class RateConfig(WebConfigSection):
+    """`rate_limit`: a request each `interval` (ns), and `burst` at once; no limit at 0."""
+
+    interval: IntervalNs = 0
+    burst: Burst = 0
+
+
+class WebConfig(WebConfigSection):
+    """The whole file."""
+
+    tls_server_config: TlsConfig | None = None
+    http_server_config: HttpConfig = HttpConfig()
+    basic_auth_users: Users = Field(default_factory=dict, repr=False)
+    rate_limit: RateConfig = RateConfig()
+
+
+SECTIONS: Mapping[str, type[WebConfigSection]] = {
+    "tls_server_config": TlsConfig,
+    "http_server_config": HttpConfig,
+    "rate_limit": RateConfig,
+}
+
+
+def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
+    """The checked file, and where each key of it stands.
+
+    Raises:
+        ConfigError: with all faults of the file.
+    """
+    source = read_source(path)
+    faults = list(source.faults)
+    # a section without a key is no section, as in Go
+    texts = {key: content for key, content in source.texts.items() if content}
+    config = WebConfig()
+    try:
+        config = WebConfig.model_validate(texts, context={"directory": path.parent})
+    except ValidationError as error:
+        faults += [sentence for fault in error.errors() for sentence in _sentences(fault, source)]
+    faults += [f"{source.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(texts)]
+    if faults:
+        raise ConfigError(faults)
+    return config, source
+
+
+def _sentences(fault: Any, source: ConfigSource) -> Iterator[str]:
+    keys = tuple(map(str, fault["loc"]))
+    error = fault.get("ctx", {}).get("error")
+    if fault["type"] == "extra_forbidden":
+        yield f"{source.place(keys)}: no such key; {_advice(keys)}"
+    elif isinstance(error, EntriesError):
+        yield from (f"{source.place((*keys, name))}: {sentence}" for name, sentence in error.faults.items())
+    elif error is not None:
+        yield f"{source.place(keys)}: {error}"
+    else:
+        yield f"{source.place(keys)}: is not a mapping; write it like {keys[-1]}: {{key: value}}"
+
+
+def _advice(keys: Keys) -> str:
+    known = list(SECTIONS.get(keys[0], WebConfig).model_fields)
+    nearest = get_close_matches(keys[-1], known, n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(known)}"
+
+
+def _find_contradictions(texts: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """What is wrong between keys of which each may be right."""
+    tls = texts.get("tls_server_config")
+    if isinstance(tls, dict):
+        for find in (_find_pair_faults, _find_client_faults, _find_protocol_faults):
+            yield from ((("tls_server_config", key), sentence) for key, sentence in find(tls))
+    rate = texts.get("rate_limit")
+    if isinstance(rate, dict) and rate.get("interval", "0") not in ("0", "0s") and rate.get("burst", "0") == "0":
+        yield ("rate_limit", "burst"), "is 0, so no request would ever pass; give at least 1, or leave rate_limit out"
+
+
+def _find_pair_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("cert", "key"):
+        if name in tls and f"{name}_file" in tls:
+            yield name, f"is given beside {name}_file; give one of them"
+        if name not in tls and f"{name}_file" not in tls:
+            yield f"{name}_file", f"is missing; TLS needs {name}_file, or {name} with the PEM text itself"
+    if "client_ca" in tls and "client_ca_file" in tls:
+        yield "client_ca", "is given beside client_ca_file; give one of them"
+
+
+def _find_client_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    policy = tls.get("client_auth_type", "NoClientCert")
+    authority = next((name for name in ("client_ca_file", "client_ca") if name in tls), "")
+    if authority and policy == "NoClientCert":
+        yield authority, "is given, but no client is asked for a certificate; set client_auth_type as well"
+    if not authority and policy in ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert"):
+        yield "client_auth_type", f"{policy!r} needs client_ca_file, the authority that signs clients' certificates"
+    if "client_allowed_sans" in tls and policy != "RequireAndVerifyClientCert":
+        yield "client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert; set it or leave the list out"
+
+
+def _find_protocol_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    suites, highest = tls.get("cipher_suites", []), tls.get("max_version")
+    if (tls.get("min_version"), highest) == ("TLS13", "TLS12"):
+        yield "min_version", "is above max_version; exchange them"
+    if suites and highest == "TLS12" and TLS12_CIPHERS.keys().isdisjoint(suites):
+        yield "cipher_suites", "names none of TLS 1.2, and max_version is TLS12; add one or raise max_version"
+    curves = tls.get("curve_preferences")
+    if isinstance(curves, list) and len(curves) > 1:
+        yield "curve_preferences", f"{', '.join(map(str, curves))} are several, and one can be set; name one, or none"

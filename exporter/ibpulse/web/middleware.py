@@ -1,0 +1,100 @@
+"""What every request passes: HEAD, the query's length, security headers, self-metrics, errors nobody expected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ibpulse.web.http_metrics import OTHER, HttpMetrics
+from ibpulse.web.problems import KINDS, problem_response
+
+log = logging.getLogger(__name__)
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+CONTENT_POLICY = b"content-security-policy"
+POLICY = (CONTENT_POLICY, b"default-src 'none'; frame-ancestors 'none'")
+# what proxies write when the client went away before an answer began
+ABANDONED = 499
+# marks the scope of a HEAD request, which is answered as a GET without its body
+HEAD = "ibpulse.head"
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class OuterMiddleware:
+    """ASGI middleware around the routes."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: HttpMetrics, max_query_bytes: int, headers: Callable[[], Headers] = tuple
+    ) -> None:
+        self._app, self._metrics, self._max_query_bytes, self._headers = app, metrics, max_query_bytes, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(send, scope["method"] == "HEAD", self._headers())
+        if exchange.head:
+            scope = {**scope, "method": "GET", HEAD: True}
+        started = time.perf_counter()
+        try:
+            await self._answer(scope, receive, exchange)
+        finally:
+            path = getattr(scope.get("route"), "path", OTHER)
+            self._metrics.observe(path.rstrip("/") or path, exchange.status or ABANDONED, time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
+        app = self._app
+        if len(scope["query_string"]) > self._max_query_bytes:
+            detail = f"The query is {len(scope['query_string'])} bytes long, at most {self._max_query_bytes} are read."
+            bound = {"name": "max_query_bytes", "limit": self._max_query_bytes, "asked": len(scope["query_string"])}
+            app = problem_response(414, detail, KINDS["query-too-long"], "query-too-long", bound=bound)
+        try:
+            await app(scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            # the server ends and has waited long enough for this request
+            if exchange.status == 0:
+                headers = {"Connection": "close", "Retry-After": "1"}
+                ended = problem_response(503, "The server is stopping; try again in a moment.", headers=headers)
+                await ended(scope, receive, exchange.send)
+        except Exception:
+            log.exception("request %s failed", scope["path"])
+            if exchange.status == 0:
+                await problem_response(500, "The server failed; its log says how.")(scope, receive, exchange.send)
+
+
+class Exchange:
+    """The sending half of a request: adds the headers, drops the body of an answer to HEAD, remembers the status."""
+
+    def __init__(self, send: Send, head: bool, configured: Headers) -> None:
+        self._send, self.head, self.status, self._configured = send, head, 0, configured
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": _complete(message["headers"], self._configured)}
+        elif self.head and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+
+def _complete(headers: Headers, configured: Headers) -> list[tuple[bytes, bytes]]:
+    """The headers with those of the configuration, which go before, and the security headers.
+
+    A configured content policy stands beside the page's own: browsers keep to both, so it can only be stricter.
+    """
+    replacing = {name for name, _ in configured if name != CONTENT_POLICY}
+    whole = [*(header for header in headers if header[0] not in replacing), *configured]
+    given = replacing | {name for name, _ in headers}
+    return [*whole, *(header for header in (*SECURITY_HEADERS, POLICY, NO_STORE) if header[0] not in given)]

@@ -1,0 +1,246 @@
+"""`/api/v1/captures`: list, download, take and delete captures, and the Alertmanager webhook."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import aiofiles
+import aiofiles.os
+from aiofiles.threadpool.binary import AsyncBufferedReader
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from ibpulse.errors import CaptureError
+from ibpulse.flightrecorder.alertmanager import make_trigger
+from ibpulse.flightrecorder.recorder import Pending
+from ibpulse.flightrecorder.rules import Trigger
+from ibpulse.flightrecorder.store import CaptureName, parse_name
+from ibpulse.web.auth.access import USER
+from ibpulse.web.middleware import HEAD
+from ibpulse.web.parts import CaptureParts, WebParts
+from ibpulse.web.problems import KINDS, ProblemError, problem_response
+from ibpulse.web.routes.capture_bodies import (
+    PATH,
+    CaptureRequest,
+    CapturesAnswer,
+    Notification,
+    NotificationAnswer,
+    PendingAnswer,
+    json_response,
+    list_members,
+    make_request_trigger,
+    pending_members,
+    read_alerts,
+    read_body,
+    refusals,
+    request_schema,
+)
+
+log = logging.getLogger(__name__)
+
+
+def find_name(name: str) -> CaptureName:
+    """The name of a capture that a path has.
+
+    Raises:
+        ProblemError: it is the name of none.
+    """
+    parsed = parse_name(name)
+    if parsed is None:
+        raise unknown(name, ())
+    return parsed
+
+
+def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
+    """The refusal of a name that no whole capture has."""
+    if any(str(each.name) == name for each in pending):
+        return ProblemError("unknown-capture", 404, f"Capture {name} is being taken; ask again in a few seconds.")
+    return ProblemError("unknown-capture", 404, f"There is no capture {name[:100]!r}; {PATH} lists those there are.")
+
+
+def unavailable(error: CaptureError) -> ProblemError:
+    """The refusal of a request that the disk refused."""
+    # the sentence names places on this node: it is for the log
+    log.error("captures: %s", error)
+    return ProblemError("no-captures", 503, "The captures cannot be read or changed now; the server's log says why.")
+
+
+MEDIA_TYPE = "application/vnd.apache.parquet"
+CHUNK_BYTES = 262_144
+_RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
+
+
+async def send_file(request: Request, path: Path) -> Response:
+    """The response with the file, or with the one range of it that is asked for.
+
+    Raises:
+        OSError: the file is not there, or cannot be read.
+    """
+    size = (await aiofiles.os.stat(path)).st_size
+    tag = f'"{path.stem}"'
+    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{path.name}"'}
+    wanted = request.headers.get("range", "")
+    # a capture never changes, so any other tag is that of another file
+    found = _RANGE.fullmatch(wanted) if request.headers.get("if-range", tag) == tag else None
+    first, end = _span(found, size) if found else (0, size)
+    if first >= end and found:
+        detail = f"The file has {size} bytes, and the range asked for has none of them; ask for another."
+        return problem_response(416, detail, KINDS["bad-range"], "bad-range", {"Content-Range": f"bytes */{size}"})
+    if found:
+        headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - first)
+    status = 206 if found else 200
+    if request.scope.get(HEAD):
+        return Response(status_code=status, headers=headers, media_type=MEDIA_TYPE)
+    file = await aiofiles.open(path, "rb")
+    return StreamingResponse(_chunks(file, first, end), status, headers, MEDIA_TYPE)
+
+
+def _span(found: re.Match[str], size: int) -> tuple[int, int]:
+    """First byte and the one after the last of a range (RFC 9110, 14.1.2)."""
+    begin, last, tail = found.groups()
+    if tail is not None:
+        return max(0, size - int(tail)), size
+    return int(begin), min(size, int(last) + 1) if last else size
+
+
+async def _chunks(file: AsyncBufferedReader, first: int, end: int) -> AsyncIterator[bytes]:
+    try:
+        await file.seek(first)
+        while first < end and (chunk := await file.read(min(CHUNK_BYTES, end - first))):
+            first += len(chunk)
+            yield chunk
+    finally:
+        await file.close()
+
+
+def captures_router(captures: CaptureParts) -> APIRouter:
+    """The routes that read."""
+    router = APIRouter()
+    recorder = captures.recorder
+
+    @router.get(
+        PATH,
+        responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(401, 414, 503)},
+        response_class=Response,
+    )
+    async def list_captures() -> Response:
+        """The captures of this node, and those that are being taken."""
+        try:
+            stored = await recorder.refresh()
+        except CaptureError as error:
+            raise unavailable(error) from error
+        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem()))
+
+    @router.get(
+        PATH + "/{name}",
+        responses={
+            200: {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            206: {"description": "The range asked for.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            **refusals(401, 404, 414, 416, 503),
+        },
+        response_class=Response,
+    )
+    async def download_capture(request: Request, name: str) -> Response:
+        """A whole capture, as Parquet."""
+        parsed = find_name(name)
+        try:
+            return await send_file(request, recorder.store.path(parsed))
+        except FileNotFoundError as error:
+            raise unknown(name, recorder.pending()) from error
+        except OSError as error:
+            raise unavailable(CaptureError(f"capture {parsed} cannot be read: {error.strerror}")) from error
+
+    return router
+
+
+def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRouter:
+    """The routes that write."""
+    router = APIRouter()
+
+    @router.post(
+        PATH,
+        status_code=202,
+        responses={
+            202: {"model": PendingAnswer, "description": "The capture that is taken."},
+            **refusals(401, 403, 413, 414, 422, 503),
+        },
+        response_class=Response,
+        openapi_extra=request_schema(CaptureRequest, required=False),
+    )
+    async def take_capture(request: Request) -> Response:
+        """Freeze the samples around now. Asked for again with the same words, it is the same capture until its end."""
+        _admit(request, captures)
+        body = read_body(CaptureRequest, await request.body())
+        history_ns = parts.reader.capacity * parts.reader.interval_ns
+        trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.usual_ns, history_ns)
+        pending = _ask(captures, trigger)
+        return json_response(202, pending_members(pending), {"Location": f"{PATH}/{pending.name}"})
+
+    @router.post(
+        f"{PATH}/alertmanager",
+        responses={
+            200: {"model": NotificationAnswer, "description": "The notification was taken."},
+            **refusals(401, 403, 413, 414, 422, 503),
+        },
+        response_class=Response,
+        openapi_extra=request_schema(Notification, required=True),
+    )
+    async def take_notification(request: Request) -> Response:
+        """Alertmanager's webhook: firing alerts that name this node, or none, freeze the samples around their start."""
+        _admit(request, captures)
+        return _take_alerts(parts, captures, read_body(Notification, await request.body()))
+
+    @router.delete(
+        PATH + "/{name}", status_code=204, responses=refusals(401, 403, 404, 414, 503), response_class=Response
+    )
+    async def delete_capture(request: Request, name: str) -> Response:
+        """Remove a whole capture."""
+        _admit(request, captures)
+        parsed = find_name(name)
+        try:
+            removed = await captures.recorder.remove(parsed)
+        except CaptureError as error:
+            raise unavailable(error) from error
+        if not removed:
+            raise unknown(name, captures.recorder.pending())
+        log.info("capture %s was removed by %s", parsed, request.scope.get(USER, "a request"))
+        return Response(status_code=204)
+
+    return router
+
+
+def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notification) -> Response:
+    now_ns = parts.wall_clock_ns()
+    chosen = captures.desk.choose(read_alerts(notification), now_ns)
+    if not chosen:
+        return json_response(200, {"capture": None, "alerts": 0})
+    reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.usual_ns[0]
+    pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
+    captures.desk.remember(chosen, now_ns)
+    return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
+
+
+def _admit(request: Request, captures: CaptureParts) -> None:
+    """Let pass who may write.
+
+    Raises:
+        ProblemError: nobody vouches for the client, and writing is not open to everybody.
+    """
+    if not request.scope.get(USER) and not captures.open_to_all:
+        raise ProblemError(
+            "writing-needs-user",
+            403,
+            "Taking and deleting captures needs a user: name users or client certificates in --web.config.file, "
+            "or open it to everybody with --capture.allow-unauthenticated=true.",
+        )
+
+
+def _ask(captures: CaptureParts, trigger: Trigger) -> Pending:
+    try:
+        return captures.recorder.ask(trigger)
+    except CaptureError as error:
+        raise ProblemError("too-many-captures" if error.busy else "no-captures", 503, f"{error}.") from error

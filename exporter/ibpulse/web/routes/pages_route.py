@@ -1,0 +1,180 @@
+"""The server's own pages: the live page and the API reference."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import HTMLResponse
+
+from ibpulse.model import Port
+from ibpulse.web.parts import WebParts
+from ibpulse.web.problems import KINDS
+from ibpulse.web.routes.health_route import judge_health
+
+STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+PAGE_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def page(title: str, body: str) -> HTMLResponse:
+    """A whole page; `body` is HTML, `title` is text."""
+    return HTMLResponse(
+        "<!doctype html>\n"
+        '<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n",
+        headers={"Content-Security-Policy": PAGE_POLICY},
+    )
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A table of HTML cells."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>'
+
+
+_PAGE = Template(files("ibpulse.web").joinpath("static", "live.html").read_text(encoding="utf-8"))
+LIVE_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_EXAMPLE = "/api/v1/window?last=5s&max_points=500"
+_LINKS = (
+    ("/metrics", "for Prometheus"),
+    (_EXAMPLE, "the newest raw samples"),
+    ("/api/v1/summary?window=10s", "what the traffic did in the last ten seconds"),
+    ("/api/v1/ports", "the ports as JSON"),
+    ("/api/docs", "how to ask the API"),
+    ("/-/healthy", "is it sampling?"),
+    ("/-/ready", "are samples in?"),
+)
+
+
+def live_page(parts: WebParts) -> HTMLResponse:
+    """The whole page with its own content policy: scripts and styles from this server alone."""
+    text = _PAGE.substitute(version=escape(parts.version), facts=landing_body(parts))
+    return HTMLResponse(text, headers={"Content-Security-Policy": LIVE_PAGE_POLICY})
+
+
+def landing_body(parts: WebParts) -> str:
+    """What the page says without its script, as HTML."""
+    fabric = parts.fabric()
+    interval = f"{parts.reader.interval_ns / 1e6:g} ms"
+    states = [judge_health(parts), parts.ready()]
+    lines = [
+        f"<p>What every InfiniBand and RoCE port of this node does, every {interval}. "
+        f'<span class="soft">Version {escape(parts.version)}</span></p>',
+        *(f'<p class="{"good" if good else "bad"}">{escape(sentence)}</p>' for good, sentence in states),
+        *(f'<p class="notice">{escape(notice)}</p>' for notice in fabric.notices),
+        "<h2>Ports</h2>",
+        table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(port) for port in fabric.ports])
+        if fabric.ports
+        else '<p class="soft">No port was found.</p>',
+        "<h2>Interfaces</h2>",
+        '<ul class="links">' + "".join(_link(*link) for link in _LINKS) + "</ul>",
+    ]
+    return "\n".join(lines)
+
+
+def _link(target: str, words: str) -> str:
+    return f'<li><a href="{escape(target)}"><code>{escape(target)}</code><span>{escape(words)}</span></a></li>'
+
+
+def _row(port: Port) -> list[str]:
+    rate = port.rate_bytes_per_second
+    return [
+        f"<code>{escape(str(port.id))}</code>",
+        f'<span class="{"good" if port.active else "bad"}">{escape(port.state)}</span>',
+        "" if rate is None else f"{rate * 8 / 1e9:g} Gb/s",
+        "rail" if port.rail else "",
+        f"<code>{escape(port.source.name)}</code>" if port.source else "",
+        escape(port.problem or (port.source.note if port.source else "")),
+    ]
+
+
+def reference_body(schema: dict[str, Any]) -> str:
+    """The page's HTML from an OpenAPI document."""
+    info = schema["info"]
+    parts = [
+        f"<h1>{escape(info['title'])} API</h1>\n<p>{escape(info['description'])} "
+        f'<span class="soft">Version {escape(info["version"])}</span></p>',
+        '<p><a href="/">Start page</a> · <a href="/api/openapi.json">OpenAPI document</a></p>',
+        *(
+            _operation(method, path, operation)
+            for path, methods in schema["paths"].items()
+            for method, operation in methods.items()
+        ),
+        "<h2>Problems</h2>\n<p>A refused request gets a problem document (RFC 9457): <code>type</code> is one of these "
+        "anchors, <code>detail</code> names the bound and the way out.</p>",
+        *(f'<h3 id="{kind}">{kind}</h3><p>{escape(title)}.</p>' for kind, title in KINDS.items()),
+    ]
+    return "\n".join(parts)
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    parameters = [_parameter(item) for item in operation.get("parameters", [])]
+    answers = [
+        [
+            escape(status),
+            escape(answer["description"]),
+            "<br>".join(f"<code>{escape(t)}</code>" for t in _types(answer)),
+        ]
+        for status, answer in operation["responses"].items()
+    ]
+    return "\n".join(
+        [
+            f"<h3>{method.upper()} {escape(path)}</h3>\n<p>{escape(operation.get('description', ''))}</p>",
+            table(["Parameter", "Value", "Default", "Meaning"], parameters) if parameters else "",
+            "<p></p>",
+            table(["Status", "Answer", "Content"], answers),
+        ]
+    )
+
+
+def _types(answer: dict[str, Any]) -> list[str]:
+    return list(answer.get("content", {}))
+
+
+def _parameter(item: dict[str, Any]) -> list[str]:
+    shape = item["schema"]
+    default = shape.get("default")
+    return [
+        f"<code>{escape(item['name'])}</code>",
+        escape(_values(shape)),
+        "" if default in (None, []) else f"<code>{escape(str(default))}</code>",
+        escape(item.get("description", "")),
+    ]
+
+
+def _values(shape: dict[str, Any]) -> str:
+    """The values of a JSON schema in words."""
+    if "enum" in shape:
+        return " | ".join(shape["enum"])
+    if shape.get("type") == "array":
+        return f"{_values(shape['items'])}, repeatable"
+    return str(shape.get("type", "any"))
+
+
+def pages_router(parts: WebParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:
+    """The live page and the reference, which is drawn from the OpenAPI document."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/")
+    async def landing() -> HTMLResponse:
+        return live_page(parts)
+
+    @router.get("/api/docs")
+    async def reference() -> HTMLResponse:
+        return page("ibpulse API", reference_body(schema()))
+
+    return router

@@ -1,0 +1,91 @@
+"""`/api/v1/ports` and `/api/v1/topology`: ports, devices and GPUs as the last scan saw them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from ibpulse.model import Port, Topology
+from ibpulse.ring import layout as at
+from ibpulse.units import SECOND_NS
+from ibpulse.web.parts import WebParts
+from ibpulse.web.schemas import PortsAnswer, TopologyAnswer
+
+
+def ports_router(parts: WebParts) -> APIRouter:
+    """The route of the ports."""
+    router = APIRouter()
+
+    @router.get("/api/v1/ports", responses={200: {"model": PortsAnswer, "description": "All ports of the node."}})
+    async def ports() -> Response:
+        """Every port of the node: what it is, whether it is up, where its bytes are read."""
+        return Response(orjson.dumps(describe_ports(parts)), media_type="application/json")
+
+    return router
+
+
+def describe_ports(parts: WebParts) -> dict[str, Any]:
+    """The answer of the route as plain values."""
+    fabric = parts.fabric()
+    return {
+        "interval_seconds": parts.reader.interval_ns / SECOND_NS,
+        "ports": [_describe(port, parts) for port in fabric.ports],
+        "notices": list(fabric.notices),
+        "stuck_devices": list(fabric.stuck_devices),
+    }
+
+
+def _describe(port: Port, parts: WebParts) -> dict[str, Any]:
+    return {
+        "name": str(port.id),
+        "device": port.id.device,
+        "port": port.id.port,
+        "state": port.state,
+        "active": port.active,
+        "rate_bytes_per_second": port.rate_bytes_per_second,
+        "rail": port.rail,
+        "source": _source(port, parts),
+        "problem": port.problem,
+        "identity": asdict(port.identity),
+    }
+
+
+def _source(port: Port, parts: WebParts) -> dict[str, Any] | None:
+    if port.source is None:
+        return None
+    slot = parts.slots().get(str(port.id))
+    stride = 1 if slot is None else max(1, parts.reader.ring.slot_word(slot, at.S_STRIDE))
+    return {
+        "name": port.source.name,
+        "resolution_seconds": stride * parts.reader.interval_ns / SECOND_NS,
+        "note": port.source.note,
+    }
+
+
+def topology_router(parts: WebParts) -> APIRouter:
+    """The route of the topology."""
+    router = APIRouter()
+
+    @router.get("/api/v1/topology", responses={200: {"model": TopologyAnswer, "description": "The node's topology."}})
+    async def topology() -> Response:
+        """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
+        return Response(orjson.dumps(describe_topology(parts.fabric().topology)), media_type="application/json")
+
+    return router
+
+
+def describe_topology(topology: Topology) -> dict[str, Any]:
+    """The answer of the route as plain values."""
+    addresses = [gpu.address for gpu in topology.gpus]
+    return {
+        "devices": [asdict(place) for place in topology.devices],
+        "gpus": [asdict(gpu) for gpu in topology.gpus],
+        "distances": {
+            place.device: dict(zip(addresses, row, strict=True))
+            for place, row in zip(topology.devices, topology.distances, strict=True)
+        },
+    }

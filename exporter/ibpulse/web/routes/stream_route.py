@@ -1,0 +1,145 @@
+"""`/api/v1/stream`: the newest samples as server-sent events, until the viewer leaves or the server ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.middleware import HEAD
+from ibpulse.web.parameters import (
+    DURATION_PATTERN,
+    INSTANT,
+    INSTANT_PATTERN,
+    query_parameters,
+    read_duration,
+    read_instant,
+    read_model,
+)
+from ibpulse.web.parts import WebParts
+from ibpulse.web.problems import bad_parameter
+from ibpulse.web.schemas import problems
+from ibpulse.web.stream.hub import Hub, Viewer
+
+log = logging.getLogger(__name__)
+
+SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
+MEDIA_TYPE = "text/event-stream"
+# A viewer that takes nothing for so long is not watching.
+STALLED_SECONDS = 60.0
+
+_ANSWER: dict[str, Any] = {
+    "description": "Events `ports`, `batch`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+
+
+class StreamQuery(BaseModel):
+    """The query of `/api/v1/stream` as it is written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    every: str = Field(
+        "200ms",
+        max_length=32,
+        description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest asked for.",
+        json_schema_extra={**DURATION_PATTERN},
+    )
+    from_: str | None = Field(
+        None,
+        alias="from",
+        max_length=64,
+        description=INSTANT + "Begin there, at most a minute ago; now by default. Last-Event-ID goes before it.",
+        json_schema_extra={**INSTANT_PATTERN},
+    )
+
+
+def stream_router(parts: WebParts) -> APIRouter:
+    """The route of the stream."""
+    router = APIRouter()
+    hub = Hub(parts)
+    identity = {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "required": False,
+        "description": "The id of the last batch that was seen: the stream goes on behind it.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    }
+
+    @router.get(
+        "/api/v1/stream",
+        responses={200: _ANSWER, **problems(414, 422, 503)},
+        response_class=Response,
+        openapi_extra={"parameters": [*query_parameters(StreamQuery), identity]},
+    )
+    async def stream(request: Request) -> Response:
+        """The rates of every sample as they come, and the node's numbers once a second, as server-sent events."""
+        query = read_model(StreamQuery, request.query_params.multi_items())
+        period_ns = read_duration("every", query.every)
+        if not SHORTEST_NS <= period_ns <= LONGEST_NS:
+            raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
+        resume_tick = _resume_tick(parts, request.headers.get("last-event-id", ""), query.from_)
+        return EventStream(hub, period_ns, resume_tick)
+
+    return router
+
+
+def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | None:
+    if identity:
+        if not re.fullmatch("[0-9]{1,18}", identity):
+            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is no id of this stream; leave it out")
+        return int(identity) + 1
+    if begin is None:
+        return None
+    begin_ns = read_instant("from", begin)
+    if begin_ns > parts.wall_clock_ns():
+        raise bad_parameter("from", f"{begin} is in the future; compare this node's clock with yours")
+    return parts.reader.tick_at(begin_ns)
+
+
+class EventStream(Response):
+    """The answer: takes a place when it is sent, and gives it back however it ends."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, hub: Hub, period_ns: int, resume_tick: int | None) -> None:
+        # buffering proxies pass an event on when it comes (nginx reads X-Accel-Buffering)
+        super().__init__(headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._hub, self._period_ns, self._resume_tick = hub, period_ns, resume_tick
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the client leaves, stalls, or the server ends."""
+        if scope.get(HEAD):
+            await self._begin(send)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        viewer = self._hub.join(self._period_ns, self._resume_tick)
+        leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
+        try:
+            await self._begin(send)
+            while events := await viewer.take():
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await send({"type": "http.response.body", "body": events, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            log.info("a viewer of the stream took nothing for %g s and is let go", STALLED_SECONDS)
+        finally:
+            self._hub.leave(viewer)
+            leaving.cancel()
+
+    async def _begin(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+
+
+async def _wait_for_leave(receive: Receive, viewer: Viewer) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    viewer.end()

@@ -1,0 +1,90 @@
+"""`/api/v1/summary`: all statistics of one window."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from ibpulse.aggregator.summary import Summary
+from ibpulse.units import SECOND_NS, format_duration
+from ibpulse.web.admission import WideRequests
+from ibpulse.web.parameters import (
+    DURATION_PATTERN,
+    INSTANT,
+    INSTANT_PATTERN,
+    query_parameters,
+    read_duration,
+    read_instant,
+    read_model,
+)
+from ibpulse.web.parts import WebParts
+from ibpulse.web.problems import bad_parameter
+from ibpulse.web.schemas import problems
+
+DEFAULT_WINDOW = "1m"
+
+
+class SummaryQuery(BaseModel):
+    """The query of `/api/v1/summary` as it is written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    window: str = Field(
+        DEFAULT_WINDOW,
+        max_length=32,
+        description="Length of the window in whole seconds, like 30s or 5m; at most the history.",
+        json_schema_extra={**DURATION_PATTERN},
+    )
+    to: str | None = Field(
+        None,
+        max_length=64,
+        description=INSTANT + "The end of the window, cut to a whole second; now by default.",
+        json_schema_extra={**INSTANT_PATTERN},
+    )
+
+
+def summary_router(parts: WebParts) -> APIRouter:
+    """The route of summaries."""
+    router = APIRouter()
+    gate = WideRequests(parts.limits, "summaries are being computed", "a raw window instead")
+
+    @router.get(
+        "/api/v1/summary",
+        responses={200: {"model": Summary, "description": "The summary."}, **problems(414, 422, 503)},
+        response_class=Response,
+        openapi_extra={"parameters": query_parameters(SummaryQuery)},
+    )
+    async def summary(request: Request) -> Response:
+        """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a window."""
+        query = read_model(SummaryQuery, request.query_params.multi_items())
+        seconds = _whole_seconds(query.window, parts)
+        return await gate.run(answer_summary, parts, seconds, _end_ns(query.to, parts))
+
+    return router
+
+
+def answer_summary(parts: WebParts, seconds: int, end_ns: int | None) -> Response:
+    """The response for a window of so many seconds."""
+    return Response(orjson.dumps(parts.summarize(seconds, end_ns)), media_type="application/json")
+
+
+def _whole_seconds(text: str, parts: WebParts) -> int:
+    window_ns = read_duration("window", text)
+    if window_ns % SECOND_NS:
+        raise bad_parameter("window", f"{text} is not a whole number of seconds; write it like 30s or 5m")
+    history_ns = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS * SECOND_NS
+    if window_ns > history_ns:
+        held = format_duration(history_ns)
+        raise bad_parameter("window", f"{text} is longer than the history, {held}; ask for less or keep more of it")
+    return window_ns // SECOND_NS
+
+
+def _end_ns(text: str | None, parts: WebParts) -> int | None:
+    if text is None:
+        return None
+    end_ns = read_instant("to", text)
+    if end_ns > parts.wall_clock_ns():
+        raise bad_parameter("to", f"{text} is in the future; compare this node's clock with yours")
+    return end_ns

@@ -1,0 +1,69 @@
+"""`/api/v1/window`: small windows at once, wide ones in a thread and few at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ibpulse.web.admission import WideRequests
+from ibpulse.web.parameters import query_parameters
+from ibpulse.web.parts import WebParts
+from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, problems
+from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
+from ibpulse.web.window.query import Format, WindowPlan, WindowQuery, plan_window, read_query
+from ibpulse.web.window.values import read_window
+
+_ANSWER: dict[str, Any] = {
+    "description": "The window. Holes are null in JSON, empty in CSV and NaN in NPY.",
+    "headers": {
+        NPY_HEADER: {
+            "description": "With format=npy: interval, resolution, start, end, holes and names of the series as JSON.",
+            "schema": {"type": "string"},
+        }
+    },
+    "content": {
+        "application/json": {"schema": {"anyOf": [WindowAnswer.model_json_schema(), GRAFANA_SCHEMA]}},
+        CSV_TYPE: {"schema": {"type": "string"}},
+        NPY_TYPE: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+
+
+def answer_window(parts: WebParts, plan: WindowPlan, wanted: Format) -> Response:
+    """The response of a planned window."""
+    return write_window(read_window(plan, parts.reader, parts.wall_clock_ns()), wanted)
+
+
+def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
+    """Whether the plan reads or returns more than a short pause of the server allows."""
+    ticks = min(plan.points * plan.width, parts.reader.capacity)
+    read = 2 * len(plan.ports) * ticks
+    return max(read, plan.points * plan.series) > parts.limits.wide_values
+
+
+def window_router(parts: WebParts) -> APIRouter:
+    """The route of raw windows."""
+    router = APIRouter()
+    gate = WideRequests(
+        parts.limits,
+        "wide windows are being written",
+        f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
+    )
+
+    @router.get(
+        "/api/v1/window",
+        responses={200: _ANSWER, **problems(404, 414, 422, 503)},
+        response_class=Response,
+        openapi_extra={"parameters": query_parameters(WindowQuery)},
+    )
+    async def window(request: Request) -> Response:
+        """Rates of every sample, or of bins of samples, on a regular grid of wall time."""
+        query = read_query(request.query_params.multi_items())
+        plan = plan_window(query, parts)
+        if is_wide(plan, parts):
+            return await gate.run(answer_window, parts, plan, query.format)
+        return answer_window(parts, plan, query.format)
+
+    return router

@@ -1,0 +1,158 @@
+"""Server-sent events as bytes, and what each of them says."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Snapshot
+from ibpulse.model import Port
+from ibpulse.units import MILLISECOND_NS
+
+BYTES_PER_MEGABYTE = 1e6
+# what a client that reconnects by itself waits
+RETRY = b"retry: 2000\n\n"
+# a comment, which keeps proxies from closing a quiet connection
+HEARTBEAT = b":\n\n"
+END = b"event: end\ndata: {}\n\n"
+
+
+def event(name: str, data: bytes, identity: int | None = None) -> bytes:
+    """One event; a client that reconnects says the last `identity` that it saw."""
+    head = b"" if identity is None else b"id: %d\n" % identity
+    return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
+
+
+def ports_event(ports: Sequence[Port], interval_ns: int, history_ns: int, version: str) -> bytes:
+    """What the batches that follow are about: two series of each port, transmit before receive, in this order."""
+    rows = [
+        {
+            "port": str(port.id),
+            "rail": port.rail,
+            "active": port.active,
+            "state": port.state,
+            "rate_bytes_per_second": port.rate_bytes_per_second,
+        }
+        for port in ports
+    ]
+    document = {
+        "version": version,
+        "interval_ms": interval_ns // MILLISECOND_NS,
+        "history_ms": history_ns // MILLISECOND_NS,
+        "ports": rows,
+    }
+    return event("ports", orjson.dumps(document))
+
+
+def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64]) -> bytes:
+    """The rates of some ticks in whole MB/s, null in holes; its identity is the last tick."""
+    # rates are never negative, so -1 can stand for a hole until the numbers are text
+    whole = np.nan_to_num(np.rint(bytes_per_second / BYTES_PER_MEGABYTE), nan=-1.0).astype(np.int32)
+    numbers = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"-1", b"null")
+    data = b'{"start_ms":%d,"megabytes_per_second":%b}' % (start_ns // MILLISECOND_NS, numbers)
+    return event("batch", data, last_tick)
+
+
+def gap_event(start_ns: int, end_ns: int) -> bytes:
+    """The span that is not sent although it was asked for: too long ago."""
+    span = {"start_ms": start_ns // MILLISECOND_NS, "end_ms": end_ns // MILLISECOND_NS}
+    return event("gap", orjson.dumps(span))
+
+
+def dropped_event(events: int) -> bytes:
+    """How many events the viewer did not get because it was too slow."""
+    return event("dropped", orjson.dumps({"events": events}))
+
+
+def summary_event(document: dict[str, Any]) -> bytes:
+    """The node's numbers of a second."""
+    return event("summary", orjson.dumps(document))
+
+
+DIRECTIONS = ("transmit", "receive")
+PART = 0.99
+
+
+def describe_second(snapshot: Snapshot) -> dict[str, Any]:
+    """The document of one `summary` event; null stands for what is not known."""
+    traffic = snapshot.traffic
+    return {
+        "end_ms": None if snapshot.end_wall_ns is None else snapshot.end_wall_ns // MILLISECOND_NS,
+        "node": {
+            "rails": snapshot.node_rails,
+            "active_rails": traffic.active_rails,
+            "rail_fairness_ratio": traffic.fairness,
+            "step_period_seconds": traffic.step_seconds,
+            "step_period_score": traffic.step_score,
+            "workload_signature": traffic.signature,
+            "workload_signature_confidence": traffic.confidence,
+            "bandwidth_saturated": traffic.saturated,
+            "moe_saturated": traffic.moe_saturated,
+            "windows": {
+                name: _window(window, snapshot.timescales)
+                for name, window in zip(snapshot.windows, snapshot.node, strict=True)
+            },
+        },
+        "ports": [_port(port, snapshot.windows) for port in snapshot.ports if port.directions],
+        "sampler": _sampler(snapshot),
+        "notices": list(snapshot.fabric.notices),
+    }
+
+
+def _window(window: NodeWindow, timescales: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **asdict(window),
+        "peak_to_mean_ratio": window.peak_to_mean_ratio,
+        "burstiness_cv": dict(zip(timescales, window.burstiness_cv, strict=True)),
+    }
+
+
+def _port(port: PortSnapshot, windows: tuple[str, ...]) -> dict[str, Any]:
+    """A port with the peaks of the shortest window, for the marks of its bars."""
+    rail = port.traffic.rail if port.traffic else None
+    ways = zip(DIRECTIONS, port.directions, strict=True)
+    return {
+        "port": str(port.port.id),
+        "peak_window": windows[0],
+        "peak_bytes_per_second": {way: direction.windows[0].peak_bytes_per_second for way, direction in ways},
+        "rail_share_ratio": rail.share if rail else None,
+        "rail_idle": rail.idle if rail else None,
+        "rail_slow": rail.slow if rail else None,
+        "left_alone": port.left_alone,
+        "effective_resolution_seconds": port.effective_resolution_seconds,
+    }
+
+
+def _sampler(snapshot: Snapshot) -> dict[str, Any]:
+    sampler, health = snapshot.sampler, snapshot.health
+    return {
+        "interval_seconds": sampler.interval_seconds,
+        "ticks": sampler.ticks,
+        "missed_ticks": sampler.missed_ticks,
+        "clock_steps": sampler.clock_steps,
+        "lateness_p99_bound_seconds": _bound_of(sampler.lateness),
+        "tick_duration_p99_bound_seconds": _bound_of(sampler.tick_duration),
+        "read_errors": sum(port.read_errors for port in snapshot.ports),
+        "skipped_seconds": snapshot.skipped_seconds,
+        "heartbeat_age_seconds": health.heartbeat_age_seconds,
+        "restarts": health.restarts,
+        "takeovers": health.takeovers,
+        "quarantined_devices": list(health.quarantined_devices),
+        "scheduler": health.scheduler_actual,
+        "throttled_periods": health.throttled_periods,
+    }
+
+
+def _bound_of(histogram: Histogram) -> float | None:
+    """The upper bound of the bucket that holds the 99th percentile; None without samples, or above all bounds."""
+    count = histogram.cumulative[-1]
+    if not count:
+        return None
+    index = bisect.bisect_left(histogram.cumulative, PART * count)
+    return histogram.bounds[index] if index < len(histogram.bounds) else None

@@ -1,0 +1,179 @@
+"""The viewers of the stream and the one task that works for all of them. It must not know HTTP.
+
+While nobody watches there is no task: an idle page costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ibpulse.units import SECOND_NS
+from ibpulse.web.parts import WebParts
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.stream.events import END, HEARTBEAT, RETRY, dropped_event
+from ibpulse.web.stream.feed import Feed
+
+log = logging.getLogger(__name__)
+
+# about ten seconds of events: what a viewer may fall behind
+QUEUE_EVENTS = 64
+HEARTBEAT_SECONDS = 10.0
+
+
+class Viewer:
+    """One client: the events that it has not taken yet. It must be used in the event loop alone."""
+
+    def __init__(self, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
+        self.period_ns = period_ns
+        self._first, self._drop = first, drop
+        self._queue: deque[bytes] = deque()
+        self._ready = asyncio.Event()
+        self._dropped = 0
+        self._ended = False
+
+    def offer(self, events: Sequence[bytes]) -> None:
+        """Queue events; the oldest are dropped when the viewer does not keep up."""
+        for event in events:
+            if len(self._queue) >= QUEUE_EVENTS:
+                self._queue.popleft()
+                self._dropped += 1
+                self._drop()
+            self._queue.append(event)
+            self._ready.set()
+
+    def restart(self, ports: bytes) -> None:
+        """Begin again with other ports: what is queued is about those before, and is dropped."""
+        for _ in self._queue:
+            self._dropped += 1
+            self._drop()
+        self._queue.clear()
+        self.offer([ports])
+
+    def end(self) -> None:
+        """Let the viewer take what is queued, and then no more."""
+        self._ended = True
+        self._ready.set()
+
+    async def take(self) -> bytes:
+        """All events that wait, joined; nothing when the stream has ended."""
+        if not self._ended:
+            for event in self._first:
+                return event
+        if not self._queue and not self._ended:
+            self._ready.clear()
+            await self._ready.wait()
+        events = [dropped_event(self._dropped)] if self._dropped else []
+        events += self._queue
+        self._dropped = 0
+        self._queue.clear()
+        return b"".join(events)
+
+
+class Hub(Collector):
+    """Lets viewers in, up to a number, and feeds them all from one task."""
+
+    def __init__(self, parts: WebParts) -> None:
+        self._parts = parts
+        self._viewers: set[Viewer] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
+        self._dropped = 0
+        self._register(parts.registry)
+
+    def join(self, period_ns: int, resume_tick: int | None) -> Viewer:
+        """A new viewer that gets the ticks from `resume_tick` on, or those from now on.
+
+        Raises:
+            ProblemError: as many viewers watch as may.
+        """
+        limit = self._parts.limits.max_viewers
+        if len(self._viewers) >= limit or self._parts.ending.is_set():
+            raise ProblemError(
+                "too-many-viewers",
+                503,
+                f"{limit} viewers watch the stream, and no more may. Close a page, raise web.max-viewers, or ask for "
+                "/api/v1/window now and then.",
+                bound={"name": "max_viewers", "limit": limit},
+            )
+        feed = self._started()
+        first = self._greet(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
+        viewer = Viewer(period_ns, first, self._count_dropped)
+        self._viewers.add(viewer)
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """Forget a viewer; the last one ends the task."""
+        self._viewers.discard(viewer)
+        if not self._viewers and self._task is not None:
+            self._task.cancel()
+            self._task = self._feed = None
+
+    def _started(self) -> Feed:
+        if self._feed is None:
+            self._feed = Feed(self._parts)
+            self._task = asyncio.create_task(self._run(self._feed), name="stream")
+        return self._feed
+
+    @staticmethod
+    def _greet(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
+        yield RETRY + feed.ports + feed.summary
+        yield from feed.resume(resume_tick, end_tick)
+
+    async def _run(self, feed: Feed) -> None:
+        try:
+            await self._produce(feed)
+        except Exception:
+            log.exception("the stream failed; its viewers are let go")
+        self._task = self._feed = None
+        for viewer in self._viewers:
+            viewer.offer([END])
+            viewer.end()
+
+    async def _produce(self, feed: Feed) -> None:
+        quiet = 0.0
+        while not self._parts.ending.is_set():
+            period = min((viewer.period_ns for viewer in self._viewers), default=SECOND_NS) / SECOND_NS
+            try:
+                async with asyncio.timeout(period):
+                    await self._parts.ending.wait()
+            except TimeoutError:
+                quiet = self._round(feed, quiet + period)
+
+    def _round(self, feed: Feed, quiet: float) -> float:
+        """Feed all viewers once; for how many seconds there was nothing to say."""
+        if feed.look():
+            for viewer in self._viewers:
+                viewer.restart(feed.ports)
+        events = feed.advance()
+        if not events and quiet >= HEARTBEAT_SECONDS:
+            events = [HEARTBEAT]
+        for viewer in self._viewers:
+            viewer.offer(events)
+        return 0.0 if events else quiet
+
+    def _count_dropped(self) -> None:
+        self._dropped += 1
+
+    def _register(self, registry: CollectorRegistry | None) -> None:
+        if registry is not None:
+            registry.register(self)
+
+    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """The families, for the registry's index of names."""
+        return self.collect()
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """How many watch, and how many events they did not get."""
+        yield GaugeMetricFamily("ibpulse_http_stream_viewers", "Viewers of the live stream.", len(self._viewers))
+        yield CounterMetricFamily(
+            "ibpulse_http_stream_dropped_events",
+            "Events that viewers of the live stream did not get because they took them too slowly.",
+            self._dropped,
+        )

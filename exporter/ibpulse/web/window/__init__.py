@@ -1,0 +1,1 @@
+"""A window of raw samples: the request, the values it asks for, and their encodings."""

@@ -1,0 +1,93 @@
+"""A window as JSON, CSV, NPY or a Grafana data frame. It must not read anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import orjson
+from starlette.responses import Response
+
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.window.query import Format
+from ibpulse.web.window.values import WindowValues
+
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+CSV_TYPE = "text/csv; charset=utf-8"
+NPY_TYPE = "application/x-npy"
+NPY_HEADER = "X-Ibpulse-Window"
+
+
+def write_window(window: WindowValues, wanted: Format) -> Response:
+    """The response with a window in the wanted format."""
+    return {"json": _json, "csv": _csv, "npy": _npy, "grafana": _grafana}[wanted](window)
+
+
+def _coverage(window: WindowValues) -> dict[str, Any]:
+    """What the values are, and how much of them is missing."""
+    plan, holes = window.plan, window.holes()
+    step_ms = plan.width * plan.interval_ns // MILLISECOND_NS
+    return {
+        "interval_ms": plan.interval_ns // MILLISECOND_NS,
+        "resolution_ms": step_ms,
+        "statistic": plan.statistic,
+        "unit": plan.unit,
+        "start_ms": window.start_ms,
+        "end_ms": window.start_ms + plan.points * step_ms,
+        "points": plan.points,
+        "holes": holes,
+        "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
+        "coverage": _sentence(window, holes),
+    }
+
+
+def _sentence(window: WindowValues, holes: int) -> str:
+    if not window.values.size:
+        return "No bin of this span is complete yet." if window.plan.ports else "No port is sampled."
+    if not holes:
+        return "Every value was measured."
+    older = window.start_ms < window.oldest_ms
+    reason = f" The ring begins at {window.oldest_ms} ms; what is earlier is not known." if older else ""
+    return f"{holes} of {window.values.size} values are holes: nothing was measured there.{reason}"
+
+
+def _json(window: WindowValues) -> Response:
+    series = [
+        {"port": port, "direction": direction, "values": values}
+        for (port, direction), values in zip(window.names(), window.values, strict=True)
+    ]
+    return Response(orjson.dumps({**_coverage(window), "series": series}, option=_NUMPY), media_type="application/json")
+
+
+def _grafana(window: WindowValues) -> Response:
+    unit = {"bytes": "Bps", "ratio": "percentunit"}[window.plan.unit]
+    fields: list[dict[str, Any]] = [{"name": "time", "type": "time"}]
+    fields += [{"name": " ".join(name), "type": "number", "config": {"unit": unit}} for name in window.names()]
+    frame = {
+        "schema": {"name": "ibpulse", "meta": {"type": "heatmap-rows", "custom": _coverage(window)}, "fields": fields},
+        "data": {"values": [window.times_ms(), *window.values]},
+    }
+    return Response(orjson.dumps(frame, option=_NUMPY), media_type="application/json")
+
+
+def _csv(window: WindowValues) -> Response:
+    head = io.StringIO()
+    csv.writer(head, lineterminator="\n").writerow(["time_ms", *(" ".join(name) for name in window.names())])
+    # orjson writes the numbers; a row of JSON without its brackets and nulls is a row of CSV
+    times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")
+    rows = orjson.dumps(np.ascontiguousarray(window.values.T), option=_NUMPY)[2:-2].replace(b"null", b"").split(b"],[")
+    lines = [b"%b,%b\n" % pair for pair in zip(times, rows, strict=True)] if window.values.size else []
+    return Response(head.getvalue().encode() + b"".join(lines), media_type=CSV_TYPE)
+
+
+def _npy(window: WindowValues) -> Response:
+    head = io.BytesIO()
+    values = window.values.astype("<f4", copy=False)
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+    about = {**_coverage(window), "series": [" ".join(name) for name in window.names()]}
+    # json, not orjson: a header holds ASCII alone
+    headers = {NPY_HEADER: json.dumps(about, separators=(",", ":"))}
+    return Response(b"".join((head.getvalue(), values.data)), media_type=NPY_TYPE, headers=headers)

@@ -1,0 +1,210 @@
+"""The parameters of a window and the span, ports and bins that they mean. It must not read the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ibpulse.analysis.bins import Statistic
+from ibpulse.model import DIRECTIONS
+from ibpulse.ring.reader import GUARD_TICKS
+from ibpulse.units import format_duration
+from ibpulse.web.parameters import DURATION_PATTERN, INSTANT, INSTANT_PATTERN, read_duration, read_instant, read_model
+from ibpulse.web.parts import WebLimits, WebParts
+from ibpulse.web.problems import ProblemError, bad_parameter
+
+DEFAULT_LAST = "5s"
+Direction = Literal["transmit", "receive", "both"]
+Unit = Literal["bytes", "ratio"]
+Format = Literal["json", "csv", "npy", "grafana"]
+
+
+class WindowQuery(BaseModel):
+    """The query of `/api/v1/window` as it is written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    last: str | None = Field(
+        None,
+        max_length=32,
+        description=f"Newest span, like 5s or 1m; {DEFAULT_LAST} by default.",
+        json_schema_extra={**DURATION_PATTERN},
+    )
+    from_: str | None = Field(
+        None, alias="from", max_length=64, description=INSTANT + "Included.", json_schema_extra={**INSTANT_PATTERN}
+    )
+    to: str | None = Field(
+        None,
+        max_length=64,
+        description=INSTANT + "Not included; now by default.",
+        json_schema_extra={**INSTANT_PATTERN},
+    )
+    port: list[str] = Field(
+        default_factory=list,
+        description="A port (mlx5_0:1) or all ports of a device (mlx5_0); repeatable. All sampled ports by default.",
+    )
+    direction: Direction = Field("both", description="Which way the bytes went, as the port sees it.")
+    unit: Unit = Field("bytes", description="Bytes per second, or the share of the port's data rate.")
+    resolution: str | None = Field(
+        None,
+        max_length=32,
+        description="Width of a bin: a multiple of the interval.",
+        json_schema_extra={**DURATION_PATTERN},
+    )
+    max_points: int | None = Field(None, ge=2, le=10_000_000, description="Widen the bins until no more are needed.")
+    statistic: Statistic = Field("max", description="What a bin says of its good samples.")
+    format: Format = Field("json", description="How the answer is written.")
+
+
+def read_query(items: Sequence[tuple[str, str]]) -> WindowQuery:
+    """The query of decoded names and values.
+
+    Raises:
+        ProblemError: a parameter is unknown, given twice or out of its range.
+    """
+    return read_model(WindowQuery, items, repeatable="port")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What to read: `points` bins of `width` ticks each, from `first` on (wall time in intervals), for each port."""
+
+    ports: tuple[str, ...]
+    slots: tuple[int, ...]
+    rates: tuple[float | None, ...]
+    directions: tuple[int, ...]
+    interval_ns: int
+    first: int
+    points: int
+    width: int
+    statistic: Statistic
+    unit: Unit
+
+    @property
+    def series(self) -> int:
+        """Number of series in the answer."""
+        return len(self.ports) * len(self.directions)
+
+    @property
+    def end(self) -> int:
+        """The wall tick behind the last bin."""
+        return self.first + self.points * self.width
+
+
+def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
+    """The plan of a query.
+
+    Raises:
+        ProblemError: a parameter cannot be used, a port is not known, or the answer would be too large.
+    """
+    names, slots = _ports(query.port, parts)
+    first, points, width = _bins(query, parts)
+    known = {str(port.id): port.rate_bytes_per_second for port in parts.fabric().ports}
+    plan = WindowPlan(
+        ports=names,
+        slots=slots,
+        rates=tuple(known.get(name) for name in names),
+        directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
+        interval_ns=parts.reader.interval_ns,
+        first=first,
+        points=points,
+        width=width,
+        statistic=query.statistic,
+        unit=query.unit,
+    )
+    _refuse_too_many(plan, parts.limits)
+    return plan
+
+
+def _ports(wanted: Sequence[str], parts: WebParts) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    slots = parts.slots()
+    if not wanted:
+        names = [str(port.id) for port in parts.fabric().ports if port.source and str(port.id) in slots]
+        return tuple(names), tuple(slots[name] for name in names)
+    if len(wanted) > parts.limits.max_ports:
+        raise bad_parameter("port", f"{len(wanted)} ports are asked for, at most {parts.limits.max_ports} may be")
+    chosen: dict[str, int] = {}
+    for text in wanted:
+        found = {name: slot for name, slot in slots.items() if text in (name, name.rpartition(":")[0])}
+        if not found:
+            raise _unknown_port(text, parts, sorted(slots))
+        chosen |= found
+    return tuple(chosen), tuple(chosen.values())
+
+
+def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> ProblemError:
+    for port in parts.fabric().ports:
+        if str(port.id) == text:
+            reason = f"Port {text} is not sampled: {port.problem or 'its first sample is not in yet'}."
+            return ProblemError("unknown-port", 404, reason, known_ports=sampled)
+    known = ", ".join(sampled) or "none"
+    return ProblemError(
+        "unknown-port", 404, f"There is no port {text[:64]!r} here; known ports: {known}.", known_ports=sampled
+    )
+
+
+def _bins(query: WindowQuery, parts: WebParts) -> tuple[int, int, int]:
+    """First wall tick, number and width in ticks of bins, which begin at multiples of their width since the epoch."""
+    interval_ns, now_ns = parts.reader.interval_ns, parts.wall_clock_ns()
+    complete = now_ns // interval_ns - GUARD_TICKS + 1
+    base = _base_width(query.resolution, interval_ns)
+    if query.from_ is None:
+        if query.to is not None:
+            raise bad_parameter("to", "needs from; or ask for the newest span with last=5s")
+        span_ns = read_duration("last", DEFAULT_LAST if query.last is None else query.last)
+        width = _width(base, interval_ns, span_ns, query.max_points)
+        end = complete // width * width
+        points = -(-span_ns // (width * interval_ns))
+        return end - points * width, points, width
+    if query.last is not None:
+        raise bad_parameter("last", "excludes from and to; give one or the other")
+    from_ns = read_instant("from", query.from_)
+    to_ns = now_ns if query.to is None else read_instant("to", query.to)
+    _refuse_impossible(from_ns, to_ns, now_ns, query)
+    # one bin more than the span: a span that is not aligned touches another
+    width = _width(base, interval_ns, to_ns - from_ns, query.max_points and query.max_points - 1)
+    first = from_ns // (width * interval_ns) * width
+    end = min(-(-to_ns // (width * interval_ns)), complete // width) * width
+    return first, max(0, end - first) // width, width
+
+
+def _refuse_impossible(from_ns: int, to_ns: int, now_ns: int, query: WindowQuery) -> None:
+    if from_ns > now_ns:
+        raise bad_parameter("from", f"{query.from_} is in the future; compare this node's clock with yours")
+    if from_ns > to_ns:
+        raise bad_parameter("from", f"{query.from_} is later than to={query.to}; exchange them")
+
+
+def _base_width(resolution: str | None, interval_ns: int) -> int:
+    """Ticks of one bin as asked for."""
+    if resolution is None:
+        return 1
+    wanted_ns = read_duration("resolution", resolution)
+    width, rest = divmod(wanted_ns, interval_ns)
+    if rest or not width:
+        interval = format_duration(interval_ns)
+        raise bad_parameter("resolution", f"{resolution} is not a multiple of the sampling interval, {interval}")
+    return width
+
+
+def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> int:
+    """The smallest multiple of `base` with which `max_bins` cover the span; it depends on the span's length alone."""
+    if max_bins is None:
+        return base
+    return base * max(1, -(-span_ns // (max_bins * base * interval_ns)))
+
+
+def _refuse_too_many(plan: WindowPlan, limits: WebLimits) -> None:
+    values = plan.points * plan.series
+    if values > limits.max_values:
+        raise ProblemError(
+            "too-many-values",
+            422,
+            f"The window holds {values} values ({plan.points} points of {plan.series} series), at most "
+            f"{limits.max_values} may be asked for at once. Give max_points, a coarser resolution, a shorter span "
+            "or fewer ports.",
+            bound={"name": "max_values", "limit": limits.max_values, "asked": min(values, 2**63)},
+        )

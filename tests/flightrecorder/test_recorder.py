@@ -1,0 +1,296 @@
+"""Captures from the asking to the file, with the real writing process and a real ring; the wall clock is passed in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.commands.daemon import Captures
+from ibpulse.config import load as load_settings
+from ibpulse.errors import CaptureError
+from ibpulse.flightrecorder import recorder as recorder_module
+from ibpulse.flightrecorder.recorder import FlightRecorder, Pending
+from ibpulse.flightrecorder.rules import API, Trigger
+from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.recordings import Recording, load
+from tests.aggregator.rings import Ring, constant, port, square, update
+from tests.ring.tiny import tiny_tmpfs
+
+__all__ = ["tiny_tmpfs"]
+
+INTERVAL_NS = 10_000_000
+SECOND_NS = 10**9
+# the newest tick of the ring is complete at this wall time
+NOW_NS = 900 * INTERVAL_NS
+TRIGGER = Trigger(API, "test", NOW_NS - 2 * SECOND_NS, {"job": "llama"}, 3 * SECOND_NS, SECOND_NS)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[Ring]:
+    made = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"), seconds=30)
+    for number in range(2):
+        traffic = square((number + 1) * 5e9, 20, 30), constant(1e9)
+        made.write(f"mlx5_{number}:1", traffic, 1, 900)
+    yield made
+    del made.reader
+    made.file.close()
+
+
+def make_recorder(ring: Ring, directory: Path, **changes: Any) -> FlightRecorder:
+    given = {"directory": directory, "host": "node7", "min_free_bytes": 0, **changes}
+    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS)
+    made.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
+    return made
+
+
+@pytest.fixture
+async def recorder(ring: Ring, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
+    made = make_recorder(ring, tmp_path / "captures")
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def taken(recorder: FlightRecorder, pending: Pending) -> Recording:
+    """The capture, once it is whole."""
+    await finished(recorder)
+    return load(recorder.store.path(pending.name))
+
+
+async def finished(recorder: FlightRecorder) -> None:
+    async with asyncio.timeout(60):
+        while recorder.pending():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_capture_holds_the_ring_around_its_trigger(ring: Ring, recorder: FlightRecorder) -> None:
+    capture = await taken(recorder, recorder.ask(TRIGGER))
+    ticks = np.arange(401, 801)
+    assert capture.time_ns().tolist() == (ticks * INTERVAL_NS).tolist()
+    sent = np.where((ticks - 1) % 50 < 20, 10e9, 0.0)
+    np.testing.assert_allclose(capture.bytes_per_second[1, 0], sent, rtol=1e-6)
+    np.testing.assert_allclose(capture.seconds, 0.01)
+    assert (capture.meta.host, capture.meta.source, capture.meta.reason) == ("node7", "capture", "test")
+    assert (capture.meta.labels, capture.meta.trigger_ns) == ({"trigger": "api", "job": "llama"}, TRIGGER.instant_ns)
+    assert [str(port.id) for port in capture.meta.ports] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+@pytest.mark.parametrize(("flags", "host"), [({}, socket.gethostname()), ({"capture.node": ["gpu7,gpu7.ib"]}, "gpu7")])
+async def test_the_host_of_a_capture_is_what_the_settings_call_the_node(
+    ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
+) -> None:
+    given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
+    captures = Captures(load_settings(given, {}), ring.reader)
+    captures.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
+    capture = await taken(captures.recorder, captures.recorder.ask(TRIGGER))
+    assert capture.meta.host == host
+
+
+async def test_a_capture_waits_for_the_end_of_its_window(ring: Ring, recorder: FlightRecorder) -> None:
+    begun = time.monotonic()
+    pending = recorder.ask(replace(TRIGGER, instant_ns=NOW_NS, after_ns=SECOND_NS // 2))
+    assert recorder.pending() == [pending]
+    assert recorder.counts().stored == 0
+    await finished(recorder)
+    assert time.monotonic() - begun >= 0.5
+    assert recorder.counts().stored == 1
+
+
+async def test_the_settings_say_what_a_trigger_does_not(ring: Ring, tmp_path: Path) -> None:
+    recorder = make_recorder(ring, tmp_path / "captures", before_ns=2 * SECOND_NS, after_ns=0)
+    capture = await taken(recorder, recorder.ask(replace(TRIGGER, before_ns=None, after_ns=None)))
+    assert (capture.ticks, capture.end_ns) == (200, TRIGGER.instant_ns + INTERVAL_NS)
+
+
+async def test_what_is_asked_for_again_is_the_same_capture(recorder: FlightRecorder) -> None:
+    pending = recorder.ask(TRIGGER)
+    assert recorder.ask(replace(TRIGGER, instant_ns=TRIGGER.instant_ns + 1)) is pending
+    others = [
+        replace(TRIGGER, reason="other"),
+        replace(TRIGGER, labels={}),
+        replace(TRIGGER, instant_ns=TRIGGER.instant_ns + 2 * SECOND_NS),
+    ]
+    assert {recorder.ask(other) for other in others} == set(recorder.pending()) - {pending}
+
+
+async def test_a_thousand_captures_at_once_are_a_few(recorder: FlightRecorder) -> None:
+    accepted, refused = [], []
+    for number in range(1000):
+        try:
+            accepted.append(recorder.ask(replace(TRIGGER, labels={"number": str(number)})))
+        except CaptureError as error:
+            refused.append(error)
+    assert (len(accepted), len(refused)) == (4, 996)
+    assert all(error.busy for error in refused)
+    assert str(refused[0]) == "4 captures wait to be written, and no more do at once; try again in a few seconds"
+    await finished(recorder)
+    assert len(await recorder.refresh()) == 4
+    assert dict(recorder.counts().taken)["api"] == 4
+
+
+async def test_the_counts_are_those_of_the_directory(recorder: FlightRecorder) -> None:
+    assert recorder.counts().newest_seconds is None
+    pending = recorder.ask(TRIGGER)
+    await finished(recorder)
+    counts = recorder.counts()
+    path = recorder.store.path(pending.name)
+    assert (counts.stored, counts.stored_bytes, counts.errors) == (1, path.stat().st_size, 0)
+    assert counts.newest_seconds == TRIGGER.instant_ns / SECOND_NS
+    assert await recorder.remove(pending.name)
+    assert recorder.counts().stored == 0
+
+
+async def test_the_end_writes_what_there_is(ring: Ring, recorder: FlightRecorder) -> None:
+    pending = recorder.ask(replace(TRIGGER, after_ns=600 * SECOND_NS))
+    begun = time.monotonic()
+    await recorder.close()
+    assert time.monotonic() - begun < 5
+    capture = load(recorder.store.path(pending.name))
+    assert capture.end_ns == NOW_NS - INTERVAL_NS
+    with pytest.raises(CaptureError, match="wait to be written"):
+        recorder.ask(TRIGGER)
+
+
+async def test_what_cannot_be_written_at_the_end_is_given_up(
+    ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder_module, "CLOSE_SECONDS", 0.01)
+    recorder = make_recorder(ring, tmp_path / "captures")
+    recorder.ask(TRIGGER)
+    await recorder.close()
+    assert recorder.counts().errors == 1
+    assert "was not taken: the daemon ended before it was written" in caplog.text
+    assert list((tmp_path / "captures").iterdir()) == []
+
+
+async def test_where_memory_is_short_the_writer_goes_and_not_the_daemon(recorder: FlightRecorder) -> None:
+    recorder.ask(TRIGGER)
+    scores: set[str] = set()
+    while recorder.pending():
+        await asyncio.sleep(0.001)
+        for child in Path("/proc/thread-self/children").read_text().split():
+            with suppress(OSError):
+                scores.add(Path(f"/proc/{child}/oom_score_adj").read_text().strip())
+    assert "1000" in scores
+    assert Path("/proc/self/oom_score_adj").read_text() != "1000\n"
+    assert recorder.counts().stored == 1
+
+
+async def test_a_writer_that_takes_too_long_is_killed(
+    ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = make_recorder(ring, tmp_path / "captures", writer_seconds=0.01)
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert recorder.counts().errors == 1
+    assert "was not taken: writing it took longer than 0.01 s; is the disk of capture.dir slow?" in caplog.text
+    assert list((tmp_path / "captures").iterdir()) == []
+
+
+async def test_a_full_disk_is_an_error_and_nothing_else(
+    ring: Ring, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = make_recorder(ring, tiny_tmpfs / "captures")
+    first = recorder.ask(replace(TRIGGER, before_ns=SECOND_NS))
+    await finished(recorder)
+    fill(tiny_tmpfs / "other")
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert (recorder.counts().errors, dict(recorder.counts().taken)["api"]) == (1, 1)
+    assert "was not taken: capture.dir:" in caplog.text
+    assert list((tiny_tmpfs / "captures").iterdir()) == [recorder.store.path(first.name)]
+    assert load(recorder.store.path(first.name)).ticks == 200
+
+
+async def test_a_disk_that_fills_up_under_the_writer_is_an_error_and_nothing_else(
+    ring: Ring, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = make_recorder(ring, tiny_tmpfs / "captures")
+    monkeypatch.setattr(recorder_module, "BYTES_PER_ROW", 0)
+    await recorder.start()
+    fill(tiny_tmpfs / "other")
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert recorder.counts().errors == 1
+    assert "cannot be written: No space left on device; make room or name another place" in caplog.text
+    assert list((tiny_tmpfs / "captures").iterdir()) == []
+
+
+def fill(path: Path) -> None:
+    """Take the last byte of a small file system."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+
+async def test_a_directory_that_cannot_be_made_is_told_at_the_start_and_at_every_capture(
+    ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    recorder = make_recorder(ring, tmp_path / "file" / "captures")
+    with caplog.at_level(logging.WARNING):
+        await recorder.start()
+        assert "captures cannot be taken: capture.dir:" in caplog.text
+        recorder.ask(TRIGGER)
+        await finished(recorder)
+    assert "was not taken: capture.dir:" in caplog.text
+    assert recorder.counts().errors == 1
+
+
+async def test_a_window_before_the_ring_is_an_error(
+    ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = make_recorder(ring, tmp_path / "captures")
+    recorder.ask(replace(TRIGGER, instant_ns=NOW_NS + 10 * SECOND_NS, before_ns=SECOND_NS))
+    await recorder.close()
+    assert "was not taken: the ring holds no sample of its time" in caplog.text
+
+
+async def test_without_a_port_nothing_is_captured(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, seconds=10)
+    recorder = make_recorder(ring, tmp_path / "captures")
+    with pytest.raises(CaptureError, match="no port is sampled, so there is nothing to capture"):
+        recorder.ask(TRIGGER)
+
+
+async def test_without_pyarrow_the_way_out_is_told(
+    recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(CaptureError, match=r"install it with pip install 'ibpulse\[recording\]'"):
+        recorder.ask(TRIGGER)
+    await recorder.start()
+    assert "captures cannot be taken: captures are Parquet files, which need pyarrow" in caplog.text
+
+
+async def test_a_writer_that_cannot_be_started_is_an_error(
+    recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/missing/python")
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert "its writer could not be started: No such file or directory" in caplog.text
+
+
+async def test_a_ring_that_is_gone_is_the_writers_own_sentence(
+    ring: Ring, recorder: FlightRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring.file.path.unlink()
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert "cannot be opened: No such file or directory; is `ibpulse serve` running?" in caplog.text

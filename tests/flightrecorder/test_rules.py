@@ -1,0 +1,184 @@
+"""The local rules: each fires on its fault and is silent on healthy runs, which are played faster than real time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ibpulse.flightrecorder.rules import (
+    CARRYING,
+    DOWN,
+    IDLE,
+    QUIET,
+    RULES,
+    Observation,
+    RuleOptions,
+    RuleWatch,
+    observe,
+)
+from ibpulse.metrics import CAPTURE_ORIGINS
+from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.schedule import Workload
+from ibpulse.simulate.workloads import ExpertParallel, Stretched
+from tests.flightrecorder.played import IDLE as SILENCE
+from tests.flightrecorder.played import Act, play
+
+MINUTE_NS = 60 * 10**9
+SIGHT = Observation(100, 10**18, 1.0, 200e9, 0.3, "dense_like", False, {"mlx5_0:1": CARRYING, "mlx5_1:1": CARRYING})
+
+
+def told(path: Path, *acts: Act, seed: int = 0, cooldown_ns: int = 10 * MINUTE_NS) -> list[tuple[int, str, dict]]:
+    """Second, rule and labels of everything that all the rules tell of a played job."""
+    watch = RuleWatch(tuple(RULES), cooldown_ns, RuleOptions())
+    return [
+        (second, trigger.origin, dict(trigger.labels))
+        for second, snapshot in enumerate(play(path, *acts, seed=seed), 1)
+        for trigger in watch.look(snapshot)
+    ]
+
+
+def labels_of(name: str, sights: Iterable[Observation]) -> list[dict[str, str]]:
+    """What one rule tells of what is seen."""
+    state, found = RULES[name].start, []
+    for sight in sights:
+        state, labels = RULES[name].find(state, sight, RuleOptions())
+        found += [] if labels is None else [dict(labels)]
+    return found
+
+
+def test_there_is_a_metric_label_for_every_rule() -> None:
+    assert tuple(RULES) == CAPTURE_ORIGINS[2:]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("workload", [DENSE, MOE, ExpertParallel()], ids=lambda workload: workload.name)
+def test_ten_minutes_of_a_healthy_job_are_silent(tmp_path: Path, workload: Workload, seed: int) -> None:
+    assert told(tmp_path, Act(SILENCE, 15), Act(workload, 600), seed=seed) == []
+
+
+@pytest.mark.parametrize(("workload", "periods"), [(DENSE, 0.315), (MOE, 1.444)], ids=["dense", "moe"])
+def test_traffic_that_stops_after_regular_steps_is_told(tmp_path: Path, workload: Workload, periods: float) -> None:
+    ((second, rule, labels),) = told(tmp_path, Act(workload, 60), Act(SILENCE, 60))
+    assert rule == "traffic-stalled"
+    assert 60 + 5 * periods <= second <= 60 + max(3, 5 * periods) + 3
+    assert float(labels["step_seconds"]) == pytest.approx(periods, rel=0.02)
+
+
+@pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "moe"])
+def test_steps_that_take_a_tenth_longer_are_told_once(tmp_path: Path, workload: Workload) -> None:
+    found = told(tmp_path, Act(workload, 150), Act(Stretched(workload, 1.1), 240), cooldown_ns=1)
+    assert [rule for _, rule, _ in found] == ["step-slower"]
+    assert 150 < found[0][0] <= 150 + 90
+    step, usual = (float(found[0][2][name]) for name in ("step_seconds", "usual_step_seconds"))
+    assert step / usual == pytest.approx(1.1, abs=0.01)
+
+
+def test_saturation_that_begins_in_a_running_job_is_told(tmp_path: Path) -> None:
+    ((second, rule, labels),) = told(tmp_path, Act(DENSE, 120), Act(MOE, 180))
+    assert (rule, labels) == ("moe-saturation", {"signature": "moe_like"})
+    assert 120 + 30 < second < 120 + 120
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [
+        (Act(ExpertParallel(), 20, flow={3: 0.0}), "idle"),
+        (Act(ExpertParallel(), 20, down=(3,)), "down"),
+        (Act(ExpertParallel(), 20, gone=(3,)), "gone"),
+    ],
+    ids=["idle", "down", "gone"],
+)
+def test_a_rail_that_carried_traffic_and_is_lost_is_told_once(tmp_path: Path, fault: Act, state: str) -> None:
+    ((second, rule, labels),) = told(tmp_path, Act(ExpertParallel(), 30), fault, cooldown_ns=1)
+    assert (rule, labels) == ("rail-lost", {"port": "mlx5_3:1", "state": state})
+    assert 30 < second <= 37
+
+
+def test_a_rail_that_never_carried_traffic_is_not_lost(tmp_path: Path) -> None:
+    silent = Act(ExpertParallel(), 30, flow={3: 0.0})
+    assert told(tmp_path, silent, replace(silent, down=(3,))) == []
+
+
+def test_two_rails_that_are_lost_together_are_told_together(tmp_path: Path) -> None:
+    ((_, _, labels),) = told(tmp_path, Act(ExpertParallel(), 30), Act(ExpertParallel(), 20, down=(3, 5)))
+    assert labels == {"port": "mlx5_3:1,mlx5_5:1", "state": "down"}
+
+
+def test_the_same_thing_again_is_told_after_the_cooldown_alone(tmp_path: Path) -> None:
+    acts = (Act(ExpertParallel(), 30), Act(ExpertParallel(), 20, down=(3,))) * 3
+    assert [second // 50 for second, _, _ in told(tmp_path, *acts, cooldown_ns=90 * 10**9)] == [0, 2]
+
+
+def test_a_rule_that_is_not_chosen_is_silent(tmp_path: Path) -> None:
+    watch = RuleWatch(("step-slower",), MINUTE_NS, RuleOptions())
+    acts = (Act(ExpertParallel(), 20), Act(ExpertParallel(), 10, down=(3,)))
+    assert not [trigger for snapshot in play(tmp_path, *acts) for trigger in watch.look(snapshot)]
+
+
+def test_the_first_snapshot_and_one_without_new_time_show_nothing(tmp_path: Path) -> None:
+    first, second = play(tmp_path, Act(DENSE, 2))
+    assert observe(second, second) is None
+    assert observe(replace(first, end_tick=0), second) is None
+    sight = observe(first, second)
+    assert sight is not None
+    assert (sight.seconds, sight.end_tick) == (1.0, 200)
+    assert sight.rate_bytes_per_second == pytest.approx(203e9, rel=0.1)
+    assert sight.rails["mlx5_6:1"] == IDLE
+
+
+def test_what_was_not_observed_is_no_stall() -> None:
+    steps = [SIGHT] * 60
+    dark = [replace(SIGHT, rate_bytes_per_second=None)] * 30
+    assert labels_of("traffic-stalled", [*steps, *dark, *steps]) == []
+    assert labels_of("traffic-stalled", [*steps, *[replace(SIGHT, rate_bytes_per_second=0.0)] * 3]) == [
+        {"step_seconds": "0.300", "quiet_seconds": "3"}
+    ]
+
+
+def test_a_pause_shorter_than_the_steps_that_count_is_no_stall() -> None:
+    slow = replace(SIGHT, step_seconds=2.0)
+    pause = [replace(slow, rate_bytes_per_second=0.0)] * 9
+    assert labels_of("traffic-stalled", [*[slow] * 60, *pause, *[slow] * 60, *pause]) == []
+
+
+def test_silence_without_regular_steps_is_no_stall() -> None:
+    irregular = [replace(SIGHT, step_seconds=None)] * 60
+    assert labels_of("traffic-stalled", [*irregular, *[replace(SIGHT, rate_bytes_per_second=0.0)] * 60]) == []
+
+
+def test_a_period_that_doubles_while_the_bytes_flow_as_before_is_no_slower_step() -> None:
+    doubled = [replace(SIGHT, step_seconds=0.6)] * 60
+    assert labels_of("step-slower", [*[SIGHT] * 120, *doubled]) == []
+    slower = [replace(SIGHT, step_seconds=0.6, rate_bytes_per_second=100e9)] * 60
+    assert labels_of("step-slower", [*[SIGHT] * 120, *slower]) == [
+        {"step_seconds": "0.600", "usual_step_seconds": "0.300"}
+    ]
+
+
+def test_steps_that_were_lost_for_a_while_begin_anew() -> None:
+    slower = replace(SIGHT, step_seconds=0.6, rate_bytes_per_second=100e9)
+    lost = replace(SIGHT, step_seconds=None)
+    dark = replace(SIGHT, rate_bytes_per_second=None)
+    assert labels_of("step-slower", [*[SIGHT] * 120, lost, *[slower] * 120]) == []
+    assert len(labels_of("step-slower", [*[SIGHT] * 120, dark, *[slower] * 120])) == 1
+
+
+def test_saturation_of_a_job_that_has_just_begun_is_no_news() -> None:
+    quiet = replace(SIGHT, rate_bytes_per_second=0.0)
+    dark = replace(SIGHT, rate_bytes_per_second=None)
+    moe = replace(SIGHT, signature="moe_like")
+    on = replace(moe, moe_saturated=True)
+    assert labels_of("moe-saturation", [*[SIGHT] * 95, quiet, *[SIGHT] * 60, *[moe] * 30, on]) == []
+    assert labels_of("moe-saturation", [*[SIGHT] * 95, dark, *[moe] * 30, on, on, moe, on]) == [
+        {"signature": "moe_like"}
+    ]
+
+
+def test_rails_that_are_quiet_with_all_others_are_not_lost() -> None:
+    quiet = replace(SIGHT, rails=dict.fromkeys(SIGHT.rails, QUIET))
+    flap = replace(SIGHT, rails={**SIGHT.rails, "mlx5_1:1": DOWN})
+    assert labels_of("rail-lost", [*[SIGHT] * 20, *[quiet] * 60]) == []
+    assert labels_of("rail-lost", [*[SIGHT] * 20, flap, *[SIGHT] * 20, flap]) == []

@@ -1,0 +1,159 @@
+"""The directory: what counts as a capture, what has to go for a new one, what a bad disk does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import CaptureError
+from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, look_at, make_name
+from tests.ring.tiny import tiny_tmpfs
+
+__all__ = ["tiny_tmpfs"]
+
+
+def make_store(directory: Path, **limits: int) -> CaptureStore:
+    return CaptureStore(CaptureOptions(directory, "node7", **{"min_free_bytes": 0, **limits}))
+
+
+def put(store: CaptureStore, number: int, size: int = 1000) -> CaptureName:
+    name = make_name(number * 10**9, f"n{number}")
+    store.path(name).write_bytes(bytes(size))
+    return name
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CaptureStore:
+    made = make_store(tmp_path / "captures", max_count=3, max_bytes=5000)
+    made.prepare()
+    return made
+
+
+def test_captures_are_listed_by_time_and_nothing_else_is(store: CaptureStore) -> None:
+    late, early = put(store, 9), put(store, 3)
+    (store.directory / "notes.txt").write_text("")
+    (store.directory / f"{make_name(5, 'half')}.tmp").write_text("")
+    store.path(make_name(6, "folder")).mkdir()
+    store.path(make_name(7, "link")).symlink_to("/etc/passwd")
+    assert [(each.name, each.size_bytes) for each in store.scan()] == [(early, 1000), (late, 1000)]
+
+
+def test_a_capture_that_goes_while_it_is_looked_at_is_not_listed(store: CaptureStore) -> None:
+    gone, stays = put(store, 1), put(store, 2)
+    with os.scandir(store.directory) as entries:
+        found = {entry.name: entry for entry in entries}
+    store.remove(gone)
+    assert look_at(found[str(gone)]) is None
+    assert look_at(found[str(stays)]) is not None
+
+
+def test_there_is_nothing_where_there_is_no_directory_yet(tmp_path: Path) -> None:
+    assert make_store(tmp_path / "missing").scan() == []
+
+
+def test_the_oldest_goes_when_there_are_too_many(store: CaptureStore) -> None:
+    names = [put(store, number) for number in (1, 2, 3)]
+    assert store.make_room(1000) == names[:1]
+    assert [each.name for each in store.scan()] == names[1:]
+
+
+def test_the_oldest_go_when_they_are_too_large(store: CaptureStore) -> None:
+    names = [put(store, number, 2000) for number in (1, 2)]
+    assert store.make_room(3500) == names
+    assert store.scan() == []
+
+
+def test_nothing_goes_while_there_is_room(store: CaptureStore) -> None:
+    put(store, 1)
+    assert store.make_room(1000) == []
+
+
+def test_what_is_larger_than_all_captures_may_be_is_refused(store: CaptureStore) -> None:
+    sentence = "a capture of about 0.0 MB is more than capture.max-bytes, 5kB; raise it"
+    put(store, 1)
+    with pytest.raises(CaptureError, match=re.escape(sentence)):
+        store.make_room(5001)
+    assert len(store.scan()) == 1
+
+
+def test_captures_leave_some_of_the_disk_free(tmp_path: Path) -> None:
+    store = make_store(tmp_path, min_free_bytes=2**62)
+    with pytest.raises(
+        CaptureError, match=r"would leave less than capture\.min-free, 4194304TiB; make room or lower it"
+    ):
+        store.make_room(1000)
+
+
+def test_the_oldest_go_when_the_disk_is_full(tiny_tmpfs: Path) -> None:
+    store = make_store(tiny_tmpfs, min_free_bytes=100_000)
+    names = [put(store, number, 150_000) for number in range(4)]
+    assert store.make_room(100_000) == names[:1]
+
+
+def test_nothing_goes_for_what_would_not_fit_anyway(tiny_tmpfs: Path) -> None:
+    store = make_store(tiny_tmpfs, min_free_bytes=500_000)
+    names = [put(store, number, 150_000) for number in range(4)]
+    with pytest.raises(
+        CaptureError, match=r"capture\.dir: .* could have 0\.7 MB free; a capture of about 0\.3 MB would"
+    ):
+        store.make_room(300_000)
+    assert [each.name for each in store.scan()] == names
+
+
+def test_what_killed_writers_left_is_removed_once_it_is_old(store: CaptureStore) -> None:
+    whole = put(store, 1)
+    old, fresh = (store.directory / f"{make_name(number, 'half')}.tmp" for number in (2, 3))
+    for leftover in (old, fresh):
+        leftover.write_text("")
+    os.utime(old, (0, 0))
+    store.prepare()
+    assert {file.name for file in store.directory.iterdir()} == {str(whole), fresh.name}
+    store.discard(make_name(0, "none"))
+
+
+def test_what_is_not_there_is_not_removed(store: CaptureStore) -> None:
+    name = put(store, 1)
+    assert store.remove(name)
+    assert not store.remove(name)
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = make_store(tmp_path / "file")
+    for use in (store.prepare, store.scan, lambda: store.make_room(1), lambda: store.remove(make_name(0, "a"))):
+        with pytest.raises(CaptureError, match=r"capture\.dir: .*/file .*; name a directory that the daemon can write"):
+            use()
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[CaptureStore]:
+    """A store on a file system that was made read-only after a capture was put there."""
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("needs to mount a tmpfs")
+    try:
+        put(make_store(folder), 1)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield make_store(folder, max_count=1)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore) -> None:
+    (stored,) = read_only.scan()
+    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; name a directory"):
+        read_only.remove(stored.name)
+    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; name a directory"):
+        read_only.make_room(1)
+    assert read_only.scan() == [stored]
+
+
+def test_a_directory_that_vanishes_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="cannot be used: No such file or directory"):
+        make_store(tmp_path / "missing").make_room(1)

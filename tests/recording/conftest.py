@@ -1,3 +1,0 @@
-from tests.ring.tiny import tiny_tmpfs
-
-__all__ = ["tiny_tmpfs"]

@@ -1,0 +1,79 @@
+"""Recordings for the tests: by hand, by chance, and by strategy."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from ibpulse.model import PortIdentity
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+
+START_NS = 1_763_683_200 * 10**9
+INTERVAL_NS = 10_000_000
+WORDS = st.text(string.printable + "äßΩ✓", max_size=20)
+
+
+def make_meta(ports: int = 2, **changes: Any) -> RecordingMeta:
+    """What a recording of so many ports says of itself."""
+    made = tuple(RecordedPort(f"mlx5_{number}", 1, 50e9, source="counters") for number in range(ports))
+    return RecordingMeta(**{"host": "node7", "interval_ns": INTERVAL_NS, "ports": made, "source": "record", **changes})
+
+
+def make_recording(ticks: int, ports: int = 2, seed: int = 0, start_ns: int = START_NS, **changes: Any) -> Recording:
+    """Words of a counter over uneven times, with a hole here and there."""
+    rng = np.random.default_rng(seed)
+    seconds = np.rint((0.01 + rng.normal(0, 2e-4, (ports, 2, ticks))) * 1e9) / 1e9
+    rates = 4 * np.rint(seconds * rng.gamma(1, 2e9, seconds.shape)) / seconds
+    holes = rng.random(seconds.shape) < 0.05
+    rates[holes], seconds[holes] = np.nan, 0.0
+    return Recording(make_meta(ports, **changes), start_ns, rates, seconds)
+
+
+ports = st.builds(
+    RecordedPort,
+    device=st.text(string.ascii_letters + string.digits + "_.-é", min_size=1, max_size=12),
+    port=st.integers(0, 255),
+    rate_bytes_per_second=st.none() | st.floats(1, 1e12),
+    rail=st.booleans(),
+    active=st.booleans(),
+    state=WORDS,
+    source=WORDS,
+    stride=st.integers(1, 1000),
+    resolution_seconds=st.none() | st.floats(0, 10),
+    identity=st.builds(PortIdentity, *[WORDS] * 10),
+)
+metas = st.builds(
+    RecordingMeta,
+    host=WORDS,
+    interval_ns=st.integers(1, 10**9),
+    ports=st.lists(ports, min_size=1, max_size=4, unique_by=lambda port: port.id).map(tuple),
+    source=WORDS,
+    reason=WORDS,
+    labels=st.dictionaries(WORDS, WORDS, max_size=3),
+    trigger_ns=st.none() | st.integers(0, 2**62),
+    ibpulse_version=WORDS,
+    complete=st.booleans(),
+)
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Recording:
+    """Any recording: any finite rates and times, holes anywhere."""
+    meta = draw(metas)
+    shape = (len(meta.ports), 2, draw(st.integers(1, 8)))
+    rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, allow_infinity=False) | st.just(np.nan)))
+    seconds = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, 1e9)))
+    seconds[np.isnan(rates)] = 0.0
+    return Recording(meta, draw(st.integers(0, 2**62)), rates, seconds)
+
+
+def members(**changes: Any) -> Mapping[str, Any]:
+    """The metadata of a small recording as the JSON of version 1 has it."""
+    port = {"device": "mlx5_0", "port": 1}
+    made = {"ibpulse_recording_version": 1, "host": "a", "interval_ns": INTERVAL_NS, "ports": [port], "source": "x"}
+    return {**made, **changes}

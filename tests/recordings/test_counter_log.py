@@ -1,0 +1,430 @@
+"""Counter logs of other programs as recordings: what flowed, when, and what is not known."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import Recording, counter_log, load, save
+from ibpulse.recordings.counter_log import LogColumns, PortLog, read_log
+from ibpulse.recordings.resampling import GridOptions, resample
+from ibpulse.simulate.fsdp import DENSE
+from ibpulse.simulate.schedule import Schedule
+from tests.recordings.recordings import make_recording
+
+SECOND_NS = 1_000_000_000
+START_NS = 1_763_683_200 * SECOND_NS
+LONG = LogColumns(time="time", port="port", transmit="sent", receive="received")
+WIDE = LogColumns(time="time", transmit="{port}_tx", receive="{port}_rx")
+ONE = LogColumns(time="time", transmit="sent", receive="received")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.csv"
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def change(columns: LogColumns, **changes: object) -> LogColumns:
+    return LogColumns(**{name: changes.get(name, getattr(columns, name)) for name in LogColumns.__slots__})
+
+
+def imported(path: Path, columns: LogColumns, **options: object) -> Recording:
+    return resample(read_log(path, columns), columns, GridOptions(**options))
+
+
+def total(recording: Recording) -> np.ndarray:
+    """Bytes of each port and direction."""
+    return np.nansum(recording.bytes_per_second * recording.seconds, axis=2)
+
+
+# layouts and units
+
+
+def test_a_long_log_has_a_port_for_each_name(path: Path) -> None:
+    write(path, "time,port,sent,received", "1,mlx5_0:2,0,0", "1,storage,5,5", "2,mlx5_0:2,1000,2000", "2,storage,5,25")
+    recording = imported(path, LONG)
+    assert [str(port.id) for port in recording.meta.ports] == ["mlx5_0:2", "storage:1"]
+    assert recording.bytes_per_second[:, :, 0].tolist() == [[1000.0, 2000.0], [0.0, 20.0]]
+    assert (recording.start_ns, recording.meta.interval_ns) == (2 * SECOND_NS, SECOND_NS)
+
+
+def test_a_wide_log_has_a_port_for_each_pair_of_columns(path: Path) -> None:
+    write(path, "time,eth0_tx,eth0_rx,mlx5_1/2_tx,load", "0,0,0,0,9", "1,10,20,30,9", "2,20,40,60,9")
+    recording = imported(path, WIDE)
+    assert [str(port.id) for port in recording.meta.ports] == ["eth0:1", "mlx5_1:2"]
+    assert recording.bytes_per_second[0].tolist() == [[10.0, 10.0], [20.0, 20.0]]
+    # no column says what mlx5_1 received
+    assert recording.bytes_per_second[1, 0].tolist() == [30.0, 30.0]
+    assert np.isnan(recording.bytes_per_second[1, 1]).all()
+
+
+def test_a_log_of_one_port_needs_no_name(path: Path) -> None:
+    write(path, "time,sent,received", "0,0,0", "1,5,6")
+    assert [str(port.id) for port in imported(path, ONE).meta.ports] == ["port0:1"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "bytes_per_second"),
+    [("bytes", 8.0), ("words", 32.0), ("MB", 8e6), ("KiB", 8192.0)],
+)
+def test_counters_count_in_their_unit(path: Path, unit: str, bytes_per_second: float) -> None:
+    write(path, "time,sent,received", "0,100,0", "1,108,0", "2,116,0")
+    recording = imported(path, change(ONE, unit=unit))
+    assert recording.bytes_per_second[0, 0].tolist() == [bytes_per_second] * 2
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("B/s", 1.0), ("GB/s", 1e9), ("Gb/s", 1.25e8)])
+def test_a_rate_is_that_of_the_time_before_its_row(path: Path, unit: str, scale: float) -> None:
+    write(path, "time,sent,received", "0,7,7", "1,3,0.5", "2,4,0.25")
+    recording = imported(path, change(ONE, unit=unit))
+    np.testing.assert_allclose(recording.bytes_per_second[0], scale * np.array([[3, 4], [0.5, 0.25]]))
+
+
+def test_amounts_since_the_row_before_are_added_up(path: Path) -> None:
+    write(path, "time,sent,received", "0,99,99", "1,3,0", "2,4,1")
+    recording = imported(path, change(ONE, since_before=True))
+    assert recording.bytes_per_second[0].tolist() == [[3.0, 4.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "strange"])
+def test_the_same_log_in_any_wrapping_is_the_same_recording(tmp_path: Path, ending: str) -> None:
+    frame = pd.DataFrame({"time": [1, 2, 3], "sent": [0, 10, 30], "received": [0, 1, 2]})
+    path = tmp_path / f"log.{ending}"
+    if ending == "parquet":
+        frame.to_parquet(path)
+    elif ending == "csv.gz":
+        path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    else:
+        frame.to_csv(path, index=False)
+    assert imported(path, ONE).bytes_per_second[0].tolist() == [[10.0, 20.0], [1.0, 1.0]]
+
+
+def test_a_counter_keeps_all_its_digits(path: Path) -> None:
+    begin = 2**62
+    write(path, "time,sent,received", f"0,{begin},0", f"1,{begin + 4},0", f"2,{begin + 12},0")
+    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [4.0, 8.0]
+
+
+def test_numbers_that_become_fractions_later_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
+    write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
+    assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
+
+
+# times
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unit"),
+    [
+        ("1763683200", "1763683201", ""),
+        ("1763683200.0", "1763683201.0", ""),
+        ("1763683200000", "1763683201000", ""),
+        ("1763683200000000", "1763683201000000", ""),
+        ("1763683200000000000", "1763683201000000000", ""),
+        ("1763683200000", "1763683201000", "ms"),
+        ("2025-11-21 00:00:00", "2025-11-21 00:00:01", ""),
+        ("2025-11-21T00:00:00.000Z", "2025-11-21T00:00:01.000Z", ""),
+        ("2025-11-21T01:00:00+01:00", "2025-11-21T01:00:01+01:00", ""),
+    ],
+)
+def test_times_are_told_by_their_size_or_their_text(path: Path, first: str, second: str, unit: str) -> None:
+    write(path, "time,sent,received", f"{first},0,0", f"{second},5,5")
+    recording = imported(path, change(ONE, time_unit=unit))
+    assert (recording.start_ns, recording.meta.interval_ns) == (START_NS + SECOND_NS, SECOND_NS)
+
+
+def test_small_numbers_are_seconds_unless_it_is_said(path: Path) -> None:
+    write(path, "time,sent,received", "0,0,0", "500,5,5", "1000,10,10")
+    assert imported(path, ONE).meta.interval_ns == 500 * SECOND_NS
+    assert imported(path, change(ONE, time_unit="ms")).meta.interval_ns == 500_000_000
+
+
+def test_rows_in_another_order_are_sorted(path: Path) -> None:
+    write(path, "time,sent,received", "2,30,0", "0,0,0", "1,10,0")
+    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [10.0, 20.0]
+
+
+# the grid
+
+
+def test_uneven_samples_are_laid_on_a_regular_grid_and_no_byte_is_lost(path: Path) -> None:
+    schedule = Schedule(DENSE, rails=2)
+    times = np.arange(3000) * 10_000_000 + np.random.default_rng(3).integers(0, 4_000_000, 3000)
+    times[0] = 0
+    moved = schedule.cumulative_bytes(times)
+    frame = pd.DataFrame({"time": START_NS + times})
+    for rail, name in enumerate(("a", "b")):
+        frame[f"{name}_tx"], frame[f"{name}_rx"] = moved[:, rail, 0], moved[:, rail, 1]
+    frame.to_csv(path, index=False)
+    recording = imported(path, WIDE)
+    assert recording.meta.interval_ns == 10_000_000
+    assert not np.isnan(recording.bytes_per_second).any()
+    end_ns = recording.ticks * 10_000_000
+    expected = [[np.interp(end_ns, times, moved[:, rail, way]) for way in range(2)] for rail in range(2)]
+    np.testing.assert_allclose(total(recording), expected, rtol=1e-9)
+    exact = schedule.truth(0, end_ns)
+    assert recording.bytes_per_second.sum(axis=(0, 1)).max() == pytest.approx(exact.peak, rel=0.1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_between_its_ends_a_log_without_holes_keeps_its_bytes(data: st.DataObject) -> None:
+    gaps = data.draw(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+    moved = data.draw(st.lists(st.integers(0, 10**12), min_size=len(gaps), max_size=len(gaps)))
+    times = np.cumsum([0, *gaps]) * 1_000_000
+    counter = np.cumsum([5, *moved])
+    interval_ns = data.draw(st.integers(1, sum(gaps))) * 1_000_000
+    options = GridOptions(interval_ns=interval_ns, longest_gap_ns=10**12)
+    found = resample([PortLog("a", times, (counter, None))], ONE, options)
+    end_ns = found.ticks * interval_ns
+    assert total(found)[0, 0] == pytest.approx(np.interp(end_ns, times, counter - 5), rel=1e-9, abs=1e-3)
+    assert (found.seconds[0, 0] == interval_ns / SECOND_NS).all()
+
+
+@pytest.mark.parametrize(
+    ("distances_ms", "interval_ms"),
+    [
+        ([10] * 40, 10),
+        ([15_000] * 40, 15_000),
+        ([570, 580, 600, 560] * 10, 1000),
+        ([101, 108, 95, 99] * 10, 100),
+        ([33] * 9, 33),
+    ],
+)
+def test_the_grid_is_about_as_fine_as_the_log(distances_ms: list[int], interval_ms: int) -> None:
+    times = np.cumsum([0, *distances_ms]) * 1_000_000
+    found = resample([PortLog("a", times, (np.arange(len(times)), None))], ONE, GridOptions())
+    assert found.meta.interval_ns == interval_ms * 1_000_000
+
+
+def test_a_long_silence_of_the_log_is_a_hole_and_a_short_one_is_not(path: Path) -> None:
+    seconds = [0, 1, 2, 3, 7, 8, 9, 20, 21, 22]
+    write(path, "time,sent,received", *[f"{second},{10 * second},0" for second in seconds])
+    recording = imported(path, ONE)
+    holes = np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist()
+    # five usual distances are bridged: 3 to 7 is, 9 to 20 is not
+    assert holes == list(range(9, 20))
+    assert (recording.seconds[0, 0, holes] == 0).all()
+    np.testing.assert_allclose(np.delete(recording.bytes_per_second[0, 0], holes), 10.0)
+    shorter = imported(path, ONE, longest_gap_ns=2 * SECOND_NS)
+    assert np.flatnonzero(np.isnan(shorter.bytes_per_second[0, 0])).tolist() == [3, 4, 5, 6, *range(9, 20)]
+
+
+def test_a_tick_that_a_hole_touches_is_a_hole(path: Path) -> None:
+    write(path, "time,sent,received", *[f"{second},{second},0" for second in (0, 0.5, 1, 1.5, 11.5, 12, 12.5, 13)])
+    recording = imported(path, ONE, interval_ns=SECOND_NS)
+    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist() == list(range(1, 12))
+
+
+def test_a_counter_that_fell_is_a_hole(path: Path) -> None:
+    write(path, "time,sent,received", "0,100,0", "1,200,1", "2,50,2", "3,90,3")
+    recording = imported(path, ONE)
+    np.testing.assert_array_equal(recording.bytes_per_second[0], [[100, np.nan, 40], [1, 1, 1]])
+
+
+def test_a_counter_that_was_not_read_goes_on(path: Path) -> None:
+    write(path, "time,sent,received", "0,100,0", "1,,1", "2,300,2")
+    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [100.0, 100.0]
+
+
+def test_an_amount_that_is_missing_is_a_hole(path: Path) -> None:
+    write(path, "time,sent,received", "0,1,1", "1,,1", "2,3,1")
+    recording = imported(path, change(ONE, since_before=True))
+    np.testing.assert_array_equal(recording.bytes_per_second[0], [[np.nan, 3], [1, 1]])
+
+
+def test_ports_of_other_times_have_holes_there(path: Path) -> None:
+    rows = [f"{second},a,{second},0" for second in range(4)] + [f"{second},b,{second},0" for second in range(2, 7)]
+    write(path, "time,port,sent,received", *rows)
+    known = ~np.isnan(imported(path, LONG).bytes_per_second[:, 0])
+    assert known.tolist() == [[True] * 3 + [False] * 3, [False] * 2 + [True] * 4]
+
+
+def test_what_a_log_does_not_say_can_be_said(path: Path) -> None:
+    write(path, "time,sent,received", "0,0,0", "1,5,5")
+    meta = imported(path, ONE, rate_bytes_per_second=25e9, host="node7", reason="log.csv").meta
+    assert (meta.host, meta.source, meta.reason) == ("node7", "import", "log.csv")
+    assert (meta.ports[0].rate_bytes_per_second, meta.ports[0].source) == (25e9, "sent received")
+    assert meta.ports[0].resolution_seconds == 1.0
+
+
+def test_an_imported_log_is_saved_and_loaded_as_any_recording(path: Path) -> None:
+    write(path, "time,sent,received", "0,0,0", "1,5,", "2,6,7", "9,7,8")
+    recording = imported(path, ONE, longest_gap_ns=3 * SECOND_NS)
+    save(path.with_suffix(".parquet"), recording)
+    assert load(path.with_suffix(".parquet")) == recording
+
+
+# files that cannot be read
+
+
+def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
+    with pytest.raises(RecordingError) as caught:
+        imported(path, columns, **options)
+    return str(caught.value).removeprefix(f"log {path} ")
+
+
+def test_a_file_that_is_not_there_is_named(path: Path) -> None:
+    assert refused(path) == "cannot be read: No such file or directory; name another file"
+
+
+def test_an_empty_file_is_empty(path: Path) -> None:
+    path.write_bytes(b"")
+    assert refused(path) == "is empty; name another file"
+
+
+def test_a_log_without_rows_is_too_short(path: Path) -> None:
+    write(path, "time,sent,received")
+    assert refused(path) == "has no row; log for longer"
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(path: Path) -> None:
+    write(path, "when,sent,received", "0,1,2")
+    assert refused(path) == "has no column time; it has when, sent, received"
+    write(path, ",".join(["time", *(f"c{number}" for number in range(30))]), ",".join(["0"] * 31))
+    assert refused(path).endswith("c17, c18 and 11 more")
+
+
+def test_a_pattern_without_a_column_is_named(path: Path) -> None:
+    write(path, "time,sent,received", "0,1,2")
+    assert refused(path, WIDE) == "has no column like {port}_tx or {port}_rx; it has time, sent, received"
+
+
+def test_a_log_is_either_long_or_wide(path: Path) -> None:
+    write(path, "time,port,a_tx,a_rx", "0,a,1,2")
+    told = refused(path, change(WIDE, port="port"))
+    assert told == "is either long or wide: --port and {port} exclude each other; leave one of them out"
+
+
+def test_a_column_of_bytes_is_needed(path: Path) -> None:
+    write(path, "time,sent", "0,1")
+    told = refused(path, LogColumns(time="time"))
+    assert told == "cannot be read without a column of bytes; name one with --transmit or --receive"
+
+
+def test_two_columns_of_one_name_are_told(path: Path) -> None:
+    write(path, "time,sent,sent,received", "0,1,1,2")
+    assert refused(path) == "has two columns of one name; rename one"
+
+
+def test_two_rows_at_one_time_are_told(path: Path) -> None:
+    write(path, "time,sent,received", "0,1,1", "5,2,2", "5,3,3")
+    assert refused(path) == "has two rows of port0 at 5000000000 ns; remove one, or name the port's column"
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("later", "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00:00.5"),
+        ("-5", "has times outside of 1970 to 2116, read as s; say what they are with --time-unit"),
+        ("nan", "has rows without a time in the column time; remove them"),
+        ("", "has rows without a time in the column time; remove them"),
+    ],
+)
+def test_what_is_no_time_is_told(path: Path, cell: str, told: str) -> None:
+    write(path, "time,sent,received", f"{cell},1,1", f"{cell if cell == 'later' else 7},2,2")
+    assert refused(path) == told
+
+
+def test_times_that_are_too_large_for_their_unit_are_told(path: Path) -> None:
+    write(path, "time,sent,received", "0,1,1", "1763683200000,2,2")
+    assert "outside of 1970 to 2116, read as s" in refused(path, change(ONE, time_unit="s"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("fast", "has no number in the column sent: 'fast'; name a column of numbers"),
+        ("inf", "has an infinite number in the column sent; remove that row"),
+    ],
+)
+def test_what_is_no_number_is_told(path: Path, cell: str, told: str) -> None:
+    write(path, "time,sent,received", f"0,{cell},1", f"1,{cell},2")
+    assert refused(path) == told
+
+
+def test_a_word_among_numbers_is_told_with_its_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
+    write(path, "time,sent,received", *[f"{second},{second},0" for second in range(30)], "30,fast,0")
+    assert "neither CSV nor Parquet, or damaged" in refused(path)
+    assert "invalid value 'fast'" in refused(path)
+
+
+def test_a_negative_amount_is_told(path: Path) -> None:
+    log = PortLog("a", np.array([0, 1, 2]) * SECOND_NS, (np.array([1, 2, -3]), None))
+    with pytest.raises(ValueError, match="negative amount of a; if the column counts, leave --since-before out"):
+        resample([log], change(ONE, since_before=True), GridOptions())
+
+
+def test_a_row_without_a_port_is_told(path: Path) -> None:
+    write(path, "time,port,sent,received", "0,a,1,1", "1,,2,2")
+    assert refused(path, LONG) == "has rows without a port in the column port; remove them"
+
+
+def test_one_row_is_too_short() -> None:
+    log = PortLog("a", np.array([5]), (np.array([5]), None))
+    with pytest.raises(ValueError, match="has fewer than two samples of each port; log for longer"):
+        resample([log], ONE, GridOptions())
+
+
+def test_a_log_shorter_than_the_interval_is_told() -> None:
+    log = PortLog("a", np.array([0, 5]) * SECOND_NS, (np.array([5, 6]), None))
+    with pytest.raises(ValueError, match="is shorter than one interval of 10000 ms; give a shorter --interval"):
+        resample([log], ONE, GridOptions(interval_ns=10 * SECOND_NS))
+
+
+def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> None:
+    log = PortLog("a", np.array([0, 10**6, 2**61]), (np.array([5, 6, 7]), None))
+    with pytest.raises(ValueError, match=r"would have \d+ ticks of 1 ports at 1 ms; give a longer --interval"):
+        resample([log], ONE, GridOptions(interval_ns=10**6))
+
+
+def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counter_log, "MAX_LOG_ROWS", 3)
+    write(path, "time,sent,received", *[f"{second},1,1" for second in range(4)])
+    assert refused(path) == "has more than 3 rows; cut it into pieces"
+
+
+def test_a_recording_needs_no_import(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", make_recording(10))
+    assert refused(tmp_path / "a.parquet") == "is a recording of ibpulse already; use it as it is"
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b\x08 no gzip", b"PAR1 no parquet", b"\xff\xfe\x00\x01" * 50, b'time,sent\n"']
+)
+def test_a_damaged_file_is_told(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert refused(path).partition(":")[0] in (
+        "is neither CSV nor Parquet, or damaged",
+        "cannot be read",
+        "has no column time, sent, received; it has",
+    )
+
+
+def test_a_truncated_log_with_gzip_is_told(path: Path) -> None:
+    rows = "\n".join(f"{second},{second * 7919},{second * 104729}" for second in range(5000))
+    whole = gzip.compress(f"time,sent,received\n{rows}\n".encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "damaged" in refused(path) or "cannot be read" in refused(path)
+
+
+def test_a_distance_of_zero_in_a_lone_port_does_not_matter() -> None:
+    short = PortLog("b", np.array([3 * SECOND_NS]), (np.array([1]), None))
+    log = PortLog("a", np.array([0, 1, 2, 3]) * SECOND_NS, (np.array([0, 1, 2, 3]), None))
+    found = resample([log, short], ONE, GridOptions())
+    assert np.isnan(found.bytes_per_second[1]).all()
+    assert found.meta.ports[1].resolution_seconds is None

@@ -1,0 +1,218 @@
+"""Files that are no recordings: a sentence with the file and the way out, never anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import RecordingWriter, load, read_meta, reading, save, scan
+from ibpulse.recordings.columns import KEY
+from tests.recordings.recordings import make_recording, members
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save(tmp_path / "a.parquet", make_recording(500))
+    return tmp_path / "a.parquet"
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
+    """The file with another table, its metadata kept."""
+    table = pq.read_table(path)
+    pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), path, **options)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"recording .*a\.parquet cannot be read: No such file or directory; name"):
+        load(tmp_path / "a.parquet")
+
+
+def test_a_directory_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="cannot be read: Is a directory; name another file"):
+        load(tmp_path)
+
+
+def test_an_empty_file_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(RecordingError, match="a is empty; record again"):
+        load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("begin", [b"time,rate\n", b"PK\3\4", b"\0" * 4096])
+def test_a_foreign_file_is_no_recording(tmp_path: Path, begin: bytes) -> None:
+    (tmp_path / "a").write_bytes(begin)
+    with pytest.raises(RecordingError, match="is no recording: it is neither a Parquet file nor an Arrow stream"):
+        load(tmp_path / "a")
+
+
+def test_the_parquet_file_of_another_program_is_no_recording(tmp_path: Path) -> None:
+    pd.DataFrame({"time": [1]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(RecordingError, match="is no recording of ibpulse: it lacks the metadata ibpulse_recording; "):
+        load(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("part", [0.001, 0.3, 0.7, 0.999])
+def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: max(5, int(len(whole) * part))])
+    with pytest.raises(RecordingError, match=r"is cut off or damaged: .*; copy it again from where it was made"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (b"{", "has metadata that is no JSON; copy the file again"),
+        (b"\xff", "has metadata that is no JSON"),
+        (b"[" * 100_000, "has metadata that is no JSON"),
+        (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
+        (json.dumps(members(ibpulse_recording_version=2)).encode(), "is of version 2, this program reads version 1; "),
+        (json.dumps(members(ibpulse_recording_version="1")).encode(), "is of version '1', this program reads"),
+        (json.dumps(members(ibpulse_recording_version=True)).encode(), "is of version True, this program"),
+        (json.dumps(members(ports=[])).encode(), "cannot be used: the whole: Value error, 0 ports; a recording has 1"),
+        (json.dumps(members(ports=[{"device": "a"}])).encode(), "cannot be used: ports.0.port: Field required"),
+        (json.dumps(members(interval_ns=-1)).encode(), "an interval of -1 ns is out of bounds"),
+        (json.dumps(members(interval_ns="10")).encode(), "interval_ns: Input should be a valid integer"),
+        (json.dumps(members(host="x" * 4_000_001)).encode(), "has metadata of 4000... bytes; at most 4000000 are read"),
+    ],
+    ids=range(12),
+)
+def test_metadata_that_cannot_be_used_is_told(path: Path, raw: bytes, sentence: str) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({KEY: raw}), path)
+    for read in (load, read_meta):
+        with pytest.raises(RecordingError, match=sentence):
+            read(path)
+
+
+def test_members_of_later_times_are_passed_over(path: Path) -> None:
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[KEY])
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps({**about, "mood": "good"})}), path)
+    assert load(path) == make_recording(500)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda table: table.drop_columns(["receive_seconds"]), "lacks the column receive_seconds"),
+        (lambda table: table.drop_columns(["device"]), "lacks the column device"),
+        (
+            lambda table: table.set_column(3, "transmit_bytes_per_second", table.column(3).cast(pa.float32())),
+            "lacks the column transmit_bytes_per_second, or has it with another type; use the file that ibpulse wrote",
+        ),
+        (lambda table: table.append_column("time", table.column("time")), "lacks the column each column once"),
+        (lambda table: table.sort_by("time"), "has its rows in another order than ibpulse writes them; use the file"),
+        (lambda table: table.slice(1), "has 999 rows where each of 2 ports should have as many as the others"),
+        (lambda table: table.slice(0, 0), "holds no sample; record again, for longer"),
+        (
+            lambda table: table.set_column(1, "device", pa.array(["mlx5_9"] * len(table)).dictionary_encode()),
+            "has its rows in another order",
+        ),
+        (
+            lambda table: table.set_column(2, "port", pa.array([None] * len(table), pa.int16())),
+            "has rows without a time or a port; use the file that ibpulse wrote",
+        ),
+        (
+            lambda table: table.set_column(2, "port", pa.array([2] * len(table), pa.int16())),
+            "has its rows in another order",
+        ),
+        (
+            lambda table: table.set_column(3, "transmit_bytes_per_second", pa.array(np.full(len(table), -1.0))),
+            "a rate or its time is negative or not finite",
+        ),
+        (
+            lambda table: table.set_column(5, "transmit_seconds", pa.array(np.full(len(table), 0.01))),
+            "a hole stands for some time",
+        ),
+    ],
+)
+def test_a_table_that_is_no_recording_is_told(
+    path: Path, change: Callable[[pa.Table], pa.Table], sentence: str
+) -> None:
+    rewrite(path, change)
+    with pytest.raises(RecordingError, match=f"recording .*a.parquet {sentence}"):
+        load(path)
+
+
+def test_plain_strings_do_as_well_as_a_dictionary(path: Path) -> None:
+    rewrite(path, lambda table: table.set_column(1, "device", table.column("device").cast(pa.string())))
+    assert load(path) == make_recording(500)
+
+
+def test_row_groups_that_do_not_follow_each_other_are_told(path: Path) -> None:
+    rewrite(path, lambda table: pa.concat_tables([table, table]), row_group_size=1000)
+    with pytest.raises(RecordingError, match=r"a piece begins at .* not at .* where the last one ends"):
+        load(path)
+
+
+def test_more_rows_than_fit_are_refused_before_they_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_GROUP_ROWS", 999)
+    with pytest.raises(RecordingError, match="has a row group of more than 999 rows; use the file that ibpulse wrote"):
+        load(path)
+
+
+def test_a_recording_that_is_too_long_is_for_scan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_ROWS", 999)
+    with pytest.raises(RecordingError, match=r"holds more than 999 rows; read it piece by piece with scan\(\)"):
+        load(path)
+    assert sum(piece.ticks for piece in scan(path)) == 500
+
+
+def test_a_stream_with_a_huge_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = make_recording(50)
+    monkeypatch.setattr(reading, "MAX_GROUP_ROWS", 99)
+    writer = RecordingWriter(tmp_path / "a.parquet", recording.meta)
+    writer.append(recording)
+    with pytest.raises(RecordingError, match="has a batch of more than 99 rows"):
+        load(tmp_path / "a.parquet")
+    with pytest.raises(RecordingError, match="has a batch of more than 99 rows"):
+        writer.close()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), stream=st.booleans())
+def test_bytes_that_were_changed_give_a_recording_or_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, stream: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"changed-{stream}"
+    raw = bytearray(_sample(tmp_path_factory.getbasetemp(), stream))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(raw) - 1))
+        raw[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(raw)
+    said = ""
+    try:
+        assert load(path).ticks >= 1
+    except RecordingError as error:
+        said = str(error)
+    assert not said or str(path) in said
+
+
+_SAMPLES: dict[bool, bytes] = {}
+
+
+def _sample(folder: Path, stream: bool) -> bytes:
+    """The bytes of a small recording as a Parquet file or as a stream."""
+    if stream not in _SAMPLES:
+        recording, path = make_recording(20, ports=1), folder / f"sample-{stream}"
+        if stream:
+            writer = RecordingWriter(path, recording.meta)
+            writer.append(recording)
+            _SAMPLES[stream] = writer.partial.read_bytes()
+            writer.close()
+        else:
+            save(path, recording)
+            _SAMPLES[stream] = path.read_bytes()
+    return _SAMPLES[stream]

@@ -1,0 +1,67 @@
+"""Ten minutes at 1 ms with eight rails, through the ring and all that records, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ibpulse.commands.record import ALLOCATOR
+from ibpulse.recordings import scan
+
+# all but the clock, which a test cannot wait for, and the sampler, which is a process of its own
+RECORDER = """
+import sys
+from pathlib import Path
+import numpy as np
+from ibpulse.commands.record_sources import HISTORY_SECONDS
+from ibpulse.recordings.from_ring import RingFollower
+from ibpulse.recordings.session import Recorder, RecorderOptions
+from ibpulse.recordings import RecordedPort, RecordingMeta, RecordingWriter
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+
+MS = 1_000_000
+path = Path(sys.argv[1])
+ports = tuple(RecordedPort(f"mlx5_{number}", 1, 50e9) for number in range(8))
+meta = RecordingMeta("node7", MS, ports, "record")
+ring = RingFile.create(path.with_suffix(".ring"), MS, HISTORY_SECONDS * 1000)
+ring.begin_segment(1, 0)
+slots = [ring.assign(str(port.id), 4, 1) for port in ports]
+now_ns = 0
+follower = RingFollower(RingReader(ring), meta, 2, lambda: now_ns)
+writer = RecordingWriter(path, meta)
+recorder = Recorder(writer, meta, RecorderOptions(600 * 10**9))
+words = np.frombuffer(ring.words, dtype=np.uint64)
+counters = np.zeros((8, 2, 1))
+rng = np.random.default_rng(0)
+for first in range(1, 601_000, 500):
+    # noise is the worst case: it does not compress
+    ticks = np.arange(first, first + 500)
+    moved = np.rint(rng.gamma(1, 1.25e6, (8, 2, 500)))
+    sums = counters + moved.cumsum(axis=2)
+    counters = sums[:, :, -1:]
+    for slot, pair in zip(slots, sums, strict=True):
+        begin = at.records_at(slot, ring.capacity)
+        view = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)
+        before = ticks * MS + rng.integers(0, 50_000, 500)
+        stamps = [before, before + 1000, before + 2000]
+        view[ticks % ring.capacity] = np.stack([*stamps, *pair, ticks | 1 << at.STRIDE_SHIFT], axis=1).astype(np.uint64)
+    ring.words[at.lane_at(0) + at.L_TICK] = int(ticks[-1])
+    now_ns = int(ticks[-1]) * MS
+    recorder.add(follower.read())
+assert recorder.done and recorder.progress().kept_ratio == 1
+writer.close(*recorder.active_ticks)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def test_ten_minutes_at_a_millisecond_stay_under_150_megabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    command = [sys.executable, "-c", RECORDER, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ALLOCATOR})
+    assert child.returncode == 0, child.stderr
+    assert int(child.stdout) * 1024 < 150e6
+    assert sum(piece.ticks for piece in scan(path)) == 600_000

@@ -1,0 +1,127 @@
+"""A ring followed while it fills: each tick once, holes kept, the wall clock of the beginning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import FabricError
+from ibpulse.model import Fabric
+from ibpulse.recordings import Recording, RecordingMeta, concatenate
+from ibpulse.recordings.from_ring import RingFollower
+from ibpulse.recordings.recorded_ports import describe_fabric
+from ibpulse.recordings.writing import RecordingWriter
+from tests.aggregator.rings import MS, Ring, constant, port, square
+
+TRAFFIC = (square(20e9, 3, 7), constant(4e8))
+INTERVAL_NS = 10 * MS
+# the follower trusts ticks that are 0.2 s old, and a reader stays two ticks behind
+BEHIND = 22
+
+
+def make_meta(ring: Ring, stride: int = 1) -> RecordingMeta:
+    ports = describe_fabric(ring.fabric, lambda name: stride)
+    return RecordingMeta("node7", ring.file.interval_ns, ports, "record")
+
+
+class Followed:
+    """A follower of a ring whose clock the test sets."""
+
+    def __init__(self, ring: Ring, first_tick: int, stride: int = 1) -> None:
+        self.now_tick = 0
+        self.follower = RingFollower(ring.reader, make_meta(ring, stride), first_tick, self._wall_ns)
+
+    def _wall_ns(self) -> int:
+        return self.now_tick * INTERVAL_NS
+
+    def at(self, tick: int) -> list[Recording]:
+        self.now_tick = tick
+        return list(self.follower.read())
+
+
+def test_each_tick_comes_once_and_what_it_moved_is_exact(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"), port("mlx5_1"))
+    first = ring.write("mlx5_0:1", TRAFFIC, 1, 1000, late_ns=lambda tick: tick % 7 * 100_000)
+    ring.write("mlx5_1:1", TRAFFIC, 1, 1000)
+    followed = Followed(ring, 2)
+    assert followed.at(10) == []
+    pieces = [piece for tick in (30, 31, 90, 91, 640) for piece in followed.at(tick)]
+    assert [piece.ticks for piece in pieces] == [7, 1, 59, 1, 100, 100, 100, 100, 100, 49]
+    whole = concatenate(pieces)
+    assert (whole.start_ns, whole.end_ns) == (2 * INTERVAL_NS, (640 - BEHIND + 1) * INTERVAL_NS)
+    moved = (whole.bytes_per_second * whole.seconds).sum(axis=2)
+    expected = [[20e9 * 0.01 * (62 * 3 - 1), 4e8 * 0.01 * 617]] * 2
+    np.testing.assert_allclose(moved, expected, rtol=1e-3)
+    np.testing.assert_allclose(moved[1], expected[1], rtol=1e-9)
+    assert first[0] > 1000
+
+
+def test_what_was_not_measured_is_a_hole(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"), port("mlx5_1"))
+    ring.write("mlx5_0:1", TRAFFIC, 1, 300, holes={50}, absent={(60, 1)}, resets={70})
+    whole = concatenate(Followed(ring, 2).at(300 + BEHIND))
+    holes = np.argwhere(np.isnan(whole.bytes_per_second[0])).tolist()
+    # ticks begin at 2; a missed sample spoils the rate after it too
+    assert holes == [[0, 48], [0, 49], [0, 68], [1, 48], [1, 49], [1, 58], [1, 59], [1, 68]]
+    assert np.isnan(whole.bytes_per_second[1]).all()
+
+
+def test_a_cached_counter_is_waited_for_until_its_stride_is_over(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"))
+    ring.write("mlx5_0:1", TRAFFIC, 1, 300, stride=5)
+    followed = Followed(ring, 10, stride=5)
+    whole = concatenate([*followed.at(121), *followed.at(133), *followed.at(300)])
+    assert not np.isnan(whole.bytes_per_second).any()
+    assert whole.end_ns == (300 - BEHIND - 4 + 1) * INTERVAL_NS
+
+
+def test_a_device_that_is_sampled_more_rarely_from_now_on_costs_one_stride_and_no_detail(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"))
+    counters = ring.write("mlx5_0:1", TRAFFIC, 1, 200)
+    followed = Followed(ring, 2)
+    pieces = followed.at(200)
+    ring.write("mlx5_0:1", TRAFFIC, 201, 600, stride=10, start=counters)
+    # a look at every third tick: samples come as late as they can
+    pieces += [piece for tick in range(201, 600, 3) for piece in followed.at(tick)]
+    whole = concatenate(pieces)
+    sent = whole.bytes_per_second[0, 0]
+    assert (np.flatnonzero(np.isnan(sent)) + 2).tolist() == list(range(201, 211))
+    expected = [20e9 if (tick - 1) % 10 < 3 else 0.0 for tick in range(2, 201)]
+    np.testing.assert_allclose(sent[:199], expected, rtol=1e-6)
+    np.testing.assert_allclose(sent[209:], 6e9, rtol=1e-6)
+
+
+def test_a_silent_sampler_gives_holes_for_two_seconds_and_then_nothing(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"))
+    ring.write("mlx5_0:1", TRAFFIC, 1, 300)
+    followed = Followed(ring, 2)
+    assert concatenate(followed.at(100_000)).end_ns == (500 - 20 + 1) * INTERVAL_NS
+    assert followed.at(200_000) == []
+
+
+def test_ticks_keep_their_distance_when_the_clock_is_set(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"))
+    ring.write("mlx5_0:1", TRAFFIC, 1, 400)
+    ring.file.begin_segment(200, -1000)
+    whole = concatenate(Followed(ring, 2).at(400 + 1000 + BEHIND))
+    assert whole.start_ns == 2 * INTERVAL_NS
+    assert whole.ticks == 399
+    assert not np.isnan(whole.bytes_per_second).any()
+
+
+def test_the_pieces_fit_a_writer(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"))
+    ring.write("mlx5_0:1", TRAFFIC, 1, 400)
+    followed = Followed(ring, 2)
+    with RecordingWriter(tmp_path / "a.parquet", followed.follower.meta) as writer:
+        for tick in range(20, 400, 33):
+            for piece in followed.at(tick):
+                writer.append(piece)
+        assert writer.ticks == 383 - BEHIND - 1
+
+
+def test_a_node_without_a_port_that_counts_is_refused() -> None:
+    with pytest.raises(FabricError, match="this node has no port that counts bytes, so there is nothing to record"):
+        describe_fabric(Fabric(), lambda name: 1)

@@ -1,0 +1,116 @@
+"""A recording of a ring says what the daemon's summary of the same ring says: one definition of each statistic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Summary
+from ibpulse.analysis.rates import rates
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.reports.run import Run
+from ibpulse.ring import layout as at
+from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.simulate.schedule import Schedule
+from tests.aggregator.rings import Ring, port
+from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
+
+SECONDS = 60
+FIRST_TICK = 301
+HOLES = (1000, 2500, 2501, 4711)
+DEVICES = [f"mlx5_{number}" for number in range(8)]
+
+
+def fill(ring: Ring, workload: Fsdp) -> None:
+    """Counters of a workload in every slot, the holes left out."""
+    ticks = np.array([tick for tick in range(1, FIRST_TICK + SECONDS * 100 + 150) if tick not in HOLES])
+    counters = Schedule(workload).cumulative_bytes(ticks * TICK_NS) // 4
+    words = np.frombuffer(ring.file.words, dtype=np.uint64)
+    for rail, device in enumerate(DEVICES):
+        begin = at.records_at(ring.file.assign(f"{device}:1", 4, 1), ring.file.capacity)
+        view = words[begin : begin + ring.file.capacity * at.RECORD_WORDS].reshape(ring.file.capacity, at.RECORD_WORDS)
+        stamps = np.repeat(ticks[:, None] * TICK_NS, 3, axis=1)
+        view[ticks % ring.file.capacity] = np.concatenate([stamps, counters[:, rail], ticks[:, None]], axis=1).astype(
+            np.uint64
+        )
+    ring.file.words[at.lane_at(0) + at.L_TICK] = int(ticks[-1])
+
+
+def recording_of(ring: Ring) -> Recording:
+    """The window as rates, as whoever records a ring computes them."""
+    slots = [ring.file.slots()[f"{device}:1"] for device in DEVICES]
+    block = ring.reader.read(slots, FIRST_TICK - 1, FIRST_TICK + SECONDS * 100 - 1)
+    found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, np.ones(8, dtype=np.int64))
+    ports = tuple(RecordedPort(device, 1, LINE) for device in DEVICES)
+    meta = RecordingMeta("node7", TICK_NS, ports, "record")
+    start_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK]))[0])
+    return Recording(meta, start_ns, found.bytes_per_second[:, :, 1:], found.seconds[:, :, 1:])
+
+
+@pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Run]:
+    ring = Ring.create(tmp_path_factory.mktemp("ring"), *(port(f"{device}:1") for device in DEVICES), seconds=90)
+    fill(ring, request.param)
+    end_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK - 1 + SECONDS * 100]))[0])
+    summary = Aggregator(ring.reader, AggregatorOptions()).summarize(ring.fabric, SECONDS, end_ns)
+    assert (summary.end_ms - summary.start_ms, summary.end_ms) == (SECONDS * 1000, end_ns // 1_000_000)
+    return summary, run_of(recording_of(ring))
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ("transmit_bytes_per_second", "transmit_bytes_per_second"),
+        ("receive_bytes_per_second", "receive_bytes_per_second"),
+        ("peak_bytes_per_second", "bandwidth_peak_bytes_per_second"),
+        ("active_mean_bytes_per_second", "bandwidth_active_mean_bytes_per_second"),
+        ("peak_to_mean_ratio", "peak_to_mean_ratio"),
+        ("duty_cycle_ratio", "duty_cycle_ratio"),
+        ("fairness_ratio", "rail_fairness_ratio"),
+        ("rails", "rails"),
+        ("active_rails", "active_rails"),
+    ],
+)
+def test_it_is_the_number_of_the_daemon(both: tuple[Summary, Run], here: str, there: str) -> None:
+    summary, run = both
+    assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-9)
+
+
+def test_burstiness_is_that_of_the_daemon_at_every_time_scale(both: tuple[Summary, Run]) -> None:
+    summary, run = both
+    found = {scale: run.values[f"burstiness_cv_{scale}"] for scale in summary.node.burstiness_cv}
+    assert found == pytest.approx(dict(summary.node.burstiness_cv), rel=1e-9)
+
+
+def test_bursts_and_gaps_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
+    summary, run = both
+    assert (run.values["bursts"], run.values["gaps"]) == (summary.node.bursts.count, summary.node.gaps.count)
+    assert run.values["burst_bytes"] == pytest.approx(summary.node.bursts.mean_bytes, rel=1e-9)
+
+
+def test_period_and_label_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
+    summary, run = both
+    # the daemon's counters say what flowed over a hole, and its bins lie elsewhere
+    assert run.values["step_period_seconds"] == pytest.approx(summary.node.step_period_seconds, rel=2e-3)
+    assert run.values["step_period_score"] == pytest.approx(summary.node.step_period_score, abs=0.05)
+    assert run.values["signature"] == summary.node.workload_signature
+    assert run.values["signature_confidence"] == pytest.approx(summary.node.workload_signature_confidence, rel=1e-9)
+
+
+def test_observed_time_and_shares_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
+    summary, run = both
+    assert run.values["observed_ratio"] * SECONDS == pytest.approx(summary.node.observed_seconds, rel=1e-9)
+    assert summary.node.observed_seconds == pytest.approx(SECONDS - 7 * TICK_NS / SECOND_NS)
+    shares = [one.rail_share_ratio for one in summary.ports]
+    assert [one.share_ratio for one in run.ports] == pytest.approx(shares, abs=1e-9)
+    assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
+
+
+def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in DEVICES), seconds=90)
+    fill(ring, DENSE)
+    recording = recording_of(ring)
+    hole = HOLES[0] - FIRST_TICK
+    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0]))[:2].tolist() == [hole, hole + 1]

@@ -1,0 +1,280 @@
+"""The same report in every format, and what stands in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import RecordingError
+from ibpulse.reports import formats
+from ibpulse.reports.comparison import Report, assemble
+from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.reports.rows import Unit, rows
+from ibpulse.reports.span import ReportOptions
+from ibpulse.reports.table import plain_text
+from ibpulse.simulate.fsdp import DENSE, MOE
+from tests.reports.recordings import play, record, report_of, run_of, wave
+
+DOCS = Path(__file__).parents[2] / "docs/report.md"
+HOSTILE = '<script>alert("x")</script>'
+RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json, "html": render_page}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return report_of(play(DENSE, 60), play(MOE, 60))
+
+
+class Reader(HTMLParser):
+    """The cells of a page's table, its tags, and whether every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.rows: list[list[str]] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta",):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    return reader
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_every_format_has_every_row(report: Report, form: str) -> None:
+    text = RENDERERS[form](report)
+    for row in report.rows:
+        # Markdown has its own signs made plain
+        assert row.label in text.replace("\\", "")
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_every_format_for_people_says_what_was_described_and_how_sure_it_is(report: Report, form: str) -> None:
+    text = " ".join(RENDERERS[form](report).replace("\\", "").split())
+    assert (
+        "/recordings/a.parquet: node node7, record, every 10ms; 60.00 s from 2025-11-21 00:00:00 UTC on, the whole"
+        in text
+    )
+    assert "Windows are not trimmed. Active is above 0.1GB/s" in text
+    assert re.search(r"a: resampled in 18\d whole steps\.", text)
+    assert "Changes are against a. Their intervals hold for all 13 rows together at 95 %" in text
+    assert "it is at least 1 %. A row without an interval is never marked." in text
+
+
+def test_text_has_the_table_in_columns(report: Report) -> None:
+    text = render_text(report)
+    line = next(line for line in text.splitlines() if line.startswith("  step time  "))
+    assert re.fullmatch(
+        r"  step time +314\.\d\d ±0\.\d\d ms +1\.44\d+ ±0\.00\d+ s +\+358\.\d % \[\+35\d\.\d, \+36\d\.\d\] \*", line
+    )
+    assert "  idle rails             mlx5_6:1" in text
+    assert re.search(r"  mlx5_6:1 +0 GB/s, 0 % idle", text)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_text_fits_a_terminal_of_120_columns(count: int) -> None:
+    made = [play(DENSE, 20, seed) for seed in range(count)]
+    text = render_text(report_of(*made))
+    assert max(map(len, text.splitlines())) <= 120
+    # each of them stands in the head of a table, the first in all of them
+    heads = [line.split() for line in text.splitlines() if line.startswith(" " * 20)]
+    assert {name for head in heads for name in head} - {"change"} == set("abcdefgh"[:count])
+    assert all(head[0] == "a" for head in heads)
+
+
+def test_one_recording_needs_80_columns() -> None:
+    text = render_text(report_of(play(DENSE, 20)))
+    table = text[text.index("Throughput") : text.index("Windows are")]
+    assert max(map(len, table.splitlines())) <= 80
+    assert "change" not in text
+
+
+def test_long_names_are_cut_at_the_front_and_equal_ones_are_numbered() -> None:
+    options = ReportOptions()
+    recording = play(DENSE, 20)
+    long = [run_of(recording, options, f"{'x' * 60}-{number}") for number in range(2)]
+    text = render_text(assemble(long, options))
+    assert f"…{'x' * 21}-1" in text
+    assert assemble([long[0], long[0]], options).names == (f"{'x' * 60}-0 (1)", f"{'x' * 60}-0 (2)")
+
+
+def test_files_of_one_name_are_told_apart_by_their_paths() -> None:
+    run = run_of(play(DENSE, 20))
+    other = replace(run, path=Path("/other/a.parquet"))
+    assert assemble([run, other], ReportOptions()).names == ("/recordings/a.parquet", "/other/a.parquet")
+
+
+def test_markdown_is_one_table_with_what_matters_in_bold(report: Report) -> None:
+    lines = render_markdown(report).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert table[:2] == ["|  | a | b | change |", "| --- | ---: | ---: | ---: |"]
+    assert {line.replace("\\|", "").count("|") for line in table} == {5}
+    assert any(re.match(r"\| step time \| .* \| \*\*\+358\.\d % \\\[.*\\\]\*\* \\\* \|$", line) for line in table)
+    assert any(re.match(r"\| peak \| 461\.\d GB/s \| 656\.\d GB/s \| \+42\.\d % \|$", line) for line in table)
+
+
+def test_the_page_stands_alone_and_is_well_formed(report: Report) -> None:
+    reader = read(render_page(report))
+    assert reader.open == []
+    assert not {"script", "link", "img", "iframe"} & reader.tags
+    assert reader.links == []
+    cells = {row[0]: row[1:] for row in reader.rows if len(row) == 4}
+    assert cells["peak"][0].endswith("GB/s")
+    assert cells["step time"][2].endswith("] *")
+
+
+def test_the_page_follows_the_theme_of_its_reader(report: Report) -> None:
+    text = render_page(report)
+    assert "prefers-color-scheme: dark" in text
+    assert '<meta name="color-scheme" content="light dark">' in text
+
+
+def test_the_page_explains_every_row(report: Report) -> None:
+    text = render_page(report)
+    assert all(f"<dt>{row.label}</dt>" in text for row in report.rows)
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_names_from_elsewhere_are_text_and_nothing_else(form: str) -> None:
+    recording = play(DENSE, 20)
+    meta = replace(recording.meta, host=HOSTILE, reason=f"| {HOSTILE} `x`", source="capture")
+    ports = (replace(meta.ports[0], device=HOSTILE), *meta.ports[1:])
+    hostile = replace(recording, meta=replace(meta, ports=ports))
+    text = RENDERERS[form](assemble([run_of(hostile, name=HOSTILE.replace("/", "."))], ReportOptions()))
+    assert "<script" not in text.replace("\\<", "")
+    if form == "html":
+        assert "script" not in read(text).tags
+    else:
+        assert {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")} == {3}
+
+
+def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    formats._template.cache_clear()
+    with pytest.raises(RecordingError, match=r"reports as HTML need jinja2; install it with pip install 'ibpulse\[rec"):
+        render_page(report)
+
+
+def test_json_has_the_values_in_base_units_and_their_intervals(report: Report) -> None:
+    document = json.loads(render_json(report))
+    first = document["recordings"][0]
+    assert document["ibpulse_report_version"] == 1
+    assert first["values"] == json.loads(json.dumps({row.key: report.runs[0].values[row.key] for row in report.rows}))
+    low, high = first["intervals"]["step_seconds"]
+    assert low < first["values"]["step_seconds"] < high
+    assert (first["begin"], first["end"]) == ("2025-11-21T00:00:00.000000000Z", "2025-11-21T00:01:00.000000000Z")
+    change = document["changes"][0]["values"]["step_seconds"]
+    assert change["ratio"] == pytest.approx(
+        document["recordings"][1]["values"]["step_seconds"] / first["values"]["step_seconds"] - 1
+    )
+    assert (change["differs"], document["changes"][0]["base"]) == (True, "a")
+
+
+def test_json_says_null_for_what_is_not_known() -> None:
+    document = json.loads(render_json(report_of(record(np.full((1, 2, 50), np.nan)), play(DENSE, 20))))
+    nothing = document["recordings"][0]
+    assert nothing["values"]["mean_bytes_per_second"] is None
+    assert nothing["resampled"]["unit"] is None
+    assert nothing["intervals"] == {}
+
+
+def test_the_page_of_the_documentation_names_every_member_of_the_json(report: Report) -> None:
+    text = DOCS.read_text()
+    document = json.loads(render_json(report))
+    members = {*document, *document["options"], *document["rows"][0], *document["changes"][0]}
+    members |= {
+        *document["recordings"][0],
+        *document["recordings"][0]["ports"][0],
+        *document["recordings"][0]["resampled"],
+    }
+    members |= set(document["changes"][0]["values"]["step_seconds"])
+    missing = {member for member in members if f"`{member}`" not in text}
+    assert not missing
+
+
+def test_the_page_of_the_documentation_has_the_table_of_the_rows(report: Report) -> None:
+    lines = ["| row | key | what | told | ± |", "|---|---|---|---|---|"]
+    for row in rows((10_000_000,)):
+        told, sure = ("x" if row.finest else ""), ("x" if row.key in report.runs[0].spreads else "")
+        lines.append(f"| {row.label} | `{row.key}` | {row.definition} | {told} | {sure} |")
+    assert "\n".join(lines) in DOCS.read_text(), "put this table into docs/report.md:\n" + "\n".join(lines)
+
+
+def test_what_was_cut_off_or_not_recorded_or_too_short_is_said() -> None:
+    recording = play(DENSE, 4)
+    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
+    text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
+    assert "a: the recording was cut off before it was finished." in text
+    assert "a: receive was not recorded; sums are those of the other direction." in text
+    assert "a: too short for intervals: fewer than 20 steps or seconds." in text
+
+
+def test_cached_counters_blocks_and_cut_windows_are_said() -> None:
+    recording = record(np.full((1, 2, 3000), 1e9))
+    ports = tuple(replace(port, resolution_seconds=0.03) for port in recording.meta.ports)
+    meta = replace(recording.meta, ports=ports, reason="ib alert")
+    text = " ".join(render_text(report_of(replace(recording, meta=meta))).split())
+    assert "a: counters stand still over several ticks, so what rests on single ticks is not known." in text
+    assert "a: resampled in 30 blocks of 1.000 s." in text
+    assert "record: ib alert" in text
+    rates = np.concatenate([np.zeros((1, 2, 100)), wave(1e9, 1, 1, 100), np.zeros((1, 2, 50))], axis=2)
+    trimmed = " ".join(render_text(report_of(record(rates), options=ReportOptions(trim=True))).split())
+    assert "without 1.000 s before and 510.0 ms after" in trimmed
+    assert "Windows are trimmed to the first and the last active tick." in trimmed
+
+
+def test_no_interval_means_no_mark_and_that_is_said() -> None:
+    text = " ".join(render_text(report_of(play(DENSE, 3), play(MOE, 3))).split())
+    assert "No change is marked: there are no intervals." in text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "rate", "-"),
+        (201.46e9, "rate", "201.5 GB/s"),
+        (999.97e6, "rate", "1.0000 GB/s"),
+        (0.5, "rate", "0.5000 B/s"),
+        (1.25e13, "bytes", "12.50 TB"),
+        (0.31479, "seconds", "314.8 ms"),
+        (2.5e-5, "seconds", "25.00 µs"),
+        (3600.0, "seconds", "3600 s"),
+        (0.0, "seconds", "0 s"),
+        (0.7471, "ratio", "74.71 %"),
+        (0.00005, "number", "0.0001"),
+        (12, "count", "12"),
+        ((), "names", "none"),
+        (("a", "b"), "names", "a, b"),
+        ("dense_like", "word", "dense_like"),
+    ],
+)
+def test_values_are_written_in_four_digits_and_the_unit_that_fits(
+    value: float | str | tuple[str, ...] | None, unit: Unit, text: str
+) -> None:
+    assert plain_text(value, unit) == text

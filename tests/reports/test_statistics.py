@@ -1,0 +1,263 @@
+"""The rows of the table, against the truth of simulated workloads and against closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ibpulse.recordings import Recording
+from ibpulse.reports.run import Run
+from ibpulse.reports.span import ReportOptions
+from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.workloads import Square
+from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, run_of, wave
+
+SECONDS = 60
+GB = 1e9
+
+
+@pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
+def workload(request: pytest.FixtureRequest) -> Fsdp:
+    found: Fsdp = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(workload: Fsdp) -> Run:
+    return run_of(play(workload, SECONDS))
+
+
+@pytest.fixture(scope="module")
+def schedule(workload: Fsdp) -> Schedule:
+    return Schedule(workload)
+
+
+def value(run: Run, key: str) -> float:
+    found = run.values[key]
+    assert isinstance(found, float)
+    return found
+
+
+# a minute of the dense and of the MoE run, against the exact bytes of their schedules
+
+
+def test_throughput_is_that_of_the_schedule(run: Run, schedule: Schedule) -> None:
+    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    # counters count words, so each of 16 may lack one at either end of a tick
+    word = {"rel": 1e-6, "abs": 16 * 4 / 0.01}
+    assert value(run, "mean_bytes_per_second") == pytest.approx(truth.mean, **word)
+    assert value(run, "active_mean_bytes_per_second") == pytest.approx(truth.active_mean, **word)
+    assert value(run, "peak_bytes_per_second") == pytest.approx(truth.peak, **word)
+    assert value(run, "peak_to_mean_ratio") == pytest.approx(truth.peak / truth.mean, rel=1e-6)
+    assert value(run, "duty_cycle_ratio") == pytest.approx(truth.duty, abs=1e-9)
+    transmit = schedule.truth(0, SECONDS * SECOND_NS, directions=(0,))
+    assert value(run, "transmit_bytes_per_second") == pytest.approx(transmit.mean, **word)
+
+
+def test_utilisation_is_of_the_rails_that_carry_traffic(run: Run, schedule: Schedule) -> None:
+    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    # one of the eight rails is idle
+    assert value(run, "line_bytes_per_second") == 2 * 7 * LINE
+    assert value(run, "utilization_ratio") == pytest.approx(truth.mean / (14 * LINE), rel=1e-6)
+    assert value(run, "peak_utilization_ratio") == pytest.approx(truth.peak / (14 * LINE), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "bin_ns"), [("10ms", TICK_NS), ("50ms", 5 * TICK_NS), ("100ms", 10 * TICK_NS), ("1s", SECOND_NS)]
+)
+def test_burstiness_is_that_of_the_schedule_at_every_time_scale(
+    run: Run, schedule: Schedule, name: str, bin_ns: int
+) -> None:
+    truth = schedule.truth(0, SECONDS * SECOND_NS, bin_ns)
+    assert value(run, f"burstiness_cv_{name}") == pytest.approx(truth.cv, abs=1e-6)
+
+
+def test_step_time_and_bytes_per_step_are_those_of_the_schedule(run: Run, schedule: Schedule, workload: Fsdp) -> None:
+    truth = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)) / SECOND_NS
+    assert value(run, "step_seconds") == pytest.approx(truth.mean(), rel=2e-3)
+    assert value(run, "step_period_seconds") == pytest.approx(truth.mean(), rel=3e-3)
+    assert value(run, "step_spread_seconds") == pytest.approx(truth.std(), rel=0.2)
+    # seven rails of the eight, both directions
+    assert value(run, "step_bytes") == pytest.approx(2 * workload.step_bytes, rel=2e-3)
+    assert run.values["steps"] in (len(truth) - 3, len(truth) - 2, len(truth) - 1)
+
+
+def test_exposed_gaps_are_the_silent_ticks_of_a_step(run: Run, schedule: Schedule) -> None:
+    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    step = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)).mean() / SECOND_NS
+    assert value(run, "step_gap_seconds") == pytest.approx((1 - truth.duty) * step, rel=0.01)
+
+
+def test_the_intervals_hold_the_truth_of_a_longer_run(run: Run, workload: Fsdp) -> None:
+    starts = np.diff(Schedule(workload, seed=99).step_starts_ns(0, 600 * SECOND_NS)) / SECOND_NS
+    truth = Schedule(workload, seed=99).truth(0, 600 * SECOND_NS)
+    for key, exact in {
+        "step_seconds": starts.mean(),
+        "step_bytes": 2 * workload.step_bytes,
+        "duty_cycle_ratio": truth.duty,
+        "mean_bytes_per_second": truth.mean,
+        "burstiness_cv_10ms": truth.cv,
+    }.items():
+        low, high = run.spreads[key].interval(0.999)
+        assert low <= exact <= high, key
+
+
+def test_the_idle_rail_is_named_and_the_label_is_that_of_the_run(run: Run, workload: Fsdp) -> None:
+    assert run.values["idle_rails"] == ("mlx5_6:1",)
+    assert run.values["slow_rails"] == ()
+    assert run.values["fairness_ratio"] == pytest.approx(7 / 8, abs=1e-9)
+    assert (run.values["rails"], run.values["active_rails"]) == (8, 7)
+    assert run.values["signature"] == f"{workload.name}_like"
+    assert value(run, "signature_confidence") > 0.5
+    assert [port.idle for port in run.ports] == [False] * 6 + [True, False]
+    assert run.ports[0].share_ratio == pytest.approx(1 / 7, rel=1e-6)
+
+
+# closed forms
+
+
+def test_bursts_and_gaps_of_a_wave_have_its_lengths() -> None:
+    run = run_of(record(wave(10 * GB, 20, 30, 40)))
+    # the first burst has no beginning, the last gap no end
+    assert (run.values["bursts"], run.values["gaps"]) == (39, 39)
+    for key, seconds in {"burst_seconds": 0.2, "gap_seconds": 0.3}.items():
+        for part in ("p50", "p95", "longest"):
+            assert value(run, f"{key}_{part}") == pytest.approx(seconds)
+    assert value(run, "burst_bytes") == pytest.approx(2 * 10 * GB * 0.2)
+    assert value(run, "censored_seconds") == pytest.approx(0.5)
+
+
+def test_quantiles_of_lengths_are_those_of_the_bursts() -> None:
+    lengths = [*range(1, 101)]
+    ticks = np.concatenate([[0.0], *(np.repeat([GB, 0.0], [length, 2]) for length in lengths)])
+    run = run_of(record(np.broadcast_to(ticks, (1, 2, len(ticks)))))
+    assert run.values["bursts"] == 100
+    assert value(run, "burst_seconds_p50") == pytest.approx(np.quantile(lengths, 0.5) / 100)
+    assert value(run, "burst_seconds_p95") == pytest.approx(np.quantile(lengths, 0.95) / 100)
+    assert value(run, "burst_seconds_longest") == pytest.approx(1.0)
+
+
+def test_a_step_of_a_wave_has_its_length_its_bytes_and_its_silence() -> None:
+    run = run_of(record(wave(10 * GB, 20, 30, 40, ports=2)))
+    assert run.units == "step"
+    assert value(run, "step_seconds") == pytest.approx(0.5)
+    assert value(run, "step_gap_seconds") == pytest.approx(0.3)
+    assert value(run, "step_bytes") == pytest.approx(2 * 2 * 10 * GB * 0.2)
+    assert value(run, "step_spread_seconds") == pytest.approx(0.0, abs=1e-9)
+
+
+def test_steps_that_differ_in_length_spread_as_they_do() -> None:
+    schedule = Schedule(Square(500_000_000, 0.4, jitter=0.05), rails=1)
+    run = run_of(play(schedule.workload, SECONDS, rails=1))
+    truth = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)) / SECOND_NS
+    assert value(run, "step_seconds") == pytest.approx(truth.mean(), rel=2e-3)
+    assert value(run, "step_spread_seconds") == pytest.approx(truth.std(), rel=0.1)
+
+
+def test_a_hole_is_no_silence() -> None:
+    rates = wave(10 * GB, 20, 30, 40)
+    rates[0, 0, 100:105] = np.nan
+    rates[0, 1, 1000:1050] = np.nan
+    run = run_of(record(rates))
+    busy = 40 * 20 - 5 - 20
+    assert value(run, "duty_cycle_ratio") == pytest.approx(busy / (2000 - 55))
+    assert value(run, "mean_bytes_per_second") == pytest.approx(20 * GB * busy / (2000 - 55))
+    assert value(run, "observed_ratio") == pytest.approx(1 - 55 / 2000)
+    assert (run.values["holes"], run.values["hole_seconds_longest"]) == (2, pytest.approx(0.5))
+    # the burst in which the first hole lies, the one that the second hides, and the one that begins behind that
+    assert run.values["bursts"] == 39 - 3
+    assert value(run, "step_seconds") == pytest.approx(0.5)
+
+
+def test_a_slow_rail_is_named() -> None:
+    rates = wave(10 * GB, 20, 30, 40, ports=4)
+    rates[2] *= 0.5
+    run = run_of(record(rates))
+    assert (run.values["idle_rails"], run.values["slow_rails"]) == ((), ("mlx5_2:1",))
+    assert run.ports[2].sibling_ratio == pytest.approx(0.5)
+    assert value(run, "fairness_ratio") == pytest.approx(3.5**2 / (4 * 3.25))
+
+
+def test_a_rail_whose_link_is_down_carries_nothing_and_hides_nobody() -> None:
+    recording = record(wave(10 * GB, 20, 30, 40, ports=4))
+    rates = recording.bytes_per_second
+    rates[3], recording.seconds[3] = np.nan, 0.0
+    ports = tuple(replace(port, active=port.device != "mlx5_3") for port in recording.meta.ports)
+    run = run_of(Recording(replace(recording.meta, ports=ports), recording.start_ns, rates, recording.seconds))
+    assert run.values["idle_rails"] == ("mlx5_3:1",)
+    assert value(run, "mean_bytes_per_second") == pytest.approx(3 * 2 * 10 * GB * 0.4)
+    assert value(run, "observed_ratio") == 1.0
+
+
+def test_what_rests_on_single_ticks_is_not_told_of_counters_that_stand_still() -> None:
+    recording = play(DENSE, 20)
+    ports = tuple(replace(port, resolution_seconds=0.03) for port in recording.meta.ports)
+    run = run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
+    for key in ("peak_bytes_per_second", "duty_cycle_ratio", "bursts", "step_gap_seconds", "burstiness_cv_10ms"):
+        assert run.values[key] is None
+        assert key not in run.spreads
+    assert value(run, "burstiness_cv_50ms") > 0
+    assert value(run, "step_seconds") == pytest.approx(0.3148, rel=0.01)
+    assert run.values["signature"] == "unknown"
+
+
+def test_a_direction_that_was_not_recorded_is_not_known() -> None:
+    recording = play(DENSE, 20)
+    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
+    run = run_of(recording)
+    truth = Schedule(DENSE).truth(0, 20 * SECOND_NS, directions=(0,))
+    assert run.recorded == (True, False)
+    assert run.values["receive_bytes_per_second"] is None
+    assert value(run, "mean_bytes_per_second") == pytest.approx(truth.mean, rel=1e-6)
+    assert value(run, "line_bytes_per_second") == 7 * LINE
+
+
+def test_traffic_without_a_rhythm_has_no_step_and_is_resampled_in_seconds() -> None:
+    rng = np.random.default_rng(4)
+    rates = np.broadcast_to(rng.gamma(2.0, 5 * GB, 6000), (1, 2, 6000))
+    run = run_of(record(rates))
+    assert run.values["step_seconds"] is None
+    assert run.values["steps"] == 0
+    assert (run.units, run.unit_count, run.unit_seconds) == ("block", 60, pytest.approx(1.0))
+    low, high = run.spreads["mean_bytes_per_second"].interval(0.99)
+    assert low <= 2 * 2 * 5 * GB <= high
+
+
+def test_a_recording_of_holes_says_that_nothing_is_known() -> None:
+    run = run_of(record(np.full((2, 2, 300), np.nan)))
+    assert value(run, "observed_ratio") == 0.0
+    assert run.values["mean_bytes_per_second"] is None
+    assert run.values["signature"] == "unknown"
+    assert not run.spreads
+
+
+def test_silence_is_silence_and_not_unknown() -> None:
+    run = run_of(record(np.zeros((2, 2, 3000))))
+    assert (run.values["mean_bytes_per_second"], run.values["duty_cycle_ratio"]) == (0.0, 0.0)
+    assert run.values["active_mean_bytes_per_second"] is None
+    assert (run.values["signature"], run.values["signature_confidence"]) == ("idle", 1.0)
+
+
+def test_one_tick_is_enough_for_what_one_tick_tells() -> None:
+    run = run_of(record(np.full((1, 2, 1), 3 * GB)))
+    assert value(run, "mean_bytes_per_second") == pytest.approx(6 * GB)
+    assert run.values["burstiness_cv_10ms"] is None
+    assert (run.units, run.spreads) == ("", {})
+
+
+def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:
+    run = run_of(
+        record(wave(10 * GB, 2, 3, 60), tick_ns=300_000_000), ReportOptions(timescales_ns=(300_000_000, 600_000_000))
+    )
+    assert value(run, "duty_cycle_ratio") == pytest.approx(0.4)
+    assert value(run, "burstiness_cv_300ms") == pytest.approx(0.0, abs=1e-6)
+    # bins of two ticks over five: 2, 0, half, half, 0 by turns, of which three are active
+    assert value(run, "burstiness_cv_600ms") == pytest.approx(np.std([2, 1, 1]) / np.mean([2, 1, 1]))
+
+
+def test_the_window_is_told_as_wall_time() -> None:
+    run = run_of(record(wave(GB, 1, 1, 50)))
+    assert (run.start_ns, run.end_ns) == (START_NS, START_NS + SECOND_NS)

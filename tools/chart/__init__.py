@@ -1,0 +1,1 @@
+"""Writes the generated parts of the Helm chart: `python -m tools.chart`."""

@@ -1,0 +1,146 @@
+"""The generated parts of the Helm chart, from the tables and the rules. It must not state any fact of its own.
+
+`python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
+release names its image too, `python -m tools.chart . NAME@sha256:...`: the chart then installs just that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ibpulse import __version__
+from ibpulse.config.schema import settings_schema
+from ibpulse.errors import ConfigError
+from tools.chart.rules_template import rules_schemas, rules_template, rules_values
+from tools.chart.values_table import Value, read_values, values_table
+
+CHART = Path("helm/ibpulse")
+BOARDS = Path("dashboards")
+RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
+IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
+VALUES_TABLE = ("<!-- Written by `make chart` from values.yaml: do not edit. -->\n", "<!-- Up to here. -->\n")
+
+
+def chart_files(root: Path) -> dict[Path, str]:
+    """The text of every file of the chart that is written, wholly or in part, by its path under `root`.
+
+    Args:
+        root: a checkout; what is written by hand is read from it.
+
+    Raises:
+        ConfigError: a mark between which to write is missing, or a value has no comment.
+    """
+    values = _between((root / CHART / "values.yaml").read_text(), RULE_VALUES, _indent(rules_values(), 2))
+    documented = read_values(values)
+    readme = _between((root / CHART / "README.md").read_text(), VALUES_TABLE, values_table(documented))
+    boards = {CHART / "files" / path.relative_to(root): path.read_text() for path in (root / BOARDS).glob("*.json")}
+    return {
+        CHART / "Chart.yaml": _with_version((root / CHART / "Chart.yaml").read_text()),
+        CHART / "LICENSE": (root / "LICENSE").read_text(),
+        CHART / "values.yaml": values,
+        CHART / "values.schema.json": _schema((root / CHART / "values.schema.json").read_text(), documented),
+        CHART / "README.md": readme,
+        CHART / "templates" / "_rules.tpl": rules_template(),
+        **boards,
+    }
+
+
+def stale_boards(root: Path) -> list[Path]:
+    """Boards in the chart that `dashboards/` no longer has."""
+    boards = {path.name for path in (root / BOARDS).glob("*.json")}
+    return sorted(path for path in (root / CHART / "files" / BOARDS).glob("*.json") if path.name not in boards)
+
+
+def write(root: Path) -> None:
+    """Bring every generated file of the chart up to date."""
+    for path, text in chart_files(root).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    for path in stale_boards(root):
+        path.unlink()
+
+
+def pin_image(root: Path, image: str) -> None:
+    """The chart's values name one image by its digest, so that a chart installs what was built and signed with it.
+
+    Args:
+        root: a checkout; its `values.yaml` is changed, and nothing else.
+        image: `REGISTRY/REPOSITORY@sha256:DIGEST`.
+
+    Raises:
+        ConfigError: that is not how the image is written, or a value is not where it is looked for.
+    """
+    parts = IMAGE.fullmatch(image)
+    if parts is None:
+        raise ConfigError([f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST"])
+    path = root / CHART / "values.yaml"
+    text = path.read_text()
+    for key, value in parts.groupdict().items():
+        text, places = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
+        if places != 1:
+            raise ConfigError([f"values.yaml: image.{key}: is not there once but {places} times; name it once"])
+    path.write_text(text)
+
+
+def _between(text: str, marks: tuple[str, str], inner: str) -> str:
+    """The text with what stands between two marks replaced."""
+    head, begin, rest = text.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
+    if not begin or not end:
+        raise ConfigError(
+            [f"the chart has no place between {marks[0].strip()!r} and {marks[1].strip()!r}; put it back"]
+        )
+    return head + begin + inner + end + tail
+
+
+def _indent(text: str, columns: int) -> str:
+    return "".join(f"{' ' * columns}{line}\n" for line in text.splitlines())
+
+
+def _with_version(text: str) -> str:
+    """The chart's own file with the version of the program that it installs: both are released together."""
+    text = re.sub(r"(?m)^version: .*$", f"version: {__version__}", text)
+    return re.sub(r"(?m)^appVersion: .*$", f'appVersion: "{__version__}"', text)
+
+
+def _schema(text: str, values: Sequence[Value]) -> str:
+    """The schema with the generated definitions, and with what values.yaml says of each value as its description."""
+    schema: dict[str, Any] = json.loads(text)
+    schema["definitions"] |= {"settings": settings_schema(), **rules_schemas()}
+    for value in values:
+        _place(schema, value.path)["description"] = value.text
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """The schema of one value; definitions are followed where they are referred to."""
+    place = schema
+    for key in path:
+        while "$ref" in place:
+            place = schema["definitions"][place["$ref"].rpartition("/")[2]]
+        if key not in place.get("properties", {}):
+            raise ConfigError([f"values.schema.json: {'.'.join(path)}: is not there; add it"])
+        place = place["properties"][key]
+    return place
+
+
+def main(words: Sequence[str]) -> int:
+    """Write into the checkout that the first word names, with the image that the second names if any; the exit code."""
+    root, *image = words
+    try:
+        for name in image:
+            pin_image(Path(root), name)
+        write(Path(root))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

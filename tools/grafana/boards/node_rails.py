@@ -1,0 +1,172 @@
+"""The rails of a node against each other. It must not say what the node does as a whole."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as model
+
+from tools.grafana import panels
+from tools.grafana.panels import SKY, VERMILION, PanelHead, heat, lines, states
+from tools.grafana.queries import Query, Scope
+
+PORT_NAME = "{{device}}:{{port}}"
+SILENT = "No traffic on these devices in this span, or they were not read"
+STATES = panels.words(v0=("as its siblings", panels.BLUE), v1=("slow", panels.ORANGE), v2=("idle", VERMILION))
+DIRECTIONS = ("transmit", "receive")
+
+
+def rail_panels(scope: Scope) -> list[model.Panel]:
+    """Balance, states, peaks and duty cycle by rail."""
+    return [
+        _share(scope),
+        _balance(scope),
+        _states(scope),
+        *(_peaks(scope, direction) for direction in DIRECTIONS),
+        *(_duty(scope, direction) for direction in DIRECTIONS),
+        *(_burstiness(scope, direction) for direction in DIRECTIONS),
+        _bursts(scope),
+        _saturated(scope),
+    ]
+
+
+def every_sample(scope: Scope) -> list[model.Panel]:
+    """The distribution of the 10 ms samples, repeated for each device."""
+    return [_samples(scope, direction) for direction in DIRECTIONS]
+
+
+def _share(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Share of the bytes",
+            "Each rail's part of the bytes of all rails, over the last seconds with traffic; equal rails of n have "
+            "1/n. In lockstep a slow rail carries as many bytes as the others and only takes longer: see its state.",
+            "percentunit",
+            SILENT,
+        ),
+        [Query(scope.pick("ibpulse_port_rail_share_ratio"), PORT_NAME)],
+    )
+
+
+def _balance(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Fairness of the rails",
+            "Jain index of the rails' bytes: 1 when all carry the same, k/n when k of n do; below 0.98 is worth a "
+            "look. Absent without traffic. The Device variable has no effect.",
+            "none",
+            SILENT,
+        ),
+        [Query(Scope(scope.job, scope.instance).pick("ibpulse_node_rail_fairness_ratio"))],
+        maximum=1,
+        thresholds=panels.steps((0.98, SKY), base=VERMILION),
+    )
+
+
+def _states(scope: Scope) -> model.Panel:
+    state = f"2 * {scope.pick('ibpulse_port_rail_idle')} + {scope.pick('ibpulse_port_rail_slow')}"
+    face = PanelHead(
+        "Rails against their siblings",
+        "Idle: below a twentieth of the siblings' median over 3 s while they work. Slow: below three quarters over 10 "
+        "s. Nothing is judged while the siblings are silent, nor on a node with one rail.",
+        "none",
+        "No rail of these devices is judged",
+    )
+    return states(face, [Query(state, PORT_NAME)], STATES)
+
+
+def _peaks(scope: Scope, direction: str) -> model.Panel:
+    peak = scope.over("max_over_time", f"ibpulse_port_{direction}_peak_bytes_per_second", window="1m")
+    line = f"max({scope.pick('ibpulse_port_rate_bytes_per_second')})"
+    return lines(
+        PanelHead(
+            f"Peaks, {direction}",
+            "Highest 10 ms sample of each port, and the line rate of the fastest. No scrape resets a peak, so nothing "
+            "between two scrapes is missed. Absent for a port whose counters are refreshed too slowly.",
+            "Bps",
+            SILENT,
+            width=12,
+        ),
+        [Query(peak, PORT_NAME), Query(line, "line rate")],
+    )
+
+
+def _duty(scope: Scope, direction: str) -> model.Panel:
+    gauge = scope.pick(f"ibpulse_port_{direction}_duty_cycle_ratio", window="1m")
+    return lines(
+        PanelHead(
+            f"Duty cycle, {direction}",
+            "Share of the last minute in which the port was above the threshold. A rail that is busy longer than its "
+            "siblings at the same bytes is the slow one.",
+            "percentunit",
+            SILENT,
+            width=12,
+        ),
+        [Query(gauge, PORT_NAME)],
+        maximum=1,
+    )
+
+
+def _burstiness(scope: Scope, direction: str) -> model.Panel:
+    active = scope.rate(f"ibpulse_port_{direction}_active_seconds_total")
+    first = f"{scope.rate(f'ibpulse_port_{direction}_active_utilization_seconds_total')} / {active}"
+    second = f"{scope.rate(f'ibpulse_port_{direction}_active_utilization_squared_seconds_total')} / {active}"
+    return lines(
+        PanelHead(
+            f"Burstiness, {direction}",
+            "Coefficient of variation of the active samples of each port, from the moment counters, so over exactly "
+            "the span of a point; at the time scale of the port's samples. Below 0.001 it is rounding. Not to be "
+            "trusted where the effective resolution is coarser than the interval: see the exporter board.",
+            "none",
+            SILENT,
+            width=12,
+        ),
+        [Query(f"sqrt(clamp_min({second} - ({first}) ^ 2, 0)) / ({first})", PORT_NAME)],
+    )
+
+
+def _bursts(scope: Scope) -> model.Panel:
+    seconds, count = (scope.rate(f"ibpulse_port_{name}_total") for name in ("burst_seconds", "bursts"))
+    return lines(
+        PanelHead(
+            "Mean burst of each port",
+            "Time in bursts ÷ bursts that began, of transmit + receive. Too long by what holes cut.",
+            "s",
+            SILENT,
+            width=12,
+        ),
+        [Query(f"{seconds} / {count}", PORT_NAME)],
+    )
+
+
+def _saturated(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Time saturated",
+            "Share of the time in which a port's median sample of half a minute was near its line rate.",
+            "percentunit",
+            SILENT,
+            width=12,
+        ),
+        [
+            Query(scope.rate(f"ibpulse_port_{direction}_saturated_seconds_total"), f"{PORT_NAME} {direction}")
+            for direction in DIRECTIONS
+        ],
+        maximum=1,
+    )
+
+
+def _samples(scope: Scope, direction: str) -> model.Panel:
+    histogram = f"ibpulse_port_{direction}_utilization_ratio"
+    return heat(
+        PanelHead(
+            f"$device, {direction}",
+            f"10 ms samples per second in each band of {direction} utilisation. A band at the bottom "
+            "and one at the top are bursts; one thin band is a steady flow. Samples are ticks: a tick with 2 ms of "
+            "traffic at the line lies at 0.2.",
+            "percentunit",
+            SILENT,
+            width=6,
+            repeat="device",
+        ),
+        [Query(scope.buckets(histogram, "rate"), "{{le}}", heatmap=True)],
+        cell_unit="cps",
+    )

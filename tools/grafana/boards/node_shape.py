@@ -1,0 +1,162 @@
+"""The shape of a node's traffic: distribution, burstiness, bursts, gaps, rhythm. It must not look at single rails."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as model
+
+from tools.grafana import panels
+from tools.grafana.panels import ORANGE, PanelHead, heat, lines
+from tools.grafana.queries import Query, Scope, by_node
+
+TIMESCALES = ("10ms", "50ms", "100ms", "1s")
+SILENT = "No traffic in this span, or the node did not report"
+BURST, GAP = (f"ibpulse_node_{run}_duration_seconds" for run in ("burst", "gap"))
+# no comparison lets NaN pass, which says that no period was found
+STEP = f"{Scope().pick('ibpulse_node_step_period_seconds')} >= 0"
+
+
+def shape_panels(scope: Scope) -> list[model.Panel]:
+    """Distribution and burstiness, lengths of bursts and gaps, the step."""
+    return [
+        _utilization(scope),
+        _burstiness(scope),
+        _durations("Bursts", BURST, "above", scope),
+        _durations("Gaps", GAP, "at or below", scope),
+        _lengths(scope),
+        _bursts(scope),
+        _burst_bytes(scope),
+        _step(),
+        _score(scope),
+        _peak_to_mean(scope),
+    ]
+
+
+def _utilization(scope: Scope) -> model.Panel:
+    return heat(
+        PanelHead(
+            "Utilisation of the node's 10 ms samples",
+            "Samples per second in each band of utilisation; all together they are a hundred a second at 10 ms. "
+            "Measured against the rails that carry traffic, so the scale changes when one falls silent.",
+            "percentunit",
+            SILENT,
+            width=12,
+        ),
+        [Query(scope.buckets("ibpulse_node_bandwidth_utilization_ratio", "rate"), "{{le}}", heatmap=True)],
+        cell_unit="cps",
+    )
+
+
+def _burstiness(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Burstiness by time scale",
+            "Coefficient of variation of the active bandwidth of the last minute, of means over each time scale. The "
+            "order of the lines is the shape: bursts of a few ticks are high at 10 ms and low at 100 ms. Two CVs of "
+            "different time scales cannot be compared. Absent where the counters are refreshed too slowly.",
+            "none",
+            SILENT,
+            width=12,
+        ),
+        [
+            Query(scope.pick("ibpulse_node_burstiness_cv", timescale=scale, window="1m"), f"at {scale}")
+            for scale in TIMESCALES
+        ],
+    )
+
+
+def _durations(title: str, histogram: str, side: str, scope: Scope) -> model.Panel:
+    return heat(
+        PanelHead(
+            f"{title} by length",
+            f"How many runs of ticks {side} the threshold ended, by their length. Lengths are whole ticks; runs that "
+            "touch a hole are left out.",
+            "s",
+            SILENT,
+            width=12,
+        ),
+        [Query(scope.buckets(histogram), "{{le}}", heatmap=True)],
+        cell_unit="none",
+    )
+
+
+def _lengths(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Length of bursts and gaps",
+            "Mean, and the 95th percentile, of bursts and gaps that ended. One that lasts longer than the window is in "
+            "no window, one that touches a hole is left out.",
+            "s",
+            SILENT,
+        ),
+        [
+            Query(scope.mean(BURST), "burst, mean"),
+            Query(scope.quantile(0.95, BURST), "burst, 95 %"),
+            Query(scope.mean(GAP), "gap, mean"),
+            Query(scope.quantile(0.95, GAP), "gap, 95 %"),
+        ],
+    )
+
+
+def _bursts(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Bursts per second",
+            "Bursts of the node's bandwidth that began after a gap, of known length or not.",
+            "cps",
+            SILENT,
+        ),
+        [Query(scope.rate("ibpulse_node_bursts_total"))],
+    )
+
+
+def _burst_bytes(scope: Scope) -> model.Panel:
+    sent = by_node("sum", scope.rate("ibpulse_node_burst_bytes_total"))
+    return lines(
+        PanelHead(
+            "Bytes per burst",
+            "Mean size of a whole burst, all rails and both directions: for a training job about what it exchanges "
+            "between two pauses.",
+            "decbytes",
+            SILENT,
+        ),
+        [Query(f"{sent} / ({scope.count(BURST)})")],
+    )
+
+
+def _step() -> model.Panel:
+    return lines(
+        PanelHead(
+            "Step period",
+            "Period of the node's bandwidth where it is clear. One that jumps is not a period; while it changes, the "
+            "old, the new or none is shown.",
+            "s",
+            "Nothing repeats clearly",
+        ),
+        [Query(STEP)],
+    )
+
+
+def _score(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "How clear the period is",
+            "1 for a wave that repeats exactly, about 0.1 for noise; below 0.4 no period is shown.",
+            "none",
+            SILENT,
+        ),
+        [Query(scope.pick("ibpulse_node_step_period_score"))],
+        maximum=1,
+        thresholds=panels.steps((0.4, panels.SKY), base=ORANGE),
+    )
+
+
+def _peak_to_mean(scope: Scope) -> model.Panel:
+    return lines(
+        PanelHead(
+            "Peak to mean",
+            "Highest tick ÷ mean bandwidth of a minute: how much of the line a smoother schedule could give back.",
+            "none",
+            SILENT,
+        ),
+        [Query(scope.pick("ibpulse_node_bandwidth_peak_to_mean_ratio", window="1m"))],
+    )

@@ -1,0 +1,214 @@
+"""Boards as Grafana's documents: variables, links, and the place of every panel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import dashboard as model
+
+from tools.grafana.panels import PROMETHEUS
+
+FLEET, NODE, COMPARISON, BURSTS, EXPORTER = (
+    f"ibpulse-{name}" for name in ("fleet", "node", "comparison", "bursts", "exporter")
+)
+ALL = ".+"
+Variable = Builder[model.VariableModel]
+
+
+def datasource() -> Variable:
+    """Which Prometheus is asked."""
+    return build.DatasourceVariable("datasource").label("Data source").type("prometheus")
+
+
+def infinity(plugin: str) -> Variable:
+    """Which Infinity data source asks the nodes."""
+    return build.DatasourceVariable("infinity").label("Infinity data source").type(plugin)
+
+
+def job(name: str = "job", label: str = "Job") -> Variable:
+    """Jobs of exporters."""
+    return _labels(name, label, "label_values(ibpulse_build_info, job)")
+
+
+def instance(name: str = "instance", label: str = "Instance", jobs: str = "job", single: bool = False) -> Variable:
+    """Nodes of the chosen jobs: any number, or a `single` one."""
+    query = f'label_values(ibpulse_build_info{{job=~"${jobs}"}}, instance)'
+    return _labels(name, label, query, single)
+
+
+def device() -> Variable:
+    """Devices of the chosen nodes."""
+    query = 'label_values(ibpulse_port_info{job=~"$job",instance=~"$instance"}, device)'
+    return _labels("device", "Device", query)
+
+
+def choice(name: str, label: str, description: str, values: tuple[str, ...]) -> Variable:
+    """One of a few values, the first by default."""
+    options = [model.VariableOption(selected=not place, text=value, value=value) for place, value in enumerate(values)]
+    variable = build.CustomVariable(name).label(label).description(description).values(",".join(values))
+    return variable.options(options).current(options[0])
+
+
+def board_links(own: str) -> list[Builder[model.DashboardLink]]:
+    """Links to the other boards, which keep the time and the variables."""
+    titles = {
+        FLEET: "Fleet",
+        NODE: "Node",
+        COMPARISON: "Dense and MoE",
+        BURSTS: "Burst explorer",
+        EXPORTER: "Exporter health",
+    }
+    return [
+        build.DashboardLink(title)
+        .type(model.DashboardLinkType.LINK)
+        .url(f"/d/{uid}")
+        .icon("dashboard")
+        .tooltip(f"{title}, of the same time and the same selection")
+        .keep_time(True)
+        .include_vars(True)
+        for uid, title in titles.items()
+        if uid != own
+    ]
+
+
+def row_link(uid: str) -> str:
+    """The address of a board about the node of a table's row, at the time that is shown."""
+    variables = "var-datasource=${datasource}&var-job=${__data.fields.job}&var-instance=${__data.fields.instance}"
+    return f"/d/{uid}?${{__url_time_range}}&{variables}"
+
+
+def series_link(uid: str) -> str:
+    """The address of a board about the node of a series, at the time that is shown."""
+    labels = "${__field.labels.%s}"
+    variables = f"var-datasource=${{datasource}}&var-job={labels % 'job'}&var-instance={labels % 'instance'}"
+    return f"/d/{uid}?${{__url_time_range}}&{variables}"
+
+
+def _labels(name: str, label: str, query: str, single: bool = False) -> Variable:
+    variable = (
+        build.QueryVariable(name)
+        .label(label)
+        .query(query)
+        .definition(query)
+        .datasource(PROMETHEUS)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.NATURAL_ASC)
+        .multi(not single)
+        .include_all(not single)
+    )
+    return variable if single else variable.all_value(ALL)
+
+
+GRID_WIDTH = 24
+TAG = "ibpulse"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Panels under a heading, placed from left to right; without a title they stand at the top of the board."""
+
+    title: str
+    panels: Sequence[model.Panel]
+    collapsed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule of the dashboard linter that the board breaks on purpose; no panel means the board itself."""
+
+    rule: str
+    reason: str
+    panel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A board. `question` is what its first screen answers."""
+
+    uid: str
+    title: str
+    question: str
+    variables: Sequence[Variable]
+    sections: Sequence[Section]
+    start: str = "now-1h"
+    refresh: str = "30s"
+    exceptions: Sequence[Breach] = ()
+    alerts: str = ""
+
+
+def write_board(board: Board) -> model.Dashboard:
+    """The document of a board."""
+    document = (
+        build.Dashboard(board.title)
+        .uid(board.uid)
+        .description(board.question)
+        .tags([TAG])
+        .timezone("browser")
+        .readonly()
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .time(board.start, "now")
+        .refresh(board.refresh)
+        .variables(list(board.variables))
+        .links(board_links(board.uid))
+    )
+    if board.alerts:
+        document.annotation(_alerts(board.alerts))
+    built = document.build()
+    built.panels = _place(board.sections)
+    return built
+
+
+def _place(sections: Sequence[Section]) -> list[model.Panel | model.RowPanel]:
+    placed: list[model.Panel | model.RowPanel] = []
+    number, top = 0, 0
+    for section in sections:
+        if section.title:
+            number += 1
+            row = model.RowPanel(section.collapsed, section.title, grid_pos=_position(top, 0, GRID_WIDTH, 1))
+            row.id_val = number
+            placed.append(row)
+            top += 1
+        bottom = _flow(section.panels, top)
+        for panel in section.panels:
+            number += 1
+            panel.id_val = number
+        if section.title and section.collapsed:
+            row.panels = list(section.panels)
+        else:
+            placed += section.panels
+            top = bottom
+    return placed
+
+
+def _flow(panels: Sequence[model.Panel], top: int) -> int:
+    """Place the panels in lines from `top` on; the first free height below them."""
+    left, height = 0, 0
+    for panel in panels:
+        assert panel.grid_pos is not None
+        if left + panel.grid_pos.w > GRID_WIDTH:
+            left, top, height = 0, top + height, 0
+        panel.grid_pos = _position(top, left, panel.grid_pos.w, panel.grid_pos.h)
+        left, height = left + panel.grid_pos.w, max(height, panel.grid_pos.h)
+    return top + height
+
+
+def _position(top: int, left: int, width: int, height: int) -> model.GridPos:
+    return model.GridPos(h=height, w=width, x=left, y=top)
+
+
+def _alerts(expr: str) -> build.AnnotationQuery:
+    return (
+        build.AnnotationQuery()
+        .name("Alerts")
+        .datasource(PROMETHEUS)
+        .enable(True)
+        .hide(False)
+        .icon_color("orange")
+        .expr(expr)
+        .title_format("{{alertname}}")
+        .text_format("{{instance}} {{device}}")
+        .step("60s")
+    )

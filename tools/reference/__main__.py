@@ -1,0 +1,130 @@
+"""The reference pages under docs/ that are written from the tables. It must not state any fact of its own.
+
+`python -m tools.reference docs` writes all of them; a test fails when the committed ones differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ibpulse.commands import VERBS, Verb
+from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
+from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow
+from tools.reference.counters_page import counters_markdown
+from tools.reference.doctor_page import doctor_markdown
+from tools.reference.metrics_page import metrics_markdown
+
+WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
+
+
+def configuration_markdown() -> str:
+    """docs/configuration.md: every setting, from the table of settings."""
+    sections = [
+        f"## {group}\n\n{sentence}\n\n{_settings_table(row for row in ROWS if row.group == group)}"
+        for group, sentence in GROUPS.items()
+    ]
+    return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=_settings_table([CONFIG_FILE])), *sections]) + "\n"
+
+
+def cli_markdown() -> str:
+    """docs/cli.md: every verb, from the same parsers that read the command line."""
+    verbs = "\n".join(f"| [`{verb.name}`](#ibpulse-{verb.name}) | {verb.summary} |" for verb in VERBS.values())
+    overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | what it does |\n|---|---|\n{verbs}"
+    return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *map(_verb_section, VERBS.values())]) + "\n"
+
+
+def write(directory: Path) -> None:
+    """Write every page into the directory."""
+    for name, page in PAGES.items():
+        (directory / name).write_text(page(), encoding="utf-8")
+
+
+def _settings_table(rows: Iterable[SettingRow]) -> str:
+    lines = [
+        f"| `{row.name}` | `{_cell(row.metavar)}` | {row.default_text} | `{row.variable}` | {row.sentence} |"
+        for row in rows
+    ]
+    return "\n".join(["| setting | value | default | environment | what it is |", "|---|---|---|---|---|", *lines])
+
+
+def _verb_section(verb: Verb) -> str:
+    parser = build_parser(verb)
+    parts = [f"## ibpulse {verb.name}", verb.summary, f"```sh\n{parser.usage}\n\n# example\n{verb.example}\n```"]
+    lines = [_argument_row(action) for action in own_actions(parser) if action.help != argparse.SUPPRESS]
+    if lines:
+        parts.append("\n".join(["| argument | default | what it is |", "|---|---|---|", *lines]))
+    parts.append(f"It takes `{CONFIG_FILE.flag}` and {_settings_link(verb)} as flags.")
+    return "\n\n".join(parts)
+
+
+def _settings_link(verb: Verb) -> str:
+    if verb.groups == tuple(GROUPS):
+        return "all [settings](configuration.md)"
+    return "the settings of " + ", ".join(f"[{group}](configuration.md#{group})" for group in verb.groups)
+
+
+def _argument_row(action: argparse.Action) -> str:
+    name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+    default = "" if action.default is False or action.default in (None, "", []) else f"`{action.default}`"
+    # the default has a column of its own
+    sentence = re.sub(r" \(default: [^)]*\)\.?$", ".", (action.help or "") % vars(action))
+    return f"| `{_cell(name)}` | {_cell(default)} | {_cell(sentence)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+_CONFIGURATION = """\
+# Configuration
+
+A setting has one name everywhere. `sampler.interval` is the flag `--sampler.interval=10ms`, the environment variable
+`IBPULSE_SAMPLER__INTERVAL=10ms`, and in the YAML file:
+
+```yaml
+sampler:
+  interval: 10ms
+ports:
+  exclude: [mlx5_bond_0, "mlx5_4:1"]
+```
+
+A flag goes before the environment, the environment before the file, the file before the default.
+
+- Durations are written `10ms`, `5m`, `1h30m`; rates `0.1GB/s`, in decimal units of bytes.
+- A list is comma separated (`--ports.exclude=mlx5_2,mlx5_3`), a flag given several times, or a YAML list. The list of
+  one source stands in place of the list of another; they are not added up. A flag for one value that is given twice
+  takes the last.
+- Unknown flags, unknown keys of the file and unknown variables that begin with `IBPULSE_` are refused. The variables
+  that Kubernetes sets for a service named `ibpulse` are passed over.
+- All faults of flags, environment and file are reported in one run, each with its place. `ibpulse config check` does
+  only that and says where each value came from; `ibpulse config print` prints the configuration as a file.
+
+{table}"""
+
+_EXIT_CODES = """\
+Exit codes: 0 done; 1 it went wrong, standard error says why; 2 the arguments or the configuration have faults, one line
+each; 130 ended by Ctrl-C. The settings, which are flags of most commands, are described in
+[configuration.md](configuration.md)."""
+
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration_markdown,
+    "cli.md": cli_markdown,
+    "metrics.md": metrics_markdown,
+    "counters.md": counters_markdown,
+    "doctor.md": doctor_markdown,
+}
+"""The pages by file name; whoever writes a page from a table adds it here."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the pages into the directory that the one word names."""
+    write(Path(words[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

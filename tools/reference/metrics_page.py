@@ -1,0 +1,85 @@
+"""`docs/metrics.md`, written from the table of metrics. It must not state a fact of its own about a single metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED
+from ibpulse.metrics.row import DURATION_BUCKETS, TABLE, UTILIZATION_BUCKETS, Metric
+
+_PREFACE = """\
+# Metrics
+
+This page is written by a program from the table of metrics.
+
+Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1.
+A *good sample* of a port has both counters read at both of its ends and no reset between them. All else is a hole:
+it is left out, and never counted as zero.
+
+**Windows** (`window` label) end at the newest aggregated tick, `ibpulse_aggregated_until_timestamp_seconds`, and cover
+exactly that many whole seconds of ticks. Numbers are aggregated once a second, about 0.25 s after the second is over
+(later by one sampling interval of the slowest sampled port), so a scrape sees a window that ended 0.25 s to 1.3 s ago.
+Scrapes never change a value. With a window at least as long as the scrape interval, `max_over_time` over a peak misses
+nothing.
+
+**What is not known is absent**, never NaN and never 0 (but for the step period, where NaN says that none was found):
+a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of variation,
+a port of unknown data rate has no utilisation, a port whose counters were never read has no totals. A port whose
+counters were seen to stand still over several samples has no peak, no duty cycle and no coefficient of variation, nor
+has the node if it is a rail. A port that left the fabric has no series; its totals go on when it comes back.
+
+**Counters start at 0 with the process**, but the error and congestion counters, which start where the port's own
+counter stands. Windows are filled from the history that the ring file kept.
+
+Mean utilisation, duty cycle and coefficient of variation of any span and any set of ports (sum each rate first):
+
+```
+mean = rate(ibpulse_port_transmit_utilization_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
+duty = rate(ibpulse_port_transmit_active_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
+a    = rate(ibpulse_port_transmit_active_seconds_total[5m])
+m    = rate(ibpulse_port_transmit_active_utilization_seconds_total[5m]) / a
+cv   = sqrt(clamp_min(rate(ibpulse_port_transmit_active_utilization_squared_seconds_total[5m]) / a - m^2, 0)) / m
+```
+"""
+
+_SECTIONS = (
+    ("Ports", ("ibpulse_port_",)),
+    ("Node: the sum over its rails", ("ibpulse_node_",)),
+    ("Devices", ("ibpulse_device_",)),
+    ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
+    ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_build_")),
+    ("Flight recorder", ("ibpulse_capture",)),
+)
+
+
+_COUNTERS = (*DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED)
+_COUNTERS_TEXT = """\
+Read every `slow.interval`, with `slow.counters=diagnostic`; which of them a port has depends on its link layer and its
+driver. The names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. Files, widths, what they
+mean, and what `slow.counters=all` adds are in [counters.md](counters.md).
+
+"""
+
+
+def metrics_markdown() -> str:
+    """The text of `docs/metrics.md`."""
+    parts = [_PREFACE]
+    for title, prefixes in _SECTIONS:
+        rows = [metric for metric in TABLE if metric.name.startswith(prefixes) and metric not in _COUNTERS]
+        parts += _markdown_section(title, rows)
+    parts += _markdown_section("Error and congestion counters", _COUNTERS, _COUNTERS_TEXT)
+    parts.append(f"\nBuckets of `_utilization_ratio`: {', '.join(map(repr, UTILIZATION_BUCKETS))}, +Inf.\n")
+    parts.append(f"\nBuckets of `_duration_seconds` of the node: {', '.join(map(repr, DURATION_BUCKETS))}, +Inf.\n")
+    return "".join(parts)
+
+
+def _markdown_section(title: str, rows: Sequence[Metric], text: str = "") -> list[str]:
+    head = f"\n## {title}\n\n{text}| name | type | labels | unit | what |\n|---|---|---|---|---|\n"
+    return [head, *map(_markdown_row, rows)]
+
+
+def _markdown_row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    unit = metric.unit.replace("_", " ")
+    kind = "gauge" if metric.type == "info" else metric.type
+    return f"| `{metric.name}` | {kind} | {labels} | {unit} | {metric.help} |\n"
