@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ibpulse.analysis.bins import bandwidth_bins, rate_bins
 from ibpulse.analysis.period import BIN_SECONDS, PeriodOptions, StepPeriod, find_period
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.step import Workload
 from ibpulse.simulate.workloads import ExpertParallel, Square
 
 BIN_NS = round(BIN_SECONDS * 1e9)

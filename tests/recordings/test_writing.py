@@ -19,7 +19,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from ibpulse.recordings import RecordingWriter
-from tests.recording.recordings import make_recording
+from tests.recordings.recordings import make_recording
 
 recording = make_recording(1000)
 writer = RecordingWriter(Path(sys.argv[1]), recording.meta)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.terminal.view import BinCache, Floats
+from ibpulse.arrays import Singles
+from ibpulse.terminal.view import BinCache
 
 
-def numbered(begin: int, end: int, age: int) -> Floats:
+def numbered(begin: int, end: int, age: int) -> Singles:
     """Bins that hold their own number, and in the other direction when they were computed."""
     return np.array([np.arange(begin, end), np.full(end - begin, age)], dtype=np.float32)
 

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from ibpulse.web.app import create_app
 from ibpulse.web.auth import access, passwords
 from ibpulse.web.auth.access import AccessControl, is_foreign_write
-from ibpulse.web.auth.rate_limit import Bucket
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.web.auth.rate_limit import Bucket
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.web.rings import Node
 

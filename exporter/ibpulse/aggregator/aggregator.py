@@ -8,7 +8,7 @@ import numpy as np
 
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.port_totals import CounterTotals, Rows
+from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.schedule import AggregationSchedule, Due
 from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.snapshot import Snapshot
@@ -16,6 +16,7 @@ from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
+from ibpulse.arrays import Rows
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import format_duration

@@ -18,10 +18,8 @@ from ibpulse.analysis.saturation import (
     seconds_above,
     start_saturation,
 )
+from ibpulse.arrays import Floats, Rows
 from ibpulse.metrics import DURATION_BUCKETS
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 BOUNDS = np.array(DURATION_BUCKETS)
 

@@ -12,6 +12,7 @@ from ibpulse.aggregator.seconds import RingPort
 from ibpulse.analysis.bins import bandwidth_bins
 from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
 from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.arrays import Floats
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS
 
@@ -69,8 +70,6 @@ def _key(port: RingPort) -> tuple[str, int]:
     """What was measured at one stride says nothing of another."""
     return str(port.port.id), port.stride
 
-
-Floats = npt.NDArray[np.float64]
 
 EVERY_SECONDS = 5
 # a bin holds at least two changes of the counters, else it beats with them

@@ -6,15 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.seconds import NodeTicks, RollingSeconds
 from ibpulse.aggregator.snapshot import NodeWindow
 from ibpulse.analysis import moments
+from ibpulse.arrays import Floats
 from ibpulse.units import SECOND_NS
-
-Floats = npt.NDArray[np.float64]
 
 # fields of the rolling sums: those of the active ticks, then these
 OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)

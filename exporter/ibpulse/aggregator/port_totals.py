@@ -12,10 +12,11 @@ from ibpulse.aggregator.seconds import PortGroup, RingPort, RollingSeconds, Seco
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.analysis import moments
 from ibpulse.analysis.rates import increase
+from ibpulse.arrays import Floats, Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
+from ibpulse.units import SECOND_NS
 
-NS_PER_SECOND = 1_000_000_000
 WAIT_FILE = "port_xmit_wait"
 INFINIBAND = "InfiniBand"
 
@@ -85,11 +86,8 @@ def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: f
     # a counter that has stopped, or began anew, says nothing about the time between
     if before.saturated or now.saturated or grown < 0:
         return None
-    return grown * NS_PER_SECOND / (ticks_per_second * (now.taken_ns - before.taken_ns))
+    return grown * SECOND_NS / (ticks_per_second * (now.taken_ns - before.taken_ns))
 
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 # fields of the rolling sums: those of the active samples, then the observed time and the bytes of all samples

@@ -14,9 +14,7 @@ from ibpulse.aggregator.seconds import RingPort
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import BalanceOptions, balance_rails
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
+from ibpulse.arrays import Floats, Rows
 
 SLOW_SPAN_SECONDS = 10
 # of the fullest rail

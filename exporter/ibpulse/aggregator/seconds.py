@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.rates import rates
+from ibpulse.arrays import Bools, Floats
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

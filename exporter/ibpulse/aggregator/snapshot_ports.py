@@ -29,15 +29,16 @@ from ibpulse.aggregator.snapshot import (
 )
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis import moments
+from ibpulse.arrays import Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0
-NS_PER_SECOND = 1e9
-_LATENESS_BOUNDS = tuple(bound / NS_PER_SECOND for bound in at.LATENESS_BOUNDS_NS)
-_DURATION_BOUNDS = tuple(bound / NS_PER_SECOND for bound in at.DURATION_BOUNDS_NS)
+_LATENESS_BOUNDS = tuple(bound / SECOND_NS for bound in at.LATENESS_BOUNDS_NS)
+_DURATION_BOUNDS = tuple(bound / SECOND_NS for bound in at.DURATION_BOUNDS_NS)
 
 
 def read_sampler(ring: RingFile) -> SamplerSnapshot:
@@ -45,11 +46,11 @@ def read_sampler(ring: RingFile) -> SamplerSnapshot:
     begin = at.lane_at(MAIN_LANE)
     words = ring.words[begin : begin + at.LANE_WORDS].tolist()
     return SamplerSnapshot(
-        interval_seconds=ring.interval_ns / NS_PER_SECOND,
+        interval_seconds=ring.interval_ns / SECOND_NS,
         ticks=words[at.L_TICKS],
         missed_ticks=words[at.L_MISSED],
         clock_steps=words[at.L_CLOCK_STEPS],
-        cpu_seconds=words[at.L_CPU_NS] / NS_PER_SECOND,
+        cpu_seconds=words[at.L_CPU_NS] / SECOND_NS,
         lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], _LATENESS_BOUNDS),
         tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], _DURATION_BOUNDS),
     )
@@ -57,10 +58,7 @@ def read_sampler(ring: RingFile) -> SamplerSnapshot:
 
 def _histogram(words: list[int], first: int, sum_ns: int, bounds: tuple[float, ...]) -> Histogram:
     cumulative = tuple(accumulate(words[first : first + at.BUCKET_COUNT]))
-    return Histogram(bounds, cumulative, sum_ns / NS_PER_SECOND)
-
-
-Rows = npt.NDArray[np.intp]
+    return Histogram(bounds, cumulative, sum_ns / SECOND_NS)
 
 
 def port_snapshots(

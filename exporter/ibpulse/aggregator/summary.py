@@ -18,6 +18,7 @@ from ibpulse.aggregator.schedule import SETTLE_NS
 from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis import moments
+from ibpulse.arrays import Floats
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS, format_duration
@@ -199,7 +200,7 @@ def _ports(
     return tuple(found)
 
 
-def _direction(sums: moments.Floats, peak: float, told: bool, stride: int) -> DirectionSummary:
+def _direction(sums: Floats, peak: float, told: bool, stride: int) -> DirectionSummary:
     observed = float(sums[OBSERVED])
     if not observed:
         return DirectionSummary(None, None, None, None)

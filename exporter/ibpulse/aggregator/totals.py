@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.seconds import RingPort, Seconds, read_groups, sum_rails, whole_seconds
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
+from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
-
-Rows = npt.NDArray[np.intp]
 
 # Ticks that are read in one go: enough to be quick, little enough to stay small.
 TICKS_AT_ONCE = 2000

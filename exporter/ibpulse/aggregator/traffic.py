@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.burst_totals import Bursts, Saturation
 from ibpulse.aggregator.node_totals import NodeTotals
@@ -19,14 +18,12 @@ from ibpulse.analysis import moments
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Features, Signature, find_signature
+from ibpulse.arrays import Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS
-from ibpulse.units import SECOND_NS
-
-Rows = npt.NDArray[np.intp]
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)
-MS = 1_000_000
 
 
 class Traffic:
@@ -149,9 +146,9 @@ def signature_features(window: NodeWindow, variations: dict[int, float | None], 
     """The features of a window of the node whose carrying rails have this line rate, NaN for what is not known."""
     return Features(
         duty_cycle=_number(window.duty_cycle_ratio),
-        cv_10ms=_number(variations.get(10 * MS)),
-        cv_50ms=_number(variations.get(50 * MS)),
-        cv_100ms=_number(variations.get(100 * MS)),
+        cv_10ms=_number(variations.get(10 * MILLISECOND_NS)),
+        cv_50ms=_number(variations.get(50 * MILLISECOND_NS)),
+        cv_100ms=_number(variations.get(100 * MILLISECOND_NS)),
         # no link carries more than its line; a sample that says so was read late
         peak_utilization=float(np.minimum(peak / line, 1.0)) if line > 0 else math.nan,
         active_utilization=_number(window.bandwidth_active_mean_bytes_per_second) / line if line > 0 else math.nan,

@@ -7,8 +7,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats, Singles
+from ibpulse.units import SECOND_NS
+
 Statistic = Literal["max", "mean", "min"]
-Values = npt.NDArray[np.float32]
 
 _FOLDS = {"max": np.fmax, "min": np.fmin}
 
@@ -28,7 +30,7 @@ class BinGrid:
         self._sums = np.zeros(shape if summed else 0, dtype=np.float64)
         self._counts = np.zeros(shape if summed else 0, dtype=np.int64)
 
-    def add(self, row: int, tick: int, values: Values) -> None:
+    def add(self, row: int, tick: int, values: Singles) -> None:
         """Take a run of one row: `values` is float32 (2, ticks), NaN in holes, its first column at `tick`."""
         begin, count = tick - self._first, values.shape[-1]
         if count == 0:
@@ -49,7 +51,7 @@ class BinGrid:
             fold = _FOLDS[self._statistic]
             self._out[target] = fold(self._out[target], fold.reduceat(values, edges, axis=-1))
 
-    def values(self) -> Values:
+    def values(self) -> Singles:
         """Value of every bin: float32 (rows, 2, points), NaN in holes."""
         if self._sums.size:
             np.divide(self._sums, self._counts, out=self._out, where=self._counts > 0, casting="same_kind")
@@ -62,9 +64,6 @@ def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
     return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
 
 
-Floats = npt.NDArray[np.float64]
-
-NS_PER_SECOND = 1e9
 GAP_BINS = 2.0
 
 
@@ -80,7 +79,7 @@ def bandwidth_bins(
     Counters are (rails, 2, ticks) as `rates` takes them. A bin is NaN where no counter is known. Where only some are,
     for a hole longer than two bins, the others stand for them: their mean rate counts as everybody's.
     """
-    edges = (edges_ns - edges_ns[0]) / NS_PER_SECOND
+    edges = (edges_ns - edges_ns[0]) / SECOND_NS
     total, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     series = 0
     for rail, way in np.ndindex(counters.shape[:2]):
@@ -90,7 +89,7 @@ def bandwidth_bins(
         times, counts = time_ns[rail, way], counters[rail, way]
         if not chosen.all():
             times, counts = times[chosen], counts[chosen]
-        values = rate_bins((times - edges_ns[0]) / NS_PER_SECOND, cumulate(counts), edges) * float(scale[rail])
+        values = rate_bins((times - edges_ns[0]) / SECOND_NS, cumulate(counts), edges) * float(scale[rail])
         seen = ~np.isnan(values)
         total[seen] += values[seen]
         known += seen

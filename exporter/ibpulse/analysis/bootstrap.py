@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ibpulse.arrays import Floats
 
 FEWEST_UNITS = 20
 """With fewer units an interval of 95 % holds the truth in less than nine of ten runs, so none is given."""

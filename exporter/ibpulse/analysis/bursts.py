@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from ibpulse.arrays import Bools, Floats
+
 Labels = npt.NDArray[np.int8]
 
 GAP, BURST, HOLE = 0, 1, 2

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats
+
 # fields of the last axis of sums
 COUNT, SECONDS, FIRST, SECOND = range(4)
 FIELDS = 4
-
-Floats = npt.NDArray[np.float64]
 
 
 def weighted_sums(values: Floats, seconds: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:

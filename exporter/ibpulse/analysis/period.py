@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ibpulse.arrays import Floats
 
 BIN_SECONDS = 0.05
 """Bins in which layers and collectives vanish and steps of a quarter of a second and more remain."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.units import SECOND_NS
+
 
 @dataclass(frozen=True, slots=True)
 class Increase:
@@ -47,9 +49,6 @@ def increase(counters: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_], sca
         last=np.take_along_axis(counters, np.maximum(end, 0)[:, :, None], axis=2)[:, :, 0],
         known=end >= 0,
     )
-
-
-NS_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ def _fill(
     with np.errstate(over="ignore"):
         moved = (counters[..., later] - counters[..., earlier]).astype(np.float64) * scale[:, None, None]
     rate = np.full(moved.shape, np.nan)
-    np.divide(moved * NS_PER_SECOND, elapsed, out=rate, where=good)
-    share = np.where(good, elapsed / (NS_PER_SECOND * step), 0.0)
+    np.divide(moved * float(SECOND_NS), elapsed, out=rate, where=good)
+    share = np.where(good, elapsed / (SECOND_NS * step), 0.0)
     out.reset[rows, :, step:] |= fell
     for back in range(step):
         # the difference at tick k covers the ticks k-step+1 .. k
@@ -161,7 +160,7 @@ def rate_series(
         moved = (counters[1:, direction] - counters[:-1, direction]).view(np.int64)
         bad = _find_holes(moved, elapsed, counters[:, direction], gaps)
         rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
-        rate *= np.float32(2 * NS_PER_SECOND * scale)
+        rate *= np.float32(2 * SECOND_NS * scale)
         rate[bad] = np.nan
     return out
 

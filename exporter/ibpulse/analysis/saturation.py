@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.analysis.signature import Signature
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from ibpulse.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True)

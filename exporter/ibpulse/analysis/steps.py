@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from ibpulse.arrays import Bools, Floats
 
 # points of a step at which its shape is compared, each the mean of a 24th of it: layers and collectives vanish
 MOST_POINTS = 128

@@ -87,7 +87,6 @@ def _options(settings: Settings) -> CaptureOptions:
     )
 
 
-NS_PER_SECOND = 1_000_000_000
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2
 # The newest second is whole this long after its end: see the aggregator's pace.
@@ -131,7 +130,7 @@ class Daemon:
 
     def __init__(self, settings: Settings, directory: Path) -> None:
         interval_ns = settings.sampler.interval
-        capacity = (settings.sampler.history + SPARE_SECONDS * NS_PER_SECOND) // interval_ns
+        capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
         self._settings = settings
         self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
         self._reader = RingReader(self._ring)
@@ -259,7 +258,7 @@ def _supervisor_options(settings: Settings) -> SupervisorOptions:
     return SupervisorOptions(
         scheduler=settings.sampler.scheduler,
         cpu=settings.sampler.cpu,
-        scan_seconds=settings.slow.interval / NS_PER_SECOND,
+        scan_seconds=settings.slow.interval / SECOND_NS,
     )
 
 
@@ -278,13 +277,13 @@ def _aggregator_options(settings: Settings) -> AggregatorOptions:
             least_confidence=analysis.signature_confidence,
         ),
         saturation=SaturationOptions(
-            level=analysis.saturation_level, window_seconds=analysis.saturation_window // NS_PER_SECOND
+            level=analysis.saturation_level, window_seconds=analysis.saturation_window // SECOND_NS
         ),
         moe_saturation=MoeSaturationOptions(
             least_confidence=analysis.signature_confidence,
             least_duty=analysis.moe_saturation_duty,
             least_peak_utilization=analysis.moe_saturation_peak,
-            hold_seconds=analysis.moe_saturation_hold / NS_PER_SECOND,
+            hold_seconds=analysis.moe_saturation_hold / SECOND_NS,
         ),
         xmit_wait_tick_bytes=settings.slow.xmit_wait_tick,
     )

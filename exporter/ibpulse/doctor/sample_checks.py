@@ -13,11 +13,10 @@ from ibpulse.model import ByteSource, Port, PortId
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
-from ibpulse.units import format_duration
+from ibpulse.units import MILLISECOND_NS, format_duration
 
-MS = 1_000_000
 # Intervals that divide one second in whole milliseconds.
-INTERVALS_NS = tuple(number * MS for number in range(1, 1001) if 1000 % number == 0)
+INTERVALS_NS = tuple(number * MILLISECOND_NS for number in range(1, 1001) if 1000 % number == 0)
 MOST_LOST = 0.05
 # A counter that moves at every sample has gaps of up to this many.
 SAME = 1.5

@@ -26,6 +26,7 @@ from ibpulse.metrics import CAPTURE_ORIGINS
 from ibpulse.model import CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,6 @@ NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with p
 BYTES_PER_ROW = 32
 # what is left of the daemon's five seconds at the end
 CLOSE_SECONDS = 4.0
-SECOND_NS = 1_000_000_000
 # the highest that there is
 OOM_SCORE = "1000"
 WRITER_ENVIRONMENT = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.metrics import CAPTURE_ORIGINS
+from ibpulse.units import SECOND_NS
 
 API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
 
@@ -255,9 +256,6 @@ RULES: Mapping[str, LocalRule] = {
     "moe-saturation": LocalRule(Onset(), find_saturation),
     "step-slower": LocalRule(StepTimes(), find_slower_step),
 }
-
-
-SECOND_NS = 1_000_000_000
 
 
 class RuleWatch:

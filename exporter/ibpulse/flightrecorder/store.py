@@ -13,9 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ibpulse.errors import CaptureError
-from ibpulse.units import format_size
-
-SECOND_NS = 1_000_000_000
+from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,6 @@ class CaptureOptions:
     writer_seconds: float = 30.0
 
 
-MILLISECOND_NS = 1_000_000
 REASON_LENGTH = 40
 _NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
 _FORMAT = "%Y%m%dT%H%M%S"

@@ -14,9 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from ibpulse.arrays import Pixels
 from ibpulse.errors import PictureError
 from ibpulse.pictures.animation_layout import (
     BACKGROUND,
@@ -34,8 +32,6 @@ from ibpulse.pictures.frames import Motion, count_frames, draw_frames, move
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.run import PictureRun, choose_scale
 from ibpulse.pictures.theme import FONT, THEMES
-
-Pixels = npt.NDArray[np.uint8]
 
 
 def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:

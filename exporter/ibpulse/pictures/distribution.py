@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
+from ibpulse.arrays import Floats
 from ibpulse.pictures.files import Axes, Figure, matplotlib, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import Page, describe_run, duration_text, plain, rate_text
 from ibpulse.pictures.run import PictureRun, Scale, choose_scale
 from ibpulse.pictures.theme import LARGE, SMALL, THEMES, Colours, settings
-
-Floats = npt.NDArray[np.float64]
 
 BINS = 50
 STYLES = ("-", "--", "-.", ":")

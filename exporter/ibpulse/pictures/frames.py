@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Counts, Floats, Pixels
 from ibpulse.errors import PictureError
 from ibpulse.pictures.animation_layout import (
     BACKGROUND,
@@ -28,9 +29,6 @@ from ibpulse.pictures.files import Image, ImageDraw, ImageFont, font_manager
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.run import PictureRun, Scale, reduce
 from ibpulse.pictures.theme import FONT
-
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 UNKNOWN = -1
 MOST_FRAMES = 6000
@@ -146,8 +144,6 @@ def _number(value: float) -> str:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
-
-Pixels = npt.NDArray[np.uint8]
 
 HATCH_PIXELS = 6
 WINDOW_PIXELS = 4

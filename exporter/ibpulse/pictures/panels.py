@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats
 from ibpulse.pictures.files import Axes, Figure, FigureCanvasAgg, matplotlib, ticker
 from ibpulse.pictures.run import Columns, PictureRun
 from ibpulse.pictures.theme import COLOUR_MAP, HATCH, LARGE, SMALL, USUAL, Colours
@@ -54,8 +55,6 @@ def describe_column(run: PictureRun, ticks: int) -> str:
     """How long a column is: `90 ms`."""
     return duration_text(ticks * run.interval_ns)
 
-
-Floats = npt.NDArray[np.float64]
 
 LINE_INCHES = 0.2
 LETTER_INCHES = 0.085

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats
 from ibpulse.errors import PictureError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import PictureOptions, Unit
 from ibpulse.recordings import Recording
 from ibpulse.units import SECOND_NS
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from ibpulse.errors import RecordingError
 from ibpulse.recordings.columns import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS
 
-Floats = npt.NDArray[np.float64]
-
 MAX_LOG_ROWS = 50_000_000
 BLOCK_BYTES = 4 << 20
 PLACE = "{port}"

@@ -15,11 +15,10 @@ from ibpulse.client import DaemonConnection, RemoteWindow, ask_window
 from ibpulse.errors import DaemonError
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.from_ring import SETTLE_NS
-from ibpulse.units import SECOND_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger(__name__)
 
-MILLISECOND_NS = 1_000_000
 # one answer: small enough that the daemon gives it at once
 MAX_VALUES = 100_000
 # of a refusal that will not be another one in a while

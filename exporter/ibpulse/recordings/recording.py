@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse import __version__
+from ibpulse.arrays import Floats
 from ibpulse.model import PortId, PortIdentity
-
-Floats = npt.NDArray[np.float64]
 
 # as many as a ring has slots
 MAX_PORTS = 256

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats
 from ibpulse.recordings.counter_log import LogColumns, PortLog
 from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 from ibpulse.units import SECOND_NS
-
-Floats = npt.NDArray[np.float64]
 
 SOURCE = "import"
 # a longer distance between two samples, in typical ones, is a hole

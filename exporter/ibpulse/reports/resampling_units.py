@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.node_totals import SIGNATURE_TIMESCALES_NS
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import jain_index
 from ibpulse.analysis.steps import Steps
+from ibpulse.arrays import Floats
 from ibpulse.reports.span import RailSeries, ReportOptions
 from ibpulse.units import format_duration
-
-Floats = npt.NDArray[np.float64]
 
 # fields of the last axis of sums: those of the active ticks, these, those of each time scale, the bytes of each port
 DURATION, COUNT, OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 5)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.analysis.balance import Balance
 from ibpulse.analysis.bootstrap import find_interval, resample
+from ibpulse.arrays import Floats
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.reports.resampling_units import DURATION, Sums, Units, split, step_ratios, window_ratios
 from ibpulse.reports.rows import rows
@@ -31,8 +31,6 @@ from ibpulse.reports.statistics import (
     total_ports,
     weigh,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.last_minute import SAME
 from ibpulse.aggregator.seconds import Seconds, sum_rails
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.signature import SignatureOptions
+from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import RecordingError
 from ibpulse.model import DIRECTIONS
 from ibpulse.recordings import RecordedPort, Recording
-from ibpulse.units import SECOND_NS
-
-MS = 1_000_000
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,12 @@ class ReportOptions:
     trim: bool = False
     active_bytes_per_second: float = 0.1e9
     burst_low_bytes_per_second: float | None = None
-    timescales_ns: tuple[int, ...] = (10 * MS, 50 * MS, 100 * MS, 1000 * MS)
+    timescales_ns: tuple[int, ...] = (
+        10 * MILLISECOND_NS,
+        50 * MILLISECOND_NS,
+        100 * MILLISECOND_NS,
+        1000 * MILLISECOND_NS,
+    )
     signature: SignatureOptions = field(default_factory=SignatureOptions)
     least_change: float = 0.01
     level: float = 0.95
@@ -128,10 +131,6 @@ def _between(path: Path, recording: Recording, options: ReportOptions) -> tuple[
             f"recording {path} has nothing between --from and --to: it is {seconds:g} s long; name other times"
         )
     return first, end
-
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.last_minute import LEAST_CHANGES
 from ibpulse.aggregator.node_totals import SIGNATURE_TIMESCALES_NS, USUAL
@@ -21,10 +20,9 @@ from ibpulse.analysis.bursts import split_runs, start_runs
 from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
 from ibpulse.analysis.signature import find_signature
 from ibpulse.analysis.steps import NONE, Steps, find_steps
+from ibpulse.arrays import Floats
 from ibpulse.reports.resampling_units import variation_key
 from ibpulse.reports.span import RailSeries, ReportOptions
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.arrays import Floats
 from ibpulse.model import DeviceReads
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.plan import PlannedPort
 from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_pace
-
-Floats = npt.NDArray[np.float64]
 
 # What holds in each of these parts of the span is no passing disturbance.
 PARTS = 3

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-NS_PER_SECOND = 1_000_000_000
+from ibpulse.units import SECOND_NS
+
 # Two clock reads this far apart were torn by a preemption, and are tried again.
 _TORN_NS = 20_000
 _TRIES = 5
@@ -70,7 +71,7 @@ class TickClock:
             # read again: a preemption since `now` must not be slept on top
             ahead = deadline - self._monotonic_ns()
             if ahead > 0:
-                self._sleep(ahead / NS_PER_SECOND)
+                self._sleep(ahead / SECOND_NS)
             begun = self._monotonic_ns()
             if begun - deadline <= self.interval_ns // 2:
                 break
@@ -104,7 +105,7 @@ class TickClock:
                 self.shift = self.tick + 2 - wall_tick
             return
         # the heartbeat of a sampler that hung or was killed is not exact
-        doubt = 2 + NS_PER_SECOND // self.interval_ns
+        doubt = 2 + SECOND_NS // self.interval_ns
         if abs(wall_tick + self.shift - self._count_on(wall_tick)) > doubt:
             self._step(wall_tick)
 

@@ -15,13 +15,13 @@ from bisect import bisect_left
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler.clock import NS_PER_SECOND
 from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.units import SECOND_NS
 
 # A counter has at most 20 digits and a newline.
 READ_BYTES = 24
 FAILURES_BEFORE_REST = 3
-REST_NS = 60 * NS_PER_SECOND
+REST_NS = 60 * SECOND_NS
 # A read may take this share of the time between two samples. Of one that was held up for longer nobody knows when the
 # counter was taken: its rate would be as wrong as its instant, and a constant flow would show peaks.
 LONGEST_READ = 0.1
@@ -82,7 +82,7 @@ class CounterFile:
             self.rest_until_ns = now_ns + REST_NS
         elif self.failures >= FAILURES_BEFORE_REST:
             doublings = min(self.failures - FAILURES_BEFORE_REST, 6)
-            rest = REST_NS if number in REFUSED else min(REST_NS, NS_PER_SECOND << doublings)
+            rest = REST_NS if number in REFUSED else min(REST_NS, SECOND_NS << doublings)
             self.rest_until_ns = now_ns + rest
 
 

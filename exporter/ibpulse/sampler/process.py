@@ -18,9 +18,10 @@ from ibpulse.errors import IbpulseError, SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler import privileges
-from ibpulse.sampler.clock import NS_PER_SECOND, TickClock
+from ibpulse.sampler.clock import TickClock
 from ibpulse.sampler.loop import Loop
 from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
+from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0
 # Written instead of an errno where nothing was asked for.
@@ -72,7 +73,7 @@ class SamplerProcess:
     def run(self) -> int:
         """Sample until told to stop, until the parent is gone or, on a lane of its own, until the clock is stepped."""
         words, lane, clock = self._ring.words, self._words, self._clock
-        ticks_per_second = NS_PER_SECOND // self._ring.interval_ns
+        ticks_per_second = SECOND_NS // self._ring.interval_ns
         read_ns = 0
         while True:
             wanted = words[lane + at.L_PLAN_WANTED]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ibpulse.sampler.loop import LONGEST_READ
+from ibpulse.units import SECOND_NS
 
-NS_PER_SECOND = 1_000_000_000
 # Sampling three times slower than the refresh keeps a cached counter from aliasing.
 STRIDE_PER_REFRESH = 3
 # A device that takes more than this share of the interval for one tick is kept away from the others.
@@ -56,7 +56,7 @@ def stride_for(refresh_seconds: float, interval_ns: int) -> int:
     A second is the longest, so that a source which is refreshed less than three times in it may alias all the same:
     `sysfs.counters` notes that at the source.
     """
-    return stride_above(STRIDE_PER_REFRESH * refresh_seconds * NS_PER_SECOND / interval_ns, interval_ns)
+    return stride_above(STRIDE_PER_REFRESH * refresh_seconds * SECOND_NS / interval_ns, interval_ns)
 
 
 def stride_above(ticks: float, interval_ns: int) -> int:
@@ -67,7 +67,7 @@ def stride_above(ticks: float, interval_ns: int) -> int:
 
 @cache
 def _strides(interval_ns: int) -> tuple[int, ...]:
-    ticks_per_second = NS_PER_SECOND // interval_ns
+    ticks_per_second = SECOND_NS // interval_ns
     return tuple(stride for stride in range(1, ticks_per_second + 1) if ticks_per_second % stride == 0)
 
 
@@ -105,7 +105,7 @@ def _apart(costs: Mapping[str, Cost], interval_ns: int) -> frozenset[str]:
 
 def _share(strides: dict[str, int], costs: Mapping[str, Cost], interval_ns: int) -> None:
     """Lengthen strides until one process can read all these devices."""
-    longest = NS_PER_SECOND // interval_ns
+    longest = SECOND_NS // interval_ns
     whole_ns = sum(cost.tick_ns for cost in costs.values())
     while True:
         loads = {device: cost.tick_ns / strides[device] for device, cost in costs.items() if strides[device] < longest}

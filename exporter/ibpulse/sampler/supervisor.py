@@ -28,10 +28,10 @@ from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.sampler.sampling_interval import stride_for
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
-NS_PER_SECOND = 1_000_000_000
 POLL_SECONDS = 0.1
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
@@ -135,7 +135,7 @@ class Supervisor:
     def heartbeat_age_seconds(self) -> float | None:
         """Seconds since the main sampler last began a tick, None before its first."""
         heartbeat_ns = self._main.word(at.L_HEARTBEAT_NS)
-        return max(0.0, (time.monotonic_ns() - heartbeat_ns) / NS_PER_SECOND) if heartbeat_ns else None
+        return max(0.0, (time.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
 
     # following the fabric
 

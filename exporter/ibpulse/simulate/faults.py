@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.schedule import Workload
+from ibpulse.simulate.step import Workload
 from ibpulse.simulate.workloads import Stretched, make_workload
 
 EXAMPLE = '{"idle-rail": ["mlx5_3"], "slow-rail": {"mlx5_2": 0.5}}'

@@ -20,8 +20,8 @@ from ibpulse.terminal.view import (
     bin_width,
     mean_of,
 )
+from ibpulse.units import MILLISECOND_NS
 
-MILLISECOND_NS = 1_000_000
 PORTS_SECONDS = 5.0
 MEAN_SPAN = "1s"
 # one second of samples of 1 ms would be a long answer

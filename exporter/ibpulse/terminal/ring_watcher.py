@@ -13,6 +13,7 @@ from ibpulse.aggregator.seconds import RingPort, place_ports, read_groups
 from ibpulse.aggregator.snapshot_ports import read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.analysis.rates import rates
+from ibpulse.arrays import Singles
 from ibpulse.model import Fabric
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
@@ -20,7 +21,6 @@ from ibpulse.terminal.view import (
     SUMMARY_EVERY_SECONDS,
     SUMMARY_WINDOW_SECONDS,
     BinCache,
-    Floats,
     RailView,
     SamplerView,
     View,
@@ -102,7 +102,7 @@ class RingWatcher:
 
     def _rates(
         self, ports: list[RingPort], width: int, end: int, points: int
-    ) -> tuple[dict[str, Means], Mapping[str, Floats]]:
+    ) -> tuple[dict[str, Means], Mapping[str, Singles]]:
         """By port: the means of its last second, and the peaks of its bins before bin `end`, each of `width` ticks."""
         second = SECOND_NS // self._reader.interval_ns
         # a sample at the end of a stride also stands for the ticks before it

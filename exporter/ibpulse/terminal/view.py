@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.summary import Summary
-
-Floats = npt.NDArray[np.float32]
+from ibpulse.arrays import Singles
 
 SUMMARY_WINDOW_SECONDS = 10
 # the costliest part of a look, and ten seconds change little in two
@@ -28,7 +27,7 @@ class RailView:
     active: bool
     state: str
     rate_bytes_per_second: float | None
-    peaks: Floats
+    peaks: Singles
     means: tuple[float | None, float | None]
 
 
@@ -89,7 +88,7 @@ class BinCache:
         self._width = 0
         self._end = 0
         self._count = 0
-        self._known: Mapping[str, Floats] = {}
+        self._known: Mapping[str, Singles] = {}
 
     def missing(self, width: int, names: Collection[str], end: int, count: int, unsure: int) -> int:
         """How many bins before `end` are to be computed so that `count` of this width are known of all names.
@@ -102,10 +101,10 @@ class BinCache:
             return count
         return min(count, end - self._end + unsure)
 
-    def add(self, newest: Mapping[str, Floats], end: int, count: int) -> Mapping[str, Floats]:
+    def add(self, newest: Mapping[str, Singles], end: int, count: int) -> Mapping[str, Singles]:
         """The last `count` bins before `end`, of which the newest were just computed, as many as were missing."""
         begin = end - count - (self._end - self._count)
-        found: dict[str, Floats] = {}
+        found: dict[str, Singles] = {}
         for name, values in newest.items():
             kept = count - values.shape[1]
             found[name] = (

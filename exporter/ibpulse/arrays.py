@@ -1,0 +1,14 @@
+"""Names for the types of numpy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+"""Row numbers of the ports in a table, or of the rails in an array of ports."""
+Pixels = npt.NDArray[np.uint8]
