@@ -24,6 +24,7 @@ from ibpulse.config.settings import (
 from ibpulse.config.table import CONFIG_FILE, GROUPS, PREFIX, ROWS, advice, describe
 from ibpulse.config.values import ABSENT, Given
 from ibpulse.errors import ConfigError
+from ibpulse.yaml_file import Entry, YamlFile
 
 # Kubernetes puts such variables into every pod that shares its namespace with a service named ibpulse or ibpulse-*.
 _SERVICE_LINK = re.compile(
@@ -81,18 +82,9 @@ def read_environment(environ: Mapping[str, str]) -> SettingSource:
 def read_file(path: Path | None) -> SettingSource:
     """What the YAML file says; nothing without a file. Scalars are taken as written, whatever YAML sees in them."""
     source = SettingSource()
-    if path is None:
-        return source
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        source.faults.append(f"{path}: cannot be read: {error.strerror}; correct {CONFIG_FILE.flag} or leave it out")
-    except UnicodeDecodeError as error:
-        source.faults.append(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text")
-    except yaml.YAMLError as error:
-        source.faults.append(_syntax_fault(path, error))
-    else:
-        _walk(root, path, source)
+    if path is not None:
+        file = YamlFile(path, source.faults)
+        _read_groups(file.compose(f"correct {CONFIG_FILE.flag} or leave it out"), file, source)
     return source
 
 
@@ -103,28 +95,22 @@ def _is_service_link(variable: str, text: str) -> bool:
     return bool(address or _SERVICE_LINK.fullmatch(variable))
 
 
-def _syntax_fault(path: Path, error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{path}:{error.problem_mark.line + 1}: not YAML: {error.problem}; correct this line or the one before"
-    return f"{path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
-
-
-def _walk(root: yaml.Node | None, path: Path, source: SettingSource) -> None:
+def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) -> None:
     """Read the two levels of the file: groups, and the settings in them."""
     known = [row.name for row in ROWS]
-    for group, place, node in _entries(root, path, "the file", source):
+    for group, line, node in _entries(root, file, "the file"):
         if group not in GROUPS:
-            source.faults.append(f"{place}: {group}: no such group of settings; {_group_advice(group)}")
+            file.refuse(line, f"{group}: no such group of settings; {_group_advice(group)}")
             continue
-        for last, inner_place, inner in _entries(node, path, group, source):
+        for last, inner_line, inner in _entries(node, file, group):
             name = f"{group}.{last}"
             if name not in known:
-                source.faults.append(f"{inner_place}: {name}: no such setting; {advice(name, known)}")
+                file.refuse(inner_line, f"{name}: no such setting; {advice(name, known)}")
                 continue
-            source.places[name] = f"{inner_place}: {name}"
+            source.places[name] = f"{file.path}:{inner_line}: {name}"
             text = _text(inner)
             if text is None:
-                source.faults.append(f"{inner_place}: {name}: holds more than values; give one value or a plain list")
+                file.refuse(inner_line, f"{name}: holds more than values; give one value or a plain list")
             else:
                 source.texts[name] = text
 
@@ -134,25 +120,11 @@ def _group_advice(name: str) -> str:
     return f"write {first}: {{{last}: ...}}" if dot and first in GROUPS else advice(name, GROUPS)
 
 
-def _entries(
-    node: yaml.Node | None, path: Path, what: str, source: SettingSource
-) -> Iterator[tuple[str, str, yaml.Node]]:
-    """Key, place and value of each entry of a mapping; no entry where nothing is written."""
+def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[Entry]:
+    """The entries of a mapping; no entry where nothing is written."""
     if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ABSENT):
-        return
-    if not isinstance(node, yaml.MappingNode):
-        place = f"{path}:{node.start_mark.line + 1}"
-        source.faults.append(f"{place}: {what}: is not a mapping; write it like sampler: {{interval: 10ms}}")
-        return
-    seen: dict[str, int] = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        name = str(key.value)
-        if name in seen:
-            source.faults.append(f"{path}:{line}: {name}: is given twice, first in line {seen[name]}; give it once")
-        else:
-            seen[name] = line
-            yield name, f"{path}:{line}", value
+        return iter(())
+    return file.mapping_entries(node, what, "sampler: {interval: 10ms}", lambda name: f"{name}:")
 
 
 def _text(node: yaml.Node) -> Given | None:

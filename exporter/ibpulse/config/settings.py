@@ -32,12 +32,11 @@ from ibpulse.config.values import (
     TickBytes,
     WindowsNs,
     Words,
-    between,
     choice,
     lasting,
-    some_of,
 )
 from ibpulse.units import SECOND_NS, format_duration, format_rate
+from ibpulse.validators import between, some_of
 
 
 def setting(name: str) -> Any:

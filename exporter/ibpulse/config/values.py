@@ -1,4 +1,4 @@
-"""How the text of one setting becomes a value, and is written again. It must not know which setting it serves.
+"""How the text of one setting becomes a value, and is written again.
 
 Each source gives a text or a list of texts; every refusal is a `ValueError` that names the value and the way out.
 """
@@ -23,6 +23,7 @@ from ibpulse.units import (
     parse_rate,
     parse_size,
 )
+from ibpulse.validators import between, single
 
 Given = str | Sequence[str]
 """What a source says about one setting."""
@@ -48,15 +49,9 @@ class ListenAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def single(parse: Callable[[str], T]) -> PlainValidator:
+def one_value(parse: Callable[[str], T]) -> PlainValidator:
     """A validator for a setting that takes one text, read by `parse`."""
-
-    def validate(given: Given) -> T:
-        if isinstance(given, str):
-            return parse(given)
-        raise ValueError(f"{', '.join(given)} is a list; give one value")
-
-    return PlainValidator(validate)
+    return single(parse, lambda given: f"{', '.join(given)} is a list; give one value")
 
 
 def choice(*allowed: str) -> PlainValidator:
@@ -67,18 +62,7 @@ def choice(*allowed: str) -> PlainValidator:
             raise ValueError(f"{text!r} is not known; choose {' or '.join(allowed)}")
         return text
 
-    return single(parse)
-
-
-def between(lowest: int, highest: int, write: Callable[[int], str] = str) -> AfterValidator:
-    """A validator for bounds, both allowed; `write` puts a value into the words of the setting."""
-
-    def validate(value: int) -> int:
-        if not lowest <= value <= highest:
-            raise ValueError(f"{write(value)} is out of bounds; choose {write(lowest)} to {write(highest)}")
-        return value
-
-    return AfterValidator(validate)
+    return one_value(parse)
 
 
 def lasting(lowest: str, highest: str) -> AfterValidator:
@@ -214,43 +198,27 @@ def _node_name(text: str) -> str:
     return text
 
 
-def some_of(*allowed: str) -> AfterValidator:
-    """A validator for a list of a few words, each once; the word none alone is the empty list."""
-
-    def validate(words: tuple[str, ...]) -> tuple[str, ...]:
-        if words == ("none",):
-            return ()
-        for word in words:
-            if word not in allowed:
-                raise ValueError(f"{word!r} is not known; choose of {', '.join(allowed)}, or none")
-            if words.count(word) > 1:
-                raise ValueError(f"{word} is given twice; give it once")
-        return words
-
-    return AfterValidator(validate)
-
-
-DurationNs = Annotated[int, single(parse_duration), PlainSerializer(format_duration)]
+DurationNs = Annotated[int, one_value(parse_duration), PlainSerializer(format_duration)]
 GridNs = Annotated[DurationNs, AfterValidator(_divides_second)]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
 WindowNs = Annotated[DurationNs, lasting("1s", "1h"), AfterValidator(_whole_seconds)]
-RateBytesPerSecond = Annotated[int, single(parse_rate), PlainSerializer(format_rate)]
-OptionalRate = Annotated[int | None, single(_optional_rate), PlainSerializer(_write_optional_rate)]
-Ratio = Annotated[float, single(_ratio), PlainSerializer(str)]
-Number = Annotated[float, single(_number), PlainSerializer(str)]
+RateBytesPerSecond = Annotated[int, one_value(parse_rate), PlainSerializer(format_rate)]
+OptionalRate = Annotated[int | None, one_value(_optional_rate), PlainSerializer(_write_optional_rate)]
+Ratio = Annotated[float, one_value(_ratio), PlainSerializer(str)]
+Number = Annotated[float, one_value(_number), PlainSerializer(str)]
 SixNumbers = Annotated[tuple[Number, ...], BeforeValidator(_split), AfterValidator(_six)]
 POSITIVE = AfterValidator(_positive)
-Count = Annotated[int, single(_integer)]
-Cpu = Annotated[int | None, single(_cpu)]
-TickBytes = Annotated[int | None, single(_tick_bytes)]
-SizeBytes = Annotated[int, single(parse_size), PlainSerializer(format_size)]
-Switch = Annotated[bool, single(_switch), PlainSerializer(lambda value: str(value).lower())]
+Count = Annotated[int, one_value(_integer)]
+Cpu = Annotated[int | None, one_value(_cpu)]
+TickBytes = Annotated[int | None, one_value(_tick_bytes)]
+SizeBytes = Annotated[int, one_value(parse_size), PlainSerializer(format_size)]
+Switch = Annotated[bool, one_value(_switch), PlainSerializer(lambda value: str(value).lower())]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 NodeNames = Annotated[tuple[Annotated[str, AfterValidator(_node_name)], ...], BeforeValidator(_split)]
-SomePath = Annotated[Path, single(_path), PlainSerializer(str)]
-OptionalPath = Annotated[Path | None, single(_optional_path), PlainSerializer(_write_optional_path)]
-Address = Annotated[ListenAddress, single(_listen_address), PlainSerializer(str)]
-PortPattern = Annotated[str, single(_port_pattern)]
+SomePath = Annotated[Path, one_value(_path), PlainSerializer(str)]
+OptionalPath = Annotated[Path | None, one_value(_optional_path), PlainSerializer(_write_optional_path)]
+Address = Annotated[ListenAddress, one_value(_listen_address), PlainSerializer(str)]
+PortPattern = Annotated[str, one_value(_port_pattern)]
 PortPatterns = Annotated[tuple[PortPattern, ...], BeforeValidator(_split)]
 WindowsNs = Annotated[tuple[WindowNs, ...], BeforeValidator(_split), AfterValidator(_ascending)]
 GridsNs = Annotated[tuple[GridNs, ...], BeforeValidator(_split), AfterValidator(_ascending)]

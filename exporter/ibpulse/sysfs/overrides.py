@@ -8,7 +8,7 @@ A mapping from the name of a device to what replaces the kernel's word; what is 
       distance: PIX
       pcie: 32 GT/s x16
 
-It must not look at a sysfs tree: whether the names exist is seen at each scan.
+Whether the names exist is seen at each scan.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import yaml
 from ibpulse.errors import ConfigError
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
+from ibpulse.yaml_file import Entry, YamlFile
 
 SETTING = "topology.file"
 KEYS = ("numa_node", "gpus", "distance", "pcie")
@@ -52,54 +53,32 @@ def read_overrides(path: Path | None) -> dict[str, Override]:
     """
     if path is None:
         return {}
-    faults: list[str] = []
-    overrides = dict(_read_devices(_compose(path), path, faults))
-    if faults:
-        raise ConfigError([f"{SETTING}: {fault}" for fault in faults])
+    file = YamlFile(path)
+    overrides = dict(_read_devices(file))
+    if file.faults:
+        raise ConfigError([f"{SETTING}: {fault}" for fault in file.faults])
     return overrides
 
 
-def _compose(path: Path) -> yaml.Node | None:
-    try:
-        return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        fault = f"{path}: cannot be read: {error.strerror}; name a file that can, or leave the setting out"
-    except UnicodeDecodeError as error:
-        fault = f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text"
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        fault = f"{place}: not YAML: {getattr(error, 'problem', None) or error}; correct this line or the one before"
-    raise ConfigError([f"{SETTING}: {fault}"])
-
-
-def _read_devices(root: yaml.Node | None, path: Path, faults: list[str]) -> Iterator[tuple[str, Override]]:
+def _read_devices(file: YamlFile) -> Iterator[tuple[str, Override]]:
+    root = file.compose("name a file that can, or leave the setting out")
     if root is None:
         return
-    for device, place, node in _entries(root, path, "the file", faults):
+    for device, line, node in _entries(file, root, "the file"):
         texts: dict[str, str | tuple[str, ...]] = {}
-        for key, inner_place, value in _entries(node, path, device, faults):
+        for key, inner_line, value in _entries(file, node, device):
             if key not in KEYS:
-                faults.append(f"{inner_place}: {device}: {key}: no such key; write {', '.join(KEYS)}")
+                file.refuse(inner_line, f"{device}: {key}: no such key; write {', '.join(KEYS)}")
             else:
                 texts[key] = _text(value)
-        yield device, _check(device, texts, place, faults)
+        faults: list[str] = []
+        yield device, _check(device, texts, faults)
+        for fault in faults:
+            file.refuse(line, fault)
 
 
-def _entries(node: yaml.Node, path: Path, what: str, faults: list[str]) -> Iterator[tuple[str, str, yaml.Node]]:
-    """Key, place and value of each entry of a mapping."""
-    if not isinstance(node, yaml.MappingNode):
-        faults.append(f"{path}:{node.start_mark.line + 1}: {what}: is not a mapping; write it like {EXAMPLE}")
-        return
-    seen: dict[str, int] = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        name = str(key.value)
-        if name in seen:
-            faults.append(f"{path}:{line}: {what}: {name} is given twice, first in line {seen[name]}; give it once")
-        else:
-            seen[name] = line
-            yield name, f"{path}:{line}", value
+def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[Entry]:
+    return file.mapping_entries(node, what, EXAMPLE, lambda name: f"{what}: {name}")
 
 
 def _text(node: yaml.Node) -> str | tuple[str, ...]:
@@ -109,11 +88,11 @@ def _text(node: yaml.Node) -> str | tuple[str, ...]:
     return str(node.value)
 
 
-def _check(device: str, texts: dict[str, str | tuple[str, ...]], place: str, faults: list[str]) -> Override:
+def _check(device: str, texts: dict[str, str | tuple[str, ...]], faults: list[str]) -> Override:
     """The override that the texts make; what is wrong with them goes to the faults."""
 
     def refuse(key: str, advice: str) -> None:
-        faults.append(f"{place}: {device}: {key}: {_show(texts[key])} {advice}")
+        faults.append(f"{device}: {key}: {_show(texts[key])} {advice}")
 
     numa = texts.get("numa_node", "")
     if numa and not (isinstance(numa, str) and re.fullmatch("[0-9]{1,4}", numa)):
@@ -128,7 +107,7 @@ def _check(device: str, texts: dict[str, str | tuple[str, ...]], place: str, fau
         refuse("distance", f"is not known; choose {', '.join(WORDS)}")
     elif bool(gpus) != bool(distance):
         missing, there = ("distance", "gpus") if gpus else ("gpus", "distance")
-        faults.append(f"{place}: {device}: {there} is given without {missing}; give both, or neither")
+        faults.append(f"{device}: {there} is given without {missing}; give both, or neither")
     pcie = _parse_pcie(texts.get("pcie", ""))
     if "pcie" in texts and pcie is None:
         refuse("pcie", "is no PCIe link; write it like 32 GT/s x16")

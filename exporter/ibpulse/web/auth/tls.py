@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
-from ibpulse.web.auth.source import ConfigSource
-from ibpulse.web.auth.web_config import TlsConfig
+from ibpulse.web.auth.web_config import ConfigSource, TlsConfig
 
 NAME_KINDS = ("DNS", "email", "IP Address", "URI")
 

@@ -7,20 +7,22 @@ Python's cannot, the value is refused: nothing that was asked for is passed over
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ibpulse.errors import ConfigError
+from ibpulse.validators import EntriesError
 from ibpulse.web.auth.fields import (
     TLS12_CIPHERS,
     Burst,
     Ciphers,
     ClientAuth,
     Curves,
-    EntriesError,
     FilePath,
     Headers,
     IntervalNs,
@@ -30,7 +32,69 @@ from ibpulse.web.auth.fields import (
     Truth,
     Users,
 )
-from ibpulse.web.auth.source import ConfigSource, Keys, read_source
+from ibpulse.yaml_file import YamlFile
+
+EXAMPLE = "tls_server_config: {cert_file: a.crt}"
+# the deepest thing that the format knows is a header, three keys down
+MAX_DEPTH = 3
+EMPTY = ("", "~", "null", "Null", "NULL")
+
+Keys = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ConfigSource:
+    """The texts of a file as nested mappings and lists, the line of each key, and what is wrong with the file.
+
+    What is left empty is left out.
+    """
+
+    file: YamlFile
+    texts: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Keys, int] = field(default_factory=dict)
+
+    def place(self, keys: Keys) -> str:
+        """File, line and key, for the front of a message; the line of the nearest key that is written."""
+        near = keys
+        while near and near not in self.lines:
+            near = near[:-1]
+        line = f":{self.lines[near]}" if near else ""
+        return f"{self.file.path}{line}" + (f": {'.'.join(keys)}" if keys else "")
+
+    def read(self, root: yaml.Node | None) -> None:
+        """Take the texts from the root of the file."""
+        if isinstance(root, yaml.MappingNode):
+            self.texts = dict(self._entries(root, ()))
+        elif root is not None and not _is_empty(root):
+            self.file.faults.append(f"{self.file.path}: is not a mapping; write it like {EXAMPLE}")
+
+    def _entries(self, node: yaml.MappingNode, keys: Keys) -> Iterator[tuple[str, Any]]:
+        """Key and content of each entry of a mapping that holds something."""
+        for name, line, value in self.file.entries(node, lambda name: f"{'.'.join((*keys, name))}:"):
+            self.lines[(*keys, name)] = line
+            if not _is_empty(value):
+                yield name, self._content(value, (*keys, name))
+
+    def _content(self, node: yaml.Node, keys: Keys) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return str(node.value)
+        if len(keys) >= MAX_DEPTH:
+            self.file.faults.append(f"{self.place(keys)}: holds more than a value; give one text")
+            return ""
+        if isinstance(node, yaml.MappingNode):
+            return dict(self._entries(node, keys))
+        return [self._content(item, (*keys, str(number))) for number, item in enumerate(node.value)]
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in EMPTY
+
+
+def read_source(path: Path) -> ConfigSource:
+    """What the file says; a file that cannot be read or is not YAML is a fault."""
+    source = ConfigSource(YamlFile(path))
+    source.read(source.file.compose("correct --web.config.file or leave it out"))
+    return source
 
 
 class WebConfigSection(BaseModel):
@@ -98,7 +162,7 @@ def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
         ConfigError: with all faults of the file.
     """
     source = read_source(path)
-    faults = list(source.faults)
+    faults = list(source.file.faults)
     # a section without a key is no section, as in Go
     texts = {key: content for key, content in source.texts.items() if content}
     config = WebConfig()

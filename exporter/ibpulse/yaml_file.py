@@ -1,0 +1,80 @@
+"""Reads YAML files that people write: nodes as written, each with its line, and what is wrong as sentences.
+
+Scalars are taken as written, whatever YAML sees in them: it would read `0001:00:00.0` as a number of base 60.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+MAX_BYTES = 1_000_000
+
+
+class Entry(NamedTuple):
+    """Key, line (from 1) and value of one entry of a mapping."""
+
+    name: str
+    line: int
+    value: yaml.Node
+
+
+@dataclass(slots=True)
+class YamlFile:
+    """A file while it is read: its path, and every fault found so far, with the line and the way out."""
+
+    path: Path
+    faults: list[str] = field(default_factory=list)
+
+    def compose(self, advice: str) -> yaml.Node | None:
+        """The root of the file; None when it is empty or when a fault was added. `advice` is for an unreadable file."""
+        try:
+            return yaml.compose(self._read_text(), Loader=yaml.SafeLoader)
+        except OSError as error:
+            self.faults.append(f"{self.path}: cannot be read: {error.strerror}; {advice}")
+        except UnicodeDecodeError as error:
+            self.faults.append(f"{self.path}: byte {error.start} is not UTF-8; save the file as UTF-8 text")
+        except yaml.YAMLError as error:
+            self.faults.append(self._syntax_fault(error))
+        return None
+
+    def entries(self, node: yaml.MappingNode, subject: Callable[[str], str]) -> Iterator[Entry]:
+        """Each entry of a mapping; a key given twice is a fault, whose sentence begins with `subject(key)`."""
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in lines:
+                self.refuse(line, f"{subject(name)} is given twice, first in line {lines[name]}; give it once")
+            else:
+                lines[name] = line
+                yield Entry(name, line, value)
+
+    def mapping_entries(
+        self, node: yaml.Node, what: str, example: str, subject: Callable[[str], str]
+    ) -> Iterator[Entry]:
+        """As `entries`, of a node called `what`; a node that is no mapping is a fault, answered with the example."""
+        if isinstance(node, yaml.MappingNode):
+            yield from self.entries(node, subject)
+        else:
+            self.refuse(node.start_mark.line + 1, f"{what}: is not a mapping; write it like {example}")
+
+    def refuse(self, line: int, sentence: str) -> None:
+        """Add a fault with file and line in front."""
+        self.faults.append(f"{self.path}:{line}: {sentence}")
+
+    def _read_text(self) -> str:
+        with self.path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise OSError(0, f"it is longer than {MAX_BYTES} bytes")
+        return content.decode()
+
+    def _syntax_fault(self, error: yaml.YAMLError) -> str:
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            line = error.problem_mark.line + 1
+            return f"{self.path}:{line}: not YAML: {error.problem}; correct this line or the one before"
+        return f"{self.path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
