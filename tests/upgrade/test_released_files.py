@@ -1,0 +1,93 @@
+"""Files that version 0.1 wrote are read by this version, with the same answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ibpulse.cli import main
+from ibpulse.ring.file import RingFile
+from tests.web.conftest import make_client
+from tests.web.rings import Node
+
+RELEASED = Path(__file__).parent / "released"
+CAPTURES = sorted(RELEASED.glob("*-release-*.parquet"))
+# `load` adds 2 s to the history that the daemon of 0.1 was started with
+INTERVAL_NS, CAPACITY = 10_000_000, 1700
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> RingFile:
+    path = tmp_path / "ring"
+    path.write_bytes(gzip.decompress((RELEASED / "ring.gz").read_bytes()))
+    return RingFile.open_or_create(path, INTERVAL_NS, CAPACITY)
+
+
+@pytest.fixture
+def node(ring: RingFile) -> Node:
+    return Node(ring, {"mlx5_0:1": 0, "mlx5_1:1": 1}, now_tick=ring.latest_tick() - ring.segments()[-1][1] - 2)
+
+
+def read_json(name: str) -> Any:
+    return json.loads((RELEASED / name).read_text())
+
+
+def test_a_ring_is_opened_with_the_samples_that_are_in_it(ring: RingFile) -> None:
+    assert ring.slots() == {"mlx5_0:1": 0, "mlx5_1:1": 1}
+    assert ring.latest_tick() > 0
+
+
+async def test_a_window_of_a_ring_has_the_same_values(node: Node) -> None:
+    released = read_json("window.json")
+    async with make_client(node.parts()) as client:
+        answer = await client.get(
+            "/api/v1/window", params={"from": released["start_ms"], "to": released["end_ms"], "max_points": 1000}
+        )
+    assert answer.status_code == 200, answer.text
+    assert without_history(answer.json()) == without_history(released)
+    assert released["holes"] == 0
+
+
+async def test_a_summary_of_a_ring_has_the_same_values(node: Node) -> None:
+    released = read_json("summary.json")
+    async with make_client(node.parts()) as client:
+        answer = await client.get("/api/v1/summary", params={"window": "5s", "to": released["end_ms"]})
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == released
+
+
+def without_history(window: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in window.items() if key != "history"}
+
+
+@pytest.mark.parametrize(
+    ("file", "report"), [(RELEASED / "recording.parquet", "report.json"), (CAPTURES[0], "capture_report.json")]
+)
+def test_a_recording_and_a_capture_have_the_same_report(
+    file: Path, report: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(file), "--format=json"], {}) == 0
+    assert without_path(json.loads(capsys.readouterr().out)) == without_path(read_json(report))
+
+
+def without_path(report: dict[str, Any]) -> dict[str, Any]:
+    return {**report, "recordings": [{**one, "file": ""} for one in report["recordings"]]}
+
+
+def test_a_configuration_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "print", f"--config.file={RELEASED / 'settings.yaml'}"], {}) == 0
+    now = flatten(yaml.safe_load(capsys.readouterr().out))
+    released = flatten(yaml.safe_load((RELEASED / "printed.yaml").read_text()))
+    assert {name: now[name] for name in released if name in now} == {
+        name: value for name, value in released.items() if name in now
+    }
+    assert len(now) >= 35
+
+
+def flatten(settings: dict[str, Any]) -> dict[str, Any]:
+    return {f"{group}.{name}": value for group, members in settings.items() for name, value in members.items()}
