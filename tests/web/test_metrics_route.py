@@ -8,7 +8,6 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.web.routes.metrics_route import accepts_gzip
 from tests.web.conftest import make_client
 from tests.web.rings import Node
 
@@ -33,27 +32,6 @@ async def test_gzip_comes_where_it_is_taken(client: httpx.AsyncClient) -> None:
     assert answer.headers["content-encoding"] == "gzip"
     assert int(answer.headers["content-length"]) == len(raw)
     assert gzip.decompress(raw) == b"# */* []\n"
-
-
-@pytest.mark.parametrize(
-    ("header", "accepted"),
-    [
-        ("gzip", True),
-        ("GZIP, deflate", True),
-        ("br;q=1.0, gzip;q=0.8", True),
-        ("*", True),
-        ("*;q=0.5", True),
-        ("", False),
-        ("identity", False),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000", False),
-        ("*;q=1, gzip;q=0", False),
-        ("gzip;q=x", False),
-        ("gzip;level=9", True),
-    ],
-)
-def test_the_weights_of_accept_encoding_count(header: str, accepted: bool) -> None:
-    assert accepts_gzip(header) is accepted
 
 
 async def test_head_gives_the_headers_alone(client: httpx.AsyncClient) -> None:

@@ -41,8 +41,8 @@ def add_trim_argument(parser: argparse.ArgumentParser) -> None:
 
 def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None:
     """The instant that a flag names, None where it is not given; what is wrong goes to the faults."""
-    from ibpulse.reports.span import Moment  # not for help texts
-    from ibpulse.web.parameters import parse_instant
+    from ibpulse.instants import parse_instant  # not for help texts
+    from ibpulse.reports.span import Moment
 
     if text is None:
         return None

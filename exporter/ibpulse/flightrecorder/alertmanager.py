@@ -1,4 +1,4 @@
-"""Notifications of Alertmanager (webhook, version 4) to the capture that they ask for. It must not take one itself.
+"""Decides which notifications of Alertmanager (webhook, version 4) ask for a capture, and for which one.
 
 Source: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -10,9 +10,9 @@ import re
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from ibpulse.flightrecorder.rules import ALERTMANAGER, Trigger
+from ibpulse.instants import parse_rfc3339
 
 NODE_LABELS = ("instance", "node", "nodename", "hostname")
 REMEMBERED = 1000
@@ -31,7 +31,7 @@ class Alert:
 
 
 class AlertReceiver:
-    """Tells which notifications freeze the window: firing alerts of this node, each once in a cool-down."""
+    """Chooses the alerts that ask for a capture: those firing on this node, each once per cool-down."""
 
     def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
         self._names = tuple(name.lower() for name in names)
@@ -39,7 +39,7 @@ class AlertReceiver:
         self._captured_ns: dict[str, int] = {}
 
     def choose(self, alerts: Iterable[Alert], now_ns: int) -> list[Alert]:
-        """The firing alerts that name this node, or none, and were not captured within the cool-down."""
+        """The firing alerts that name this node or no node, and that were not captured within the cool-down."""
         return [
             alert
             for alert in alerts
@@ -70,7 +70,7 @@ class AlertReceiver:
 
 
 def make_trigger(alerts: Sequence[Alert], now_ns: int, oldest_ns: int) -> Trigger:
-    """What these alerts ask for: the ring around the first one's start, or around now where that is out of the ring."""
+    """The trigger of these alerts, at the earliest start; at `now_ns` if no start is between `oldest_ns` and now."""
     starts = [alert.starts_ns for alert in alerts if alert.starts_ns is not None]
     began_ns = min((start for start in starts if oldest_ns <= start <= now_ns), default=now_ns)
     labels = join_labels([alert.labels for alert in alerts])
@@ -78,7 +78,7 @@ def make_trigger(alerts: Sequence[Alert], now_ns: int, oldest_ns: int) -> Trigge
 
 
 def join_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The labels of several alerts in one; values that differ stand side by side."""
+    """The labels of several alerts as one set; different values of a label are joined by commas."""
     joined: dict[str, list[str]] = {}
     for one in labels:
         for name, value in one.items():
@@ -98,7 +98,7 @@ def host_of(instance: str) -> str:
 
 
 def is_own_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is one of this node's: only such a one can be bound. No packet is sent."""
+    """Whether an address is one of this node's: only those can be bound. No packet is sent."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     if address.is_unspecified:
         return False
@@ -111,15 +111,12 @@ def is_own_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bo
 
 
 def parse_start(text: str) -> int | None:
-    """Wall time (ns) of an RFC 3339 time as Alertmanager writes it; None for what is no time, or its zero time."""
+    """Wall time (ns) at which an alert began; None for text that is not a time, and for Go's zero time (year 1)."""
     try:
-        # Go writes up to nine digits of a second, Python reads six
-        instant = datetime.fromisoformat(re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text))
+        start_ns = parse_rfc3339(text)
     except ValueError:
         return None
-    if instant.tzinfo is None or instant.year < 1970:
-        return None
-    return int((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6) * 1000
+    return start_ns if start_ns >= 0 else None
 
 
 def _same_host(host: str, name: str) -> bool:

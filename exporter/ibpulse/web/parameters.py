@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ibpulse.units import MILLISECOND_NS, SECOND_NS, parse_duration
+from ibpulse.instants import parse_instant
+from ibpulse.units import parse_duration
 from ibpulse.web.problems import bad_parameter, invalid_parameters
-
-# an earlier number of milliseconds is a number of seconds by mistake: no ring holds 1973
-_LEAST_MILLISECONDS = 10**11
-
-_MILLISECONDS = re.compile(r"[0-9]{1,18}", re.ASCII)
-_SECONDS = re.compile(r"([0-9]{1,12})\.([0-9]{1,20})", re.ASCII)
-# a plus sign that was not encoded arrives as a space
-_RFC_3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,20}))?(?:[Zz]|([+ -])(\d\d):(\d\d))", re.ASCII
-)
-
-
-def parse_instant(text: str) -> int:
-    """Nanoseconds since the epoch of milliseconds `1763683200000`, seconds `1763683200.5` or an RFC 3339 time.
-
-    Raises:
-        ValueError: none of the three, or a whole number so small that it must be seconds.
-    """
-    if _MILLISECONDS.fullmatch(text):
-        return _milliseconds(text)
-    if found := _SECONDS.fullmatch(text):
-        return int(found[1]) * SECOND_NS + _fraction_ns(found[2])
-    if found := _RFC_3339.fullmatch(text):
-        return _calendar(text, found)
-    raise ValueError(
-        f"{text[:64]!r} is not a time; write milliseconds since the epoch (1763683200000), "
-        "seconds with a fraction (1763683200.5) or RFC 3339 (2025-11-21T00:00:00Z)"
-    )
-
-
-def _milliseconds(text: str) -> int:
-    if int(text) < _LEAST_MILLISECONDS:
-        raise ValueError(f"{text} is taken as milliseconds, which is before 1974; write {text}.0 if it is seconds")
-    return int(text) * MILLISECOND_NS
-
-
-def _calendar(text: str, found: re.Match[str]) -> int:
-    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    try:
-        local = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError as error:
-        raise ValueError(f"{text} is not a time of the calendar: {error}") from error
-    hours, minutes = int(found[9] or 0), int(found[10] or 0)
-    if hours > 23 or minutes > 59:
-        raise ValueError(f"{text} has an offset of {hours}:{minutes:02}; it must stay below 24:00")
-    offset = (hours * 60 + minutes) * (-1 if found[8] == "-" else 1)
-    seconds = (local - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - offset * 60
-    return seconds * SECOND_NS + _fraction_ns(found[7] or "0")
-
-
-def _fraction_ns(digits: str) -> int:
-    """Nanoseconds of the digits behind a decimal point; what is finer is cut off."""
-    return int(digits[:9].ljust(9, "0"))
-
 
 Query = TypeVar("Query", bound=BaseModel)
 

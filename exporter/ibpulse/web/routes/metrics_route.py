@@ -1,21 +1,19 @@
-"""`/metrics`: hands out the text that the exposition makes, with gzip where the client takes it."""
+"""`/metrics`: the text of the exposition, compressed for clients that accept gzip."""
 
 from __future__ import annotations
 
-import gzip
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
+from ibpulse.exposition import accepts_gzip, compress
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import problems, text
 
-GZIP_LEVEL = 1
-
 
 def metrics_router(parts: WebParts) -> APIRouter:
-    """The route of the metrics, with and without a slash behind it: a redirect would cost every scrape twice."""
+    """The route of the metrics, with and without a trailing slash: a redirect would double the cost of every scrape."""
     router = APIRouter()
     answer = text("All metrics, or those named.", "text/plain; version=0.0.4; charset=utf-8")
     answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
@@ -33,26 +31,9 @@ def metrics_router(parts: WebParts) -> APIRouter:
         body, media_type = parts.metrics(accept, name)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(accept_encoding):
-            body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+            body = compress(body)
             headers["Content-Encoding"] = "gzip"
         headers["Content-Type"] = media_type
         return Response(body, headers=headers)
 
     return router
-
-
-def accepts_gzip(header: str) -> bool:
-    """Whether an Accept-Encoding header takes gzip: named, or by a star, and not with a weight of zero."""
-    weights = {}
-    for item in header.lower().split(","):
-        coding, _, parameters = item.partition(";")
-        weights[coding.strip()] = _weight(parameters)
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def _weight(parameters: str) -> float:
-    name, _, value = parameters.strip().partition("=")
-    try:
-        return float(value) if name.strip() == "q" else 1.0
-    except ValueError:
-        return 0.0

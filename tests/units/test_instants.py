@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.web.parameters import parse_instant
+from ibpulse.instants import parse_instant, parse_rfc3339
 
 SECOND_NS = 10**9
 instants_ns = st.integers(200_000_000 * SECOND_NS, 4_000_000_000 * SECOND_NS)
@@ -74,3 +74,16 @@ def test_any_text_is_an_instant_or_refused(text: str) -> None:
 def test_what_is_no_time_is_refused_with_the_way_out(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         parse_instant(text)
+
+
+@pytest.mark.parametrize("text", ["1763683200000", "1763683200.5", "2025-11-21", "20251121T000000Z", ""])
+def test_rfc_3339_is_no_other_form(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time in RFC 3339"):
+        parse_rfc3339(text)
+
+
+@given(instants_ns)
+def test_both_read_the_same_of_rfc_3339(instant_ns: int) -> None:
+    stamp = datetime.fromtimestamp(instant_ns // SECOND_NS, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = f"{stamp}.{instant_ns % SECOND_NS:09}z"
+    assert parse_rfc3339(text) == parse_instant(text) == instant_ns
