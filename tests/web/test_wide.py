@@ -13,7 +13,7 @@ from ibpulse.web.admission import WideRequests
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.window_route import answer_window, is_wide
-from ibpulse.web.window.query import WindowPlan, plan_window, read_query
+from ibpulse.web.window.query import WindowPlan, WindowQuery, plan_window
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, Node
 
@@ -102,7 +102,7 @@ async def test_a_failure_in_the_thread_gives_the_place_back(node: Node) -> None:
 
 
 def plan_of(node: Node, query: Mapping[str, str], **changes: object) -> WindowPlan:
-    return plan_window(read_query(list(query.items())), node.parts(**changes))
+    return plan_window(WindowQuery.model_validate(query), node.parts(**changes))
 
 
 def test_what_is_read_counts_as_much_as_what_is_returned(node: Node) -> None:

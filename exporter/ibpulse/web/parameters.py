@@ -1,67 +1,52 @@
-"""Parameters of a request as checked values, for any route."""
+"""The types of query parameters, and checks of their values that FastAPI and pydantic do not make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections import Counter
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from fastapi import Depends, Request
+from pydantic import Field, WithJsonSchema
 
 from ibpulse.instants import parse_instant
 from ibpulse.units import parse_duration
-from ibpulse.web.problems import bad_parameter, invalid_parameters
+from ibpulse.web.problems import bad_parameter
 
-Query = TypeVar("Query", bound=BaseModel)
-
-INSTANT = "Epoch milliseconds (1763683200000), epoch seconds with a fraction (1763683200.5) or RFC 3339. "
-# for the document alone: the parsers' own sentences say more than a pattern that does not match
+# The patterns are for the OpenAPI document alone: the messages of the parsers say more than a pattern that fails.
 DURATION_PATTERN = {"pattern": r"^([0-9]{1,19}(\.[0-9]{1,19})?(ns|us|µs|ms|s|m|h|d))+$"}
 INSTANT_PATTERN = {"pattern": r"^([0-9]{12,18}|[0-9]{1,12}\.[0-9]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ].+)$"}
+INSTANT_FORMS = "Epoch milliseconds (1763683200000), epoch seconds with a fraction (1763683200.5) or RFC 3339. "
+
+_DURATION_SCHEMA = {"type": "string", "maxLength": 32, **DURATION_PATTERN}
+_INSTANT_SCHEMA = {"type": "string", "maxLength": 64, **INSTANT_PATTERN}
+
+# Optional types have schemas of their own, because a query cannot say null.
+Duration = Annotated[str, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
+OptionalDuration = Annotated[str | None, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
+OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_INSTANT_SCHEMA)]
 
 
-def read_model(model: type[Query], items: Sequence[tuple[str, str]], repeatable: str = "") -> Query:
-    """The query of decoded names and values. FastAPI would read the same model, but takes 0.1 ms for it.
+def refuse_repeated(*repeatable: str) -> Any:
+    """A dependency of a route that refuses parameters given more than once, except those that are `repeatable`.
 
-    Raises:
-        ProblemError: a parameter is unknown, given twice or out of its range.
+    FastAPI would use the last value and ignore the others.
     """
-    values: dict[str, object] = dict(items)
-    several = [value for name, value in items if name == repeatable]
-    if several:
-        values[repeatable] = several
-    if len(items) != len(values) + max(0, len(several) - 1):
-        but = f"; only {repeatable} may be repeated" if repeatable else ""
-        raise bad_parameter("query", f"a parameter is given twice{but}")
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise invalid_parameters(error.errors()) from error
 
+    async def check(request: Request) -> None:
+        counts = Counter(name for name, _ in request.query_params.multi_items())
+        if any(count > 1 for name, count in counts.items() if name not in repeatable):
+            but = f"; only {', '.join(repeatable)} may be repeated" if repeatable else ""
+            raise bad_parameter("query", f"a parameter is given twice{but}")
 
-def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """The parameters for the OpenAPI document."""
-    fields = model.model_json_schema()["properties"]
-    return [
-        {
-            "name": name,
-            "in": "query",
-            "required": False,
-            "description": schema.pop("description", ""),
-            "schema": _without_null(schema),
-        }
-        for name, schema in fields.items()
-    ]
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without its choice of null, which nobody can write in a query."""
-    choices = schema.pop("anyOf", [{}])
-    schema.pop("title", None)
-    return {key: value for key, value in {**choices[0], **schema}.items() if value is not None}
+    return Depends(check)
 
 
 def read_duration(parameter: str, text: str) -> int:
-    """Nanoseconds of a duration that is not 0; refuses any other."""
+    """Nanoseconds of a duration longer than 0.
+
+    Raises:
+        ProblemError: it is not a duration, or 0.
+    """
     try:
         duration_ns = parse_duration(text)
     except ValueError as error:
@@ -72,7 +57,11 @@ def read_duration(parameter: str, text: str) -> int:
 
 
 def read_instant(parameter: str, text: str) -> int:
-    """Nanoseconds since the epoch; refuses what is no instant."""
+    """Nanoseconds since the epoch.
+
+    Raises:
+        ProblemError: it is not an instant.
+    """
     try:
         return parse_instant(text)
     except ValueError as error:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.middleware import HEAD
 from ibpulse.web.parameters import (
-    DURATION_PATTERN,
-    INSTANT,
-    INSTANT_PATTERN,
-    query_parameters,
+    INSTANT_FORMS,
+    Duration,
+    OptionalInstant,
     read_duration,
     read_instant,
-    read_model,
+    refuse_repeated,
 )
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
@@ -46,47 +45,40 @@ class StreamQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    every: str = Field(
-        "200ms",
-        max_length=32,
-        description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest asked for.",
-        json_schema_extra={**DURATION_PATTERN},
+    every: Duration = Field(
+        "200ms", description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest asked for."
     )
-    from_: str | None = Field(
+    from_: OptionalInstant = Field(
         None,
         alias="from",
-        max_length=64,
-        description=INSTANT + "Begin there, at most a minute ago; now by default. Last-Event-ID goes before it.",
-        json_schema_extra={**INSTANT_PATTERN},
+        description=INSTANT_FORMS + "Begin there, at most a minute ago; now by default. Last-Event-ID goes before it.",
     )
+
+
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description="The id of the last batch that was seen: the stream goes on behind it."),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,18}$"}),
+]
 
 
 def stream_router(parts: WebParts) -> APIRouter:
     """The route of the stream."""
     router = APIRouter()
     hub = Hub(parts)
-    identity = {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "required": False,
-        "description": "The id of the last batch that was seen: the stream goes on behind it.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-    }
 
     @router.get(
         "/api/v1/stream",
         responses={200: _ANSWER, **problems(414, 422, 503)},
         response_class=Response,
-        openapi_extra={"parameters": [*query_parameters(StreamQuery), identity]},
+        dependencies=[refuse_repeated()],
     )
-    async def stream(request: Request) -> Response:
+    async def stream(query: Annotated[StreamQuery, Query()], last_event_id: LastEventId = None) -> Response:
         """The rates of every sample as they come, and the node's numbers once a second, as server-sent events."""
-        query = read_model(StreamQuery, request.query_params.multi_items())
         period_ns = read_duration("every", query.every)
         if not SHORTEST_NS <= period_ns <= LONGEST_NS:
             raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
-        resume_tick = _resume_tick(parts, request.headers.get("last-event-id", ""), query.from_)
-        return EventStream(hub, period_ns, resume_tick)
+        return EventStream(hub, period_ns, _resume_tick(parts, last_event_id or "", query.from_))
 
     return router
 

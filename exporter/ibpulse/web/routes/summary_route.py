@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -11,13 +13,12 @@ from ibpulse.aggregator.summary import Summary
 from ibpulse.units import SECOND_NS, format_duration
 from ibpulse.web.admission import WideRequests
 from ibpulse.web.parameters import (
-    DURATION_PATTERN,
-    INSTANT,
-    INSTANT_PATTERN,
-    query_parameters,
+    INSTANT_FORMS,
+    Duration,
+    OptionalInstant,
     read_duration,
     read_instant,
-    read_model,
+    refuse_repeated,
 )
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
@@ -31,17 +32,11 @@ class SummaryQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    window: str = Field(
-        DEFAULT_WINDOW,
-        max_length=32,
-        description="Length of the window in whole seconds, like 30s or 5m; at most the history.",
-        json_schema_extra={**DURATION_PATTERN},
+    window: Duration = Field(
+        DEFAULT_WINDOW, description="Length of the window in whole seconds, like 30s or 5m; at most the history."
     )
-    to: str | None = Field(
-        None,
-        max_length=64,
-        description=INSTANT + "The end of the window, cut to a whole second; now by default.",
-        json_schema_extra={**INSTANT_PATTERN},
+    to: OptionalInstant = Field(
+        None, description=INSTANT_FORMS + "The end of the window, cut to a whole second; now by default."
     )
 
 
@@ -54,11 +49,10 @@ def summary_router(parts: WebParts) -> APIRouter:
         "/api/v1/summary",
         responses={200: {"model": Summary, "description": "The summary."}, **problems(414, 422, 503)},
         response_class=Response,
-        openapi_extra={"parameters": query_parameters(SummaryQuery)},
+        dependencies=[refuse_repeated()],
     )
-    async def summary(request: Request) -> Response:
+    async def summary(query: Annotated[SummaryQuery, Query()]) -> Response:
         """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a window."""
-        query = read_model(SummaryQuery, request.query_params.multi_items())
         seconds = _whole_seconds(query.window, parts)
         return await gate.run(answer_summary, parts, seconds, _end_ns(query.to, parts))
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ibpulse.web.admission import WideRequests
-from ibpulse.web.parameters import query_parameters
+from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, problems
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
-from ibpulse.web.window.query import Format, WindowPlan, WindowQuery, plan_window, read_query
+from ibpulse.web.window.query import Format, WindowPlan, WindowQuery, plan_window
 from ibpulse.web.window.values import read_window
 
 _ANSWER: dict[str, Any] = {
@@ -56,11 +56,10 @@ def window_router(parts: WebParts) -> APIRouter:
         "/api/v1/window",
         responses={200: _ANSWER, **problems(404, 414, 422, 503)},
         response_class=Response,
-        openapi_extra={"parameters": query_parameters(WindowQuery)},
+        dependencies=[refuse_repeated("port")],
     )
-    async def window(request: Request) -> Response:
+    async def window(query: Annotated[WindowQuery, Query()]) -> Response:
         """Rates of every sample, or of bins of samples, on a regular grid of wall time."""
-        query = read_query(request.query_params.multi_items())
         plan = plan_window(query, parts)
         if is_wide(plan, parts):
             return await gate.run(answer_window, parts, plan, query.format)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring.reader import GUARD_TICKS
 from ibpulse.units import format_duration
-from ibpulse.web.parameters import DURATION_PATTERN, INSTANT, INSTANT_PATTERN, read_duration, read_instant, read_model
+from ibpulse.web.parameters import INSTANT_FORMS, OptionalDuration, OptionalInstant, read_duration, read_instant
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
 
@@ -27,45 +27,21 @@ class WindowQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    last: str | None = Field(
-        None,
-        max_length=32,
-        description=f"Newest span, like 5s or 1m; {DEFAULT_LAST} by default.",
-        json_schema_extra={**DURATION_PATTERN},
-    )
-    from_: str | None = Field(
-        None, alias="from", max_length=64, description=INSTANT + "Included.", json_schema_extra={**INSTANT_PATTERN}
-    )
-    to: str | None = Field(
-        None,
-        max_length=64,
-        description=INSTANT + "Not included; now by default.",
-        json_schema_extra={**INSTANT_PATTERN},
-    )
+    last: OptionalDuration = Field(None, description=f"Newest span, like 5s or 1m; {DEFAULT_LAST} by default.")
+    from_: OptionalInstant = Field(None, alias="from", description=INSTANT_FORMS + "Included.")
+    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "Not included; now by default.")
     port: list[str] = Field(
         default_factory=list,
         description="A port (mlx5_0:1) or all ports of a device (mlx5_0); repeatable. All sampled ports by default.",
     )
     direction: Direction = Field("both", description="Which way the bytes went, as the port sees it.")
     unit: Unit = Field("bytes", description="Bytes per second, or the share of the port's data rate.")
-    resolution: str | None = Field(
-        None,
-        max_length=32,
-        description="Width of a bin: a multiple of the interval.",
-        json_schema_extra={**DURATION_PATTERN},
-    )
-    max_points: int | None = Field(None, ge=2, le=10_000_000, description="Widen the bins until no more are needed.")
+    resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
+    max_points: Annotated[
+        int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
+    ] = Field(None, description="Widen the bins until no more are needed.")
     statistic: Statistic = Field("max", description="What a bin says of its good samples.")
     format: Format = Field("json", description="How the answer is written.")
-
-
-def read_query(items: Sequence[tuple[str, str]]) -> WindowQuery:
-    """The query of decoded names and values.
-
-    Raises:
-        ProblemError: a parameter is unknown, given twice or out of its range.
-    """
-    return read_model(WindowQuery, items, repeatable="port")
 
 
 @dataclass(frozen=True, slots=True)
