@@ -15,8 +15,7 @@ import httpx
 import yaml
 
 from tests.running import eventually
-from tools.grafana.__main__ import rule_files
-from tools.grafana.thresholds import resolve
+from tools.grafana.rule_files import resolve, rule_files
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")

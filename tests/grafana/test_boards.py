@@ -21,9 +21,11 @@ from ibpulse.metrics import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tools.grafana import recording_rules
-from tools.grafana.__main__ import BOARDS as PROGRAMS
-from tools.grafana.__main__ import LINT_FILE, board_files, main
-from tools.grafana.queries import FOREIGN, RATE, Scope, labels_of
+from tools.grafana.__main__ import main
+from tools.grafana.board_files import BOARDS as PROGRAMS
+from tools.grafana.board_files import LINT_FILE, board_files
+from tools.grafana.queries import RATE, Scope
+from tools.grafana.series_names import FOREIGN, labels_of
 
 RULES = [*BOARD_RULES, *PANEL_RULES]
 EXCEPTIONS = load_exceptions(FOLDER / LINT_FILE)
@@ -328,5 +330,11 @@ def test_a_histogram_is_asked_for_in_both_of_its_forms() -> None:
 
 
 def test_every_board_has_a_program() -> None:
-    assert list(PROGRAMS) == ["fleet.json", "node.json", "comparison.json", "bursts.json", "exporter.json"]
+    assert [make().file for make in PROGRAMS] == [
+        "fleet.json",
+        "node.json",
+        "comparison.json",
+        "bursts.json",
+        "exporter.json",
+    ]
     assert [board["uid"] for board in BOARDS.values()] == [f"ibpulse-{name.removesuffix('.json')}" for name in BOARDS]

@@ -13,12 +13,26 @@ import yaml
 from ibpulse import metrics
 from ibpulse.errors import ConfigError
 from tools.grafana import alerts, recording_rules
-from tools.grafana.__main__ import ALERT_FILE, RECORDING_FILE, alert_document, main, recording_document, rule_files
-from tools.grafana.thresholds import TABLE, fill, places, resolve
+from tools.grafana.__main__ import main
+from tools.grafana.rule_files import (
+    ALERT_FILE,
+    RECORDING_FILE,
+    TABLE,
+    alert_groups,
+    fill_for_prometheus,
+    recording_groups,
+    resolve,
+    rule_files,
+    thresholds_of,
+)
+from tools.grafana.series_names import checked
+from tools.grafana.thresholds import ADDRESSES, fill, places
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "rules"
 PROMTOOL = shutil.which("promtool")
+
+FILL = fill_for_prometheus(resolve())
 
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 
@@ -26,7 +40,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not in
 def expressions() -> dict[str, str]:
     """Every expression by the name of its rule, with its numbers filled in."""
     recorded = {rule.record: rule.expr for group in recording_rules.GROUPS.values() for rule in group}
-    return {name: fill(text, resolve()) for name, text in (recorded | {a.name: a.expr for a in alerts.ALERTS}).items()}
+    return {name: FILL(text) for name, text in (recorded | {a.name: a.expr for a in alerts.ALERTS}).items()}
 
 
 def test_the_committed_files_are_what_the_program_writes() -> None:
@@ -62,7 +76,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
 
 
 def test_every_alert_has_severity_texts_runbook_and_a_dashboard_that_exist() -> None:
-    for group in alert_document(resolve())["groups"]:
+    for group in alert_groups(FILL):
         for rule in group["rules"]:
             notes = rule["annotations"]
             assert rule["labels"]["severity"] in {"critical", "warning", "info"}
@@ -81,10 +95,40 @@ def test_no_runbook_is_left_of_an_alert_that_is_gone() -> None:
 def test_every_number_of_the_table_is_used_and_has_a_reason() -> None:
     rules = [*alerts.ALERTS, *(rule for group in recording_rules.GROUPS.values() for rule in group)]
     used = {name for rule in rules for name in places(rule.expr)}
-    used |= {name for alert in alerts.ALERTS for name in (*places(alert.description), alert.hold)}
+    used |= {name for alert in alerts.ALERTS for name in (*places(alert.description), alert.hold.name)}
     used |= {"runbooks", "grafana"}
-    assert used == {threshold.name for threshold in TABLE}
-    assert all(threshold.reason.endswith(".") for threshold in TABLE)
+    assert used == {row.name for row in (*TABLE, *ADDRESSES)}
+    assert all(row.reason.endswith(".") for row in (*TABLE, *ADDRESSES))
+
+
+def test_a_row_has_all_thresholds_of_its_alert_and_no_others() -> None:
+    addresses = {address.name for address in ADDRESSES}
+    for alert in alerts.ALERTS:
+        used = {alert.hold.name, *places(alert.expr), *places(alert.description)} - addresses
+        assert {number.name for number in thresholds_of(alert)} == used, alert.name
+
+
+def test_no_two_thresholds_have_one_name() -> None:
+    names = [number.name for number in TABLE]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_thresholds_and_templates_of_prometheus_are_written_alike() -> None:
+    text = fill("<a_b> < <$value | humanize> > 1 <$labels.device>", str.upper, lambda template: f"[{template}]")
+    assert text == "A_B < [$value | humanize] > 1 [$labels.device]"
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        ("rate(ibpulse_port_transmit_byte_total[5m])", "ibpulse_port_transmit_byte_total is not exported"),
+        ("instance:ibpulse_missed:ratio > 1", "instance:ibpulse_missed:ratio is not exported and not recorded"),
+        ('ibpulse_port_info{rails="true"}', "ibpulse_port_info has no label rails; it has "),
+    ],
+)
+def test_an_expression_with_a_name_that_nobody_exports_is_refused(expr: str, said: str) -> None:
+    with pytest.raises(KeyError, match=said):
+        checked(expr)
 
 
 def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
@@ -99,7 +143,7 @@ def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
 
 
 def test_recording_rules_are_named_level_metric_operation() -> None:
-    for group in recording_document(resolve())["groups"]:
+    for group in recording_groups(FILL):
         for rule in group["rules"]:
             assert re.fullmatch(r"[a-z_]+:ibpulse_[a-z_]+:[a-z0-9]+", rule["record"])
 

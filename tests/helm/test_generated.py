@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,9 @@ def test_a_value_without_a_comment_is_refused_with_its_line() -> None:
 def test_names_of_thresholds_are_written_as_values_of_charts_are() -> None:
     assert camel("moe_for") == "moeFor"
     assert camel("jobs") == "jobs"
+
+
+def test_the_chart_is_written_with_nothing_but_what_the_program_itself_needs() -> None:
+    """A release writes it where the tools of developers are not installed."""
+    blocked = "import sys; sys.modules['grafana_foundation_sdk'] = None; import tools.chart.__main__"
+    subprocess.run([sys.executable, "-c", blocked], cwd=ROOT, check=True)

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from tests.helm.rendering import CASES, ROOT, Document, case_values, merged, needs, needs_helm, one, refusal, render
-from tools.chart.rules_template import camel
-from tools.grafana.__main__ import alert_document, recording_document
+from tools.chart.rules_template import RETIRED, camel
 from tools.grafana.alerts import ALERTS
-from tools.grafana.thresholds import TABLE, resolve
+from tools.grafana.rule_files import TABLE, alert_groups, fill_for_prometheus, recording_groups, resolve
+from tools.grafana.thresholds import ADDRESSES, kind
 
 pytestmark = needs_helm
 
@@ -37,17 +37,33 @@ def test_with_the_charts_own_values_the_rules_are_those_of_the_files() -> None:
     assert {group["name"]: group for group in spec()["groups"]} == groups
 
 
-def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them() -> None:
-    def kind(value: str) -> str:
-        if value.replace(".", "").isdigit():
-            return "number"
-        return "duration" if value[0].isdigit() else "pattern"
+def other_numbers() -> dict[str, str]:
+    """Another value for every threshold that the chart knows, also for those of 0.1."""
+    return {number.name: OTHER[kind(number.value)] for number in TABLE if number.tunable or number.name in RETIRED}
 
-    others = {threshold.name: OTHER[kind(threshold.value)] for threshold in TABLE}
-    values = resolve(others)
-    thresholds = {camel(name): float(value) if value == "0.123" else value for name, value in others.items()}
-    wanted = [*recording_document(values)["groups"], *alert_document(values)["groups"]]
-    assert spec(thresholds=thresholds)["groups"] == wanted
+
+def other_addresses() -> dict[str, str]:
+    return {address.name: OTHER["pattern"] for address in ADDRESSES}
+
+
+def as_values(others: dict[str, str]) -> Document:
+    return {camel(name): float(value) if value == OTHER["number"] else value for name, value in others.items()}
+
+
+@pytest.mark.parametrize("in_thresholds", [False, True], ids=["as-in-0.2", "as-in-0.1"])
+def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them(in_thresholds: bool) -> None:
+    numbers, addresses = other_numbers(), other_addresses()
+    fill = fill_for_prometheus(resolve(numbers | addresses))
+    thresholds = as_values(numbers) | (addresses if in_thresholds else {})
+    document = spec(thresholds=thresholds, **({} if in_thresholds else addresses))
+    assert document["groups"] == [*recording_groups(fill), *alert_groups(fill)]
+
+
+def test_the_chart_has_the_thresholds_that_operators_tune_and_no_others() -> None:
+    values = yaml.safe_load((ROOT / "helm/ibpulse/values.yaml").read_text())["prometheusRule"]
+    assert list(values["thresholds"]) == [camel(number.name) for number in TABLE if number.tunable]
+    assert len(values["thresholds"]) == 25
+    assert set(values["alerts"]) == {alert.name for alert in ALERTS}
 
 
 @pytest.mark.parametrize("name", [alert.name for alert in ALERTS])

@@ -1,4 +1,4 @@
-"""The generated parts of the Helm chart, from the tables and the rules. It must not state any fact of its own.
+"""The generated parts of the Helm chart, from the tables and the rules.
 
 `python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
 release names its image too, `python -m tools.chart . NAME@sha256:...`: the chart then installs just that.

@@ -1,61 +1,93 @@
-"""The rules as parts of the Helm chart: a template, its values, and their schema. It must not decide any rule.
+"""The rules as parts of the Helm chart: a template, its values, and their schema.
 
-Every alert has a switch, and every number of the table of thresholds is a value. With the chart's own values the
-template renders to the same rules as the files that Prometheus loads.
+Every alert has a switch and a severity, and every threshold that operators tune is a value. With the chart's own values
+the template renders to the same rules as the files that Prometheus loads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tools.grafana.__main__ import alert_document, recording_document, write_yaml
+from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS, Alert
-from tools.grafana.thresholds import TABLE, Threshold, fill, places
+from tools.grafana.rule_files import TABLE, Document, alert_groups, recording_groups, thresholds_of
+from tools.grafana.thresholds import ADDRESSES, Threshold, fill, places
 
-HEAD = "{{/* Written by `make chart`: change the program in tools/grafana, not this file. */}}\n"
-ADDRESSES = ("runbooks", "grafana")
-_PLACES = {threshold.name: f"<{threshold.name}>" for threshold in TABLE}
-_ONE_LINE = 10_000
-_PROMETHEUS_TEMPLATE = re.compile(r"\{\{.*?\}\}")
+HEAD = "{{/* Written by `make chart`: change the program in tools/, not this file. */}}\n"
+# fmt: off
+RETIRED = (
+    "moe_window", "saturated_window", "rail_missing_memory", "flap_window", "reset_window", "step_score",
+    "step_recent", "step_memory", "step_other_job", "stall_memory", "stall_steps", "read_errors_window",
+    "missed_window", "heartbeat_age", "throttled_for", "recorder_window", "at_once", "pcie_ratio",
+)
+# fmt: on
+"""Thresholds that were values of the chart in 0.1. 0.2 still applies them, with a warning; 0.3 drops them."""
+
+_TUNABLE = tuple(number for number in TABLE if number.tunable)
+_FIXED = {number.name: number.value for number in TABLE if not number.tunable}
+_ADDRESSES = {address.name: address for address in ADDRESSES}
 _DURATION = r"^[0-9]+(ms|s|m|h|d)$"
 # what may stand in a quoted matcher and in an unquoted address without ending either
 _MATCHER_TEXT = {"type": "string", "pattern": r"^[^\s'\"\\]+$"}
 _ADDRESS = r"^[A-Za-z0-9./][^\s'\"\\{}]*$"
-_MORE_LABELS = "{{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}"
-_MORE_ANNOTATIONS = "{{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}"
+# what follows the entries of a map of an alert
+_MORE = {
+    "labels": "{{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}",
+    "annotations": "{{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}",
+}
 
 
 def rules_template() -> str:
-    """The text of a template `ibpulse.rules`: the groups of rules, alerts that are switched off left out."""
-    recordings = "".join(_block([group]) for group in recording_document(_PLACES)["groups"])
-    alerts = "".join(_alert_group(group) for group in alert_document(_PLACES)["groups"])
-    begin = '{{- define "ibpulse.rules" -}}\n{{- $rule := .Values.prometheusRule }}\n'
-    return HEAD + begin + recordings + alerts + "{{- end }}\n"
+    """The templates `ibpulse.rules`, the groups of rules, and `ibpulse.retiredThresholds`, what replaces old values."""
+    begin = ['{{- define "ibpulse.rules" -}}', "{{- $rule := .Values.prometheusRule }}"]
+    recordings = [line for group in recording_groups(_fill_for_helm) for line in _recording_group(group)]
+    alerts = [line for group in alert_groups(_fill_for_helm) for line in _alert_group(group)]
+    retired = ['{{- define "ibpulse.retiredThresholds" -}}', *_retired(), "{{- end }}"]
+    return HEAD + "\n".join([*begin, *recordings, *alerts, "{{- end }}", "", *retired]) + "\n"
 
 
 def rules_values() -> str:
     """The values of `rules_template` as YAML, each under the comment that documents it."""
-    lines = ["# A switch and a severity for each alert.", "alerts:"]
+    lines = []
+    for address in ADDRESSES:
+        lines += [f"# -- {address.reason}", f"{address.name}: {address.value}"]
+    lines += ["# A switch and a severity for each alert.", "alerts:"]
     for alert in ALERTS:
-        lines.append(f"  # -- {alert.summary} Its numbers: {', '.join(_numbers(alert))}.")
+        names = ", ".join(_values_of(alert))
+        lines.append(f"  # -- {alert.summary}" + (f" Its numbers: {names}." if names else ""))
         lines.append(f"  {alert.name}: {{enabled: true, severity: {alert.severity}}}")
     lines += ["# The numbers of the rules.", "thresholds:"]
-    for threshold in TABLE:
-        lines += [f"  # -- {threshold.reason}", f"  {camel(threshold.name)}: {threshold.value}"]
+    for number in _TUNABLE:
+        lines += [f"  # -- {number.reason}", f"  {camel(number.name)}: {number.value}"]
     return "\n".join(lines) + "\n"
 
 
 def rules_schemas() -> dict[str, dict[str, Any]]:
-    """JSON schemas of the two maps that `rules_values` writes, by their names there."""
+    """JSON schemas of the values that `rules_values` writes, by the names of their definitions."""
     switch = {
         "enabled": {"type": "boolean"},
         "severity": {"type": "string", "enum": ["critical", "warning", "info"]},
     }
+    jobs = f"a regular expression without blanks, quotation marks and backslashes, like {_ADDRESSES['jobs'].value}"
+    addresses = {
+        "jobs": _form(jobs, _MATCHER_TEXT),
+        "address": _form("an address without blanks and quotation marks", {"type": "string", "pattern": _ADDRESS}),
+    }
+    retired = {name: _form_of(number) for number in TABLE if (name := number.name) in RETIRED}
+    retired |= {name: addresses.get(name, addresses["address"]) for name in _ADDRESSES}
+    sentences = _replacements()
     return {
+        **addresses,
         "alerts": _closed({alert.name: _closed(switch) for alert in ALERTS}),
-        "thresholds": _closed({camel(threshold.name): _schema(threshold) for threshold in TABLE}),
+        "thresholds": _closed(
+            {camel(number.name): _form_of(number) for number in _TUNABLE},
+            {
+                camel(name): form | {"description": sentences[name], "deprecated": True}
+                for name, form in retired.items()
+            },
+        ),
     }
 
 
@@ -65,49 +97,99 @@ def camel(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _alert_group(group: Mapping[str, Any]) -> str:
+def _fill_for_helm(text: str) -> str:
+    """A text of a rule as template code: values for its places, and Prometheus' own templates kept from Helm."""
+    return fill(text, _value, lambda template: f"{{{{`{{{{ {template} }}}}`}}}}")
+
+
+def _value(name: str) -> str:
+    """What the template has for a threshold or an address; a value under its name in 0.1 takes precedence."""
+    if name in _ADDRESSES:
+        value = f'dig "{name}" $rule.{name} $rule.thresholds'
+        return f"{{{{ {value} }}}}" if name == "jobs" else f'{{{{ {value} | trimSuffix "/" }}}}'
+    if name in RETIRED:
+        return f'{{{{ dig "{camel(name)}" "{_FIXED[name]}" $rule.thresholds }}}}'
+    return _FIXED.get(name) or f"{{{{ $rule.thresholds.{camel(name)} }}}}"
+
+
+def _recording_group(group: Document) -> Iterator[str]:
+    yield f"- name: {group['name']}"
+    yield "  rules:"
+    for rule in group["rules"]:
+        yield from _item(rule)
+
+
+def _alert_group(group: Document) -> Iterator[str]:
     """A group of alerts, each between its switch; the group is left out when all are off."""
-    switches = " ".join(_switch(rule["alert"]) for rule in group["rules"])
-    rules = "".join(_alert(rule) for rule in group["rules"])
-    return f"{{{{- if or {switches} }}}}\n- name: {group['name']}\n  rules:\n{rules}{{{{- end }}}}\n"
+    yield f"{{{{- if or {' '.join(_switch(rule['alert']) for rule in group['rules'])} }}}}"
+    yield f"- name: {group['name']}"
+    yield "  rules:"
+    for rule in group["rules"]:
+        severity = f"{{{{ $rule.alerts.{rule['alert']}.severity }}}}"
+        yield f"  {{{{- if {_switch(rule['alert'])} }}}}"
+        yield from _item(rule | {"labels": {"severity": severity}})
+        yield "  {{- end }}"
+    yield "{{- end }}"
 
 
-def _alert(rule: Mapping[str, Any]) -> str:
-    name = rule["alert"]
-    body = _block([rule]).rstrip("\n")
-    body = re.sub(r"(?<=\n    severity: )\w+", f"{{{{ $rule.alerts.{name}.severity }}}}\n    {_MORE_LABELS}", body)
-    text = f"{{{{- if {_switch(name)} }}}}\n{body}\n    {_MORE_ANNOTATIONS}\n{{{{- end }}}}\n"
-    return "".join(f"  {line}\n" for line in text.splitlines())
+def _item(rule: Document) -> Iterator[str]:
+    """A rule as an item of a list."""
+    for number, line in enumerate(_entries(rule)):
+        yield f"    {line}" if number else f"  - {line}"
+
+
+def _entries(document: Document) -> Iterator[str]:
+    """A map as YAML. Texts are literal blocks, in which nothing needs quoting or folding, whatever Helm fills in."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _entries(value))
+            yield f"  {_MORE[key]}"
+        elif re.fullmatch(r"[\w:]+", value):
+            yield f"{key}: {value}"
+        else:
+            yield f"{key}: |-"
+            yield from (f"  {line}" for line in value.splitlines())
 
 
 def _switch(name: str) -> str:
     return f"$rule.alerts.{name}.enabled"
 
 
-def _block(document: Any) -> str:
-    """The document as template text: what Prometheus fills in is kept from Helm, and places become values."""
-    text = _PROMETHEUS_TEMPLATE.sub(lambda match: f"{{{{`{match[0]}`}}}}", write_yaml(document, _ONE_LINE))
-    return fill(text, {name: _value(name) for name in _PLACES})
+def _values_of(alert: Alert) -> list[str]:
+    """The values of the chart that change an alert."""
+    numbers = [camel(number.name) for number in thresholds_of(alert) if number.tunable]
+    return sorted([*numbers, *(f"prometheusRule.{name}" for name in places(alert.expr) & set(_ADDRESSES))])
 
 
-def _value(name: str) -> str:
-    value = f"$rule.thresholds.{camel(name)}"
-    return f'{{{{ trimSuffix "/" {value} }}}}' if name in ADDRESSES else f"{{{{ {value} }}}}"
+def _retired() -> Iterator[str]:
+    """A line for each value of 0.1 that is gone: its name, and what to do instead."""
+    return (f"{camel(name)}: {sentence}" for name, sentence in _replacements().items())
 
 
-def _numbers(alert: Alert) -> Iterable[str]:
-    return sorted(camel(name) for name in {alert.hold, *places(alert.expr), *places(alert.description)})
+def _replacements() -> dict[str, str]:
+    recorded = {name for group in recording_rules.GROUPS.values() for rule in group for name in places(rule.expr)}
+    sentences = {name: f"Set prometheusRule.{name} instead." for name in _ADDRESSES}
+    for name in RETIRED:
+        users = " and ".join(f"alerts.{alert.name}.enabled=false" for alert in _users(name))
+        sentences[name] = (
+            "Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by "
+            f"`python -m tools.grafana rules DIR --set {name}=VALUE`."
+            if name in recorded
+            else f"Set prometheusRule.{users}, and put rules of your own under prometheusRule.extraGroups."
+        )
+    return sentences
 
 
-def _schema(threshold: Threshold) -> dict[str, Any]:
-    like = f"like {threshold.value}"
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", threshold.value):
-        return _form(f"a number, {like}", {"type": "number", "minimum": 0})
-    if re.fullmatch(_DURATION, threshold.value):
+def _users(name: str) -> Iterable[Alert]:
+    return (alert for alert in ALERTS if name in {number.name for number in thresholds_of(alert)})
+
+
+def _form_of(number: Threshold) -> dict[str, Any]:
+    like = f"like {number.value}"
+    if re.fullmatch(_DURATION, number.value):
         return _form(f"a duration of Prometheus in one unit, {like}", {"type": "string", "pattern": _DURATION})
-    if threshold.name in ADDRESSES:
-        return _form("an address without blanks and quotation marks", {"type": "string", "pattern": _ADDRESS})
-    return _form(f"a regular expression without blanks, quotation marks and backslashes, {like}", _MATCHER_TEXT)
+    return _form(f"a number, {like}", {"type": "number", "minimum": 0})
 
 
 def _form(sentence: str, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +197,10 @@ def _form(sentence: str, wanted: dict[str, Any]) -> dict[str, Any]:
     return {"if": wanted, "else": {"const": sentence}}
 
 
-def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _closed(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": list(properties),
-        "properties": dict(properties),
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
     }

@@ -1,4 +1,4 @@
-"""The documented values of a Helm chart: the comments of its `values.yaml` as rows. It must not know any chart.
+"""The documented values of a Helm chart: the comments of its `values.yaml` as rows.
 
 A comment that begins with `# --` documents the key below it, and with it all that is under that key.
 """

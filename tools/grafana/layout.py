@@ -11,9 +11,7 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from tools.grafana.panels import PROMETHEUS
 
-FLEET, NODE, COMPARISON, BURSTS, EXPORTER = (
-    f"ibpulse-{name}" for name in ("fleet", "node", "comparison", "bursts", "exporter")
-)
+NODE, BURSTS = "ibpulse-node", "ibpulse-bursts"
 ALL = ".+"
 Variable = Builder[model.VariableModel]
 
@@ -52,25 +50,18 @@ def choice(name: str, label: str, description: str, values: tuple[str, ...]) -> 
     return variable.options(options).current(options[0])
 
 
-def board_links(own: str) -> list[Builder[model.DashboardLink]]:
+def board_links(own: Board, boards: Sequence[Board]) -> list[Builder[model.DashboardLink]]:
     """Links to the other boards, which keep the time and the variables."""
-    titles = {
-        FLEET: "Fleet",
-        NODE: "Node",
-        COMPARISON: "Dense and MoE",
-        BURSTS: "Burst explorer",
-        EXPORTER: "Exporter health",
-    }
     return [
-        build.DashboardLink(title)
+        build.DashboardLink(board.short_title)
         .type(model.DashboardLinkType.LINK)
-        .url(f"/d/{uid}")
+        .url(f"/d/{board.uid}")
         .icon("dashboard")
-        .tooltip(f"{title}, of the same time and the same selection")
+        .tooltip(f"{board.short_title}, of the same time and the same selection")
         .keep_time(True)
         .include_vars(True)
-        for uid, title in titles.items()
-        if uid != own
+        for board in boards
+        if board.uid != own.uid
     ]
 
 
@@ -138,9 +129,19 @@ class Board:
     exceptions: Sequence[Breach] = ()
     alerts: str = ""
 
+    @property
+    def short_title(self) -> str:
+        """The title without the name of the program."""
+        return self.title.removeprefix("ibpulse / ")
 
-def write_board(board: Board) -> model.Dashboard:
-    """The document of a board."""
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return self.uid.removeprefix("ibpulse-") + ".json"
+
+
+def write_board(board: Board, boards: Sequence[Board]) -> model.Dashboard:
+    """The document of a board, with links to the other `boards`."""
     document = (
         build.Dashboard(board.title)
         .uid(board.uid)
@@ -152,7 +153,7 @@ def write_board(board: Board) -> model.Dashboard:
         .time(board.start, "now")
         .refresh(board.refresh)
         .variables(list(board.variables))
-        .links(board_links(board.uid))
+        .links(board_links(board, boards))
     )
     if board.alerts:
         document.annotation(_alerts(board.alerts))

@@ -9,23 +9,11 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common
 
-from ibpulse.metrics import TABLE
-from tools.grafana import recording_rules
 from tools.grafana.recording_rules import NODE, PORT
+from tools.grafana.series_names import RECORDED, check_labels, labels_of, level_of
 
 RATE = "$__rate_interval"
 RANGE = "$__range"
-
-# what does not come from the table of metrics, and who gives it
-FOREIGN: dict[str, tuple[str, ...]] = {
-    "up": (),  # Prometheus, of every target
-    "scrape_samples_scraped": (),
-    "scrape_duration_seconds": (),
-    "ALERTS": ("alertname", "alertstate", "severity"),
-    "process_resident_memory_bytes": (),  # the collector of the client library
-    "process_cpu_seconds_total": (),
-    "ibpulse_http_requests_total": ("path", "code"),  # the web server about itself
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +87,11 @@ class Scope:
         return f"sum by ({by}) ({self.over('rate', name + '_count')}) or on ({by}) {native}"
 
     def _selector(self, name: str, labels: dict[str, str]) -> str:
-        known = labels_of(name)
-        if unknown := sorted(set(labels) - set(known)):
-            raise KeyError(f"{name} has no label {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+        check_labels(name, set(labels))
         matchers = [f'job=~"{self.job}"']
-        if name not in _RECORDED or "instance" in _level(name):
+        if name not in RECORDED or "instance" in level_of(name):
             matchers.append(f'instance=~"{self.instance}"')
-        if self.device and "device" in known:
+        if self.device and "device" in labels_of(name):
             matchers.append(f'device=~"{self.device}"')
         for label, value in labels.items():
             matchers.append(f'{label}=~"{value[1:]}"' if value.startswith("~") else f'{label}="{value}"')
@@ -123,41 +109,6 @@ def by_node(function: str, expr: str) -> str:
 def by_port(function: str, expr: str) -> str:
     """An aggregation to one value for each port."""
     return f"{function} by ({PORT}) ({expr})"
-
-
-def labels_of(name: str) -> tuple[str, ...]:
-    """The labels of a metric or of a recording, without those that Prometheus adds.
-
-    Raises:
-        KeyError: nobody exports or records the name.
-    """
-    for source in (_EXPORTED, _RECORDED, FOREIGN):
-        if name in source:
-            return source[name]
-    raise KeyError(f"{name} is not exported and not recorded; see ibpulse.metrics and tools.grafana.recording_rules")
-
-
-def _exported() -> dict[str, tuple[str, ...]]:
-    names = {metric.name: metric.labels for metric in TABLE}
-    for metric in TABLE:
-        if metric.type == "histogram":
-            names[metric.name + "_bucket"] = (*metric.labels, "le")
-            names[metric.name + "_sum"] = names[metric.name + "_count"] = metric.labels
-    return names
-
-
-def _recorded() -> dict[str, tuple[str, ...]]:
-    records = [rule.record for group in recording_rules.GROUPS.values() for rule in group]
-    return {record: tuple(label for label in _level(record) if label not in ("job", "instance")) for record in records}
-
-
-def _level(record: str) -> list[str]:
-    # the first part of a recording's name says which labels it kept
-    return record.partition(":")[0].split("_")
-
-
-_EXPORTED = _exported()
-_RECORDED = _recorded()
 
 
 PLUGIN = "yesoreyeram-infinity-datasource"

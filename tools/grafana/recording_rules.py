@@ -1,17 +1,27 @@
-"""The recording rules: what makes a fleet's dashboards and the alerts cheap. It must not write files.
+"""The recording rules: they make the dashboards of a fleet, and the alerts, cheap.
 
 Names are level:metric:operations. Every rule keeps `cluster` (where the servers set one), `job` and `instance`, or says
-in its name that it sums over instances. `<name>` stands for a number of the table of thresholds.
+in its name that it sums over instances. `<name>` stands for a threshold.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tools.grafana.thresholds import fixed
+
 NODE = "cluster, job, instance"
 PORT = f"{NODE}, device, port"
 RAILS = f'max by ({PORT}) (ibpulse_port_info{{rail="true"}})'
 OBSERVED = "rate(ibpulse_port_observed_seconds_total[5m])"
+
+MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes hold hundreds of steps: a burst of one phase cannot fill them.")
+SATURATED_WINDOW = fixed(
+    "saturated_window", "15m", "A training step, its evaluation and its checkpoint fit in a quarter hour."
+)
+MISSED_WINDOW = fixed("missed_window", "10m", "Single late wake-ups are normal on a busy node.")
+STEP_SCORE = fixed("step_score", "0.4", "Below this score the exporter itself shows no period.")
+THRESHOLDS = (MOE_WINDOW, SATURATED_WINDOW, MISSED_WINDOW, STEP_SCORE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`docs/metrics.md`, written from the table of metrics. It must not state a fact of its own about a single metric."""
+"""`docs/metrics.md`, written from the table of metrics."""
 
 from __future__ import annotations
 

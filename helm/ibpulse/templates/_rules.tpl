@@ -1,4 +1,4 @@
-{{/* Written by `make chart`: change the program in tools/grafana, not this file. */}}
+{{/* Written by `make chart`: change the program in tools/, not this file. */}}
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
 - name: ibpulse-nodes
@@ -26,27 +26,35 @@
       sum by (cluster, job, instance) (rate(ibpulse_port_receive_active_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
       / sum by (cluster, job, instance) (rate(ibpulse_port_observed_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
   - record: instance:ibpulse_step_period_seconds:scored
-    expr: ibpulse_node_step_period_seconds and on (cluster, job, instance) (ibpulse_node_step_period_score >= {{ $rule.thresholds.stepScore }})
+    expr: |-
+      ibpulse_node_step_period_seconds and on (cluster, job, instance) (ibpulse_node_step_period_score >= {{ dig "stepScore" "0.4" $rule.thresholds }})
   - record: instance:ibpulse_moe_saturated:ratio
-    expr: rate(ibpulse_node_moe_saturated_seconds_total[{{ $rule.thresholds.moeWindow }}])
+    expr: |-
+      rate(ibpulse_node_moe_saturated_seconds_total[{{ dig "moeWindow" "10m" $rule.thresholds }}])
   - record: instance:ibpulse_bandwidth_saturated:ratio
-    expr: rate(ibpulse_node_bandwidth_saturated_seconds_total[{{ $rule.thresholds.saturatedWindow }}])
+    expr: |-
+      rate(ibpulse_node_bandwidth_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}])
   - record: instance:ibpulse_missed_ticks:ratio
     expr: |-
-      rate(ibpulse_sampler_missed_ticks_total[{{ $rule.thresholds.missedWindow }}])
-      / (rate(ibpulse_sampler_ticks_total[{{ $rule.thresholds.missedWindow }}]) + rate(ibpulse_sampler_missed_ticks_total[{{ $rule.thresholds.missedWindow }}]))
+      rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])
+      / (rate(ibpulse_sampler_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]) + rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]))
   - record: instance:ibpulse_idle_rails:sum
-    expr: sum by (cluster, job, instance) (ibpulse_port_rail_idle)
+    expr: |-
+      sum by (cluster, job, instance) (ibpulse_port_rail_idle)
 - name: ibpulse-fleet
   rules:
   - record: job:ibpulse_nodes:count
-    expr: count by (cluster, job) (ibpulse_node_rails)
+    expr: |-
+      count by (cluster, job) (ibpulse_node_rails)
   - record: job_signature:ibpulse_nodes:count
-    expr: count by (cluster, job, signature) (ibpulse_node_workload_signature == 1)
+    expr: |-
+      count by (cluster, job, signature) (ibpulse_node_workload_signature == 1)
   - record: job:ibpulse_bandwidth_bytes:rate5m
-    expr: sum by (cluster, job) (instance:ibpulse_bandwidth_bytes:rate5m)
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_bandwidth_bytes:rate5m)
   - record: job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m
-    expr: sum by (cluster, job, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))
+    expr: |-
+      sum by (cluster, job, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))
 {{- if or $rule.alerts.IBPulseSustainedMoESaturation.enabled $rule.alerts.IBPulsePortSaturated.enabled $rule.alerts.IBPulseTrafficStalled.enabled $rule.alerts.IBPulseStepTimeRegressed.enabled }}
 - name: ibpulse-traffic
   rules:
@@ -55,65 +63,89 @@
     expr: |-
       (instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }})
       and on (cluster, job, instance) (ibpulse_node_moe_saturated == 1)
-    for: {{ $rule.thresholds.moeFor }}
+    for: |-
+      {{ $rule.thresholds.moeFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseSustainedMoESaturation.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseSustainedMoESaturation.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: The node's traffic looks like MoE training that has saturated its rails.
-      description: '{{`{{ $labels.instance }}`}} spent {{`{{ $value | humanizePercentage }}`}} of the last {{ $rule.thresholds.moeWindow }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess by shape; the duty cycle and the peaks are measured.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseSustainedMoESaturation.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        The node's traffic looks like MoE training that has saturated its rails.
+      description: |-
+        {{`{{ $labels.instance }}`}} spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess by shape; the duty cycle and the peaks are measured.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortSaturated.enabled }}
   - alert: IBPulsePortSaturated
     expr: |-
-      rate(ibpulse_port_transmit_saturated_seconds_total[{{ $rule.thresholds.saturatedWindow }}]) > {{ $rule.thresholds.saturatedShare }}
-      or rate(ibpulse_port_receive_saturated_seconds_total[{{ $rule.thresholds.saturatedWindow }}]) > {{ $rule.thresholds.saturatedShare }}
-    for: {{ $rule.thresholds.saturatedFor }}
+      rate(ibpulse_port_transmit_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.saturatedShare }}
+      or rate(ibpulse_port_receive_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.saturatedShare }}
+    for: |-
+      {{ $rule.thresholds.saturatedFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulsePortSaturated.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulsePortSaturated.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A port is at its line rate almost all the time.
-      description: 'Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ $rule.thresholds.saturatedWindow }}: the median of its 10 ms samples stood near the line rate, so more traffic only waits longer.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulsePortSaturated.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A port is at its line rate almost all the time.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples stood near the line rate, so more traffic only waits longer.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortSaturated.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
   - alert: IBPulseTrafficStalled
     expr: |-
       (ibpulse_node_duty_cycle_ratio{window="10s"} == 0)
-      and on (cluster, job, instance) (count_over_time(instance:ibpulse_step_period_seconds:scored[{{ $rule.thresholds.stallMemory }}]) > {{ $rule.thresholds.stallSteps }})
-    for: {{ $rule.thresholds.stallFor }}
+      and on (cluster, job, instance) (count_over_time(instance:ibpulse_step_period_seconds:scored[{{ dig "stallMemory" "30m" $rule.thresholds }}]) > {{ dig "stallSteps" "10" $rule.thresholds }})
+    for: |-
+      {{ $rule.thresholds.stallFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseTrafficStalled.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseTrafficStalled.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: Training traffic was regular and has stopped.
-      description: 'No rail of {{`{{ $labels.instance }}`}} carried traffic for {{ $rule.thresholds.stallFor }} and more, after regular steps within the last {{ $rule.thresholds.stallMemory }}. The job hangs, or it has ended: the scheduler knows which.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseTrafficStalled.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        Training traffic was regular and has stopped.
+      description: |-
+        No rail of {{`{{ $labels.instance }}`}} carried traffic for {{ $rule.thresholds.stallFor }} and more, after regular steps within the last {{ dig "stallMemory" "30m" $rule.thresholds }}. The job hangs, or it has ended: the scheduler knows which.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseTrafficStalled.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
   - alert: IBPulseStepTimeRegressed
     expr: |-
       (
-        quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ $rule.thresholds.stepRecent }}])
-        / quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ $rule.thresholds.stepMemory }}] offset {{ $rule.thresholds.stepRecent }})
-      ) > {{ $rule.thresholds.stepSlower }} < {{ $rule.thresholds.stepOtherJob }}
-    for: {{ $rule.thresholds.stepFor }}
+        quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ dig "stepRecent" "10m" $rule.thresholds }}])
+        / quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }})
+      ) > {{ $rule.thresholds.stepSlower }} < {{ dig "stepOtherJob" "2" $rule.thresholds }}
+    for: |-
+      {{ $rule.thresholds.stepFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseStepTimeRegressed.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseStepTimeRegressed.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: The training step became longer.
-      description: The step of {{`{{ $labels.instance }}`}}, as the wire shows it, takes {{`{{ $value | humanize }}`}} times as long in the last {{ $rule.thresholds.stepRecent }} as in the {{ $rule.thresholds.stepMemory }} before.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseStepTimeRegressed.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        The training step became longer.
+      description: |-
+        The step of {{`{{ $labels.instance }}`}}, as the wire shows it, takes {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
@@ -125,43 +157,63 @@
     expr: |-
       (ibpulse_port_rail_idle == 1)
       and on (cluster, job, instance, device, port) (ibpulse_port_up == 1)
-    for: {{ $rule.thresholds.railIdleFor }}
+    for: |-
+      {{ $rule.thresholds.railIdleFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseRailIdle.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseRailIdle.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A rail carries nothing while its siblings work.
-      description: 'Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node do. The link is up, or another alert would say so: look at the job''s device list, at routing, and whether the counters still count.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseRailIdle.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A rail carries nothing while its siblings work.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node do. The link is up, or another alert would say so: look at the job's device list, at routing, and whether the counters still count.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseRailSlow.enabled }}
   - alert: IBPulseRailSlow
-    expr: ibpulse_port_rail_slow == 1
-    for: {{ $rule.thresholds.railSlowFor }}
+    expr: |-
+      ibpulse_port_rail_slow == 1
+    for: |-
+      {{ $rule.thresholds.railSlowFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseRailSlow.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseRailSlow.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A rail carries much less than its siblings.
-      description: Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median rail of its node for {{ $rule.thresholds.railSlowFor }}. In a collective the slowest rail sets the pace of all.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseRailSlow.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A rail carries much less than its siblings.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median rail of its node for {{ $rule.thresholds.railSlowFor }}. In a collective the slowest rail sets the pace of all.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseRailMissing.enabled }}
   - alert: IBPulseRailMissing
-    expr: (max_over_time(ibpulse_node_rails[{{ $rule.thresholds.railMissingMemory }}]) - ibpulse_node_rails) > 0
-    for: {{ $rule.thresholds.railMissingFor }}
+    expr: |-
+      (max_over_time(ibpulse_node_rails[{{ dig "railMissingMemory" "1h" $rule.thresholds }}]) - ibpulse_node_rails) > 0
+    for: |-
+      {{ $rule.thresholds.railMissingFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseRailMissing.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseRailMissing.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A rail has gone from the node.
-      description: '{{`{{ $labels.instance }}`}} is short of {{`{{ $value }}`}} of the rails that it had within the last {{ $rule.thresholds.railMissingMemory }}: a device has vanished from the kernel''s list, or has no counters any more.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseRailMissing.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A rail has gone from the node.
+      description: |-
+        {{`{{ $labels.instance }}`}} is short of {{`{{ $value }}`}} of the rails that it had within the last {{ dig "railMissingMemory" "1h" $rule.thresholds }}: a device has vanished from the kernel's list, or has no counters any more.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortDown.enabled }}
@@ -169,43 +221,63 @@
     expr: |-
       (ibpulse_port_up == 0)
       and on (cluster, job, instance, device, port) max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"})
-    for: {{ $rule.thresholds.portDownFor }}
+    for: |-
+      {{ $rule.thresholds.portDownFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulsePortDown.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulsePortDown.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A rail's port is down.
-      description: Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has not been ACTIVE for {{ $rule.thresholds.portDownFor }}.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulsePortDown.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A rail's port is down.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has not been ACTIVE for {{ $rule.thresholds.portDownFor }}.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortDown.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortFlapping.enabled }}
   - alert: IBPulsePortFlapping
-    expr: changes(ibpulse_port_up[{{ $rule.thresholds.flapWindow }}]) > {{ $rule.thresholds.flapChanges }}
-    for: {{ $rule.thresholds.atOnce }}
+    expr: |-
+      changes(ibpulse_port_up[{{ dig "flapWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.flapChanges }}
+    for: |-
+      {{ dig "atOnce" "0s" $rule.thresholds }}
     labels:
-      severity: {{ $rule.alerts.IBPulsePortFlapping.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulsePortFlapping.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A port goes up and down.
-      description: Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} changed between up and down {{`{{ $value }}`}} times in the last {{ $rule.thresholds.flapWindow }}.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulsePortFlapping.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A port goes up and down.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} changed between up and down {{`{{ $value }}`}} times in the last {{ dig "flapWindow" "15m" $rule.thresholds }}.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortFlapping.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePcieDegraded.enabled }}
   - alert: IBPulsePcieDegraded
-    expr: (ibpulse_device_pcie_bytes_per_second / ibpulse_device_pcie_max_bytes_per_second) < {{ $rule.thresholds.pcieRatio }}
-    for: {{ $rule.thresholds.pcieFor }}
+    expr: |-
+      (ibpulse_device_pcie_bytes_per_second / ibpulse_device_pcie_max_bytes_per_second) < {{ dig "pcieRatio" "0.99" $rule.thresholds }}
+    for: |-
+      {{ $rule.thresholds.pcieFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulsePcieDegraded.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulsePcieDegraded.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A device's PCIe link runs below what both its ends can do.
-      description: 'The path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the slot.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulsePcieDegraded.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A device's PCIe link runs below what both its ends can do.
+      description: |-
+        The path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the slot.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePcieDegraded.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
@@ -214,30 +286,44 @@
   rules:
   {{- if $rule.alerts.IBPulseCounterSourceDegraded.enabled }}
   - alert: IBPulseCounterSourceDegraded
-    expr: (ibpulse_port_effective_resolution_seconds / ibpulse_port_sampling_interval_seconds) > {{ $rule.thresholds.degradedFactor }}
-    for: {{ $rule.thresholds.degradedFor }}
+    expr: |-
+      (ibpulse_port_effective_resolution_seconds / ibpulse_port_sampling_interval_seconds) > {{ $rule.thresholds.degradedFactor }}
+    for: |-
+      {{ $rule.thresholds.degradedFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseCounterSourceDegraded.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseCounterSourceDegraded.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A port's counters change more slowly than they are read.
-      description: The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are right.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseCounterSourceDegraded.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A port's counters change more slowly than they are read.
+      description: |-
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are right.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseIntervalLengthened.enabled }}
   - alert: IBPulseIntervalLengthened
-    expr: ibpulse_device_interval_lengthened == 1
-    for: {{ $rule.thresholds.lengthenedFor }}
+    expr: |-
+      ibpulse_device_interval_lengthened == 1
+    for: |-
+      {{ $rule.thresholds.lengthenedFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseIntervalLengthened.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseIntervalLengthened.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A device is sampled more slowly because its reads take long.
-      description: Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse reads it at a longer interval than the others. Its numbers are true at that longer time scale.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseIntervalLengthened.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A device is sampled more slowly because its reads take long.
+      description: |-
+        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse reads it at a longer interval than the others. Its numbers are true at that longer time scale.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseIntervalLengthened.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseReadsFailing.enabled }}
@@ -245,117 +331,196 @@
     expr: |-
       (ibpulse_port_left_alone == 1)
       or (
-        rate(ibpulse_sampler_read_errors_total[{{ $rule.thresholds.readErrorsWindow }}])
-        / on (cluster, job, instance) group_left () rate(ibpulse_sampler_ticks_total[{{ $rule.thresholds.readErrorsWindow }}]) > {{ $rule.thresholds.readErrorsRatio }}
+        rate(ibpulse_sampler_read_errors_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}])
+        / on (cluster, job, instance) group_left () rate(ibpulse_sampler_ticks_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}]) > {{ $rule.thresholds.readErrorsRatio }}
       )
-    for: {{ $rule.thresholds.readErrorsFor }}
+    for: |-
+      {{ $rule.thresholds.readErrorsFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseReadsFailing.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseReadsFailing.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A port's counters cannot be read.
-      description: Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. What was not read is a hole in all numbers, never zero.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseReadsFailing.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A port's counters cannot be read.
+      description: |-
+        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. What was not read is a hole in all numbers, never zero.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCountersReset.enabled }}
   - alert: IBPulseCountersReset
-    expr: increase(ibpulse_port_resets_total[{{ $rule.thresholds.resetWindow }}]) > {{ $rule.thresholds.resetCount }}
-    for: {{ $rule.thresholds.atOnce }}
+    expr: |-
+      increase(ibpulse_port_resets_total[{{ dig "resetWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.resetCount }}
+    for: |-
+      {{ dig "atOnce" "0s" $rule.thresholds }}
     labels:
-      severity: {{ $rule.alerts.IBPulseCountersReset.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseCountersReset.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A port's counters are reset again and again.
-      description: The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ $rule.thresholds.resetWindow }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseCountersReset.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A port's counters are reset again and again.
+      description: |-
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ dig "resetWindow" "15m" $rule.thresholds }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCountersReset.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseDeviceQuarantined.enabled }}
   - alert: IBPulseDeviceQuarantined
-    expr: ibpulse_device_quarantined == 1
-    for: {{ $rule.thresholds.quarantineFor }}
+    expr: |-
+      ibpulse_device_quarantined == 1
+    for: |-
+      {{ $rule.thresholds.quarantineFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A device hangs when it is read.
-      description: A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been sampled by a process of its own for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseDeviceQuarantined.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A device hangs when it is read.
+      description: |-
+        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been sampled by a process of its own for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSamplerMissingTicks.enabled }}
   - alert: IBPulseSamplerMissingTicks
-    expr: instance:ibpulse_missed_ticks:ratio > {{ $rule.thresholds.missedRatio }}
-    for: {{ $rule.thresholds.missedFor }}
+    expr: |-
+      instance:ibpulse_missed_ticks:ratio > {{ $rule.thresholds.missedRatio }}
+    for: |-
+      {{ $rule.thresholds.missedFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseSamplerMissingTicks.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseSamplerMissingTicks.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: The sampler comes too late for its ticks.
-      description: '{{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its ticks in the last {{ $rule.thresholds.missedWindow }}. Missed ticks are holes: short peaks may lie in them.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseSamplerMissingTicks.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        The sampler comes too late for its ticks.
+      description: |-
+        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its ticks in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Missed ticks are holes: short peaks may lie in them.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSamplerDown.enabled }}
   - alert: IBPulseSamplerDown
-    expr: ibpulse_sampler_heartbeat_age_seconds > {{ $rule.thresholds.heartbeatAge }}
-    for: {{ $rule.thresholds.samplerFor }}
+    expr: |-
+      ibpulse_sampler_heartbeat_age_seconds > {{ dig "heartbeatAge" "10" $rule.thresholds }}
+    for: |-
+      {{ $rule.thresholds.samplerFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseSamplerDown.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseSamplerDown.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: The sampler gives no sign of life.
-      description: The sampler of {{`{{ $labels.instance }}`}} has given no sign of life for {{`{{ $value | humanizeDuration }}`}}; no counter is read.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseSamplerDown.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        The sampler gives no sign of life.
+      description: |-
+        The sampler of {{`{{ $labels.instance }}`}} has given no sign of life for {{`{{ $value | humanizeDuration }}`}}; no counter is read.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseExporterDown.enabled }}
   - alert: IBPulseExporterDown
-    expr: up{job=~"{{ $rule.thresholds.jobs }}"} == 0
-    for: {{ $rule.thresholds.exporterFor }}
+    expr: |-
+      up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}"} == 0
+    for: |-
+      {{ $rule.thresholds.exporterFor }}
     labels:
-      severity: {{ $rule.alerts.IBPulseExporterDown.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseExporterDown.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: An exporter cannot be scraped.
-      description: Prometheus has not been able to scrape {{`{{ $labels.instance }}`}} for {{ $rule.thresholds.exporterFor }}.
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseExporterDown.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        An exporter cannot be scraped.
+      description: |-
+        Prometheus has not been able to scrape {{`{{ $labels.instance }}`}} for {{ $rule.thresholds.exporterFor }}.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExporterDown.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCpuThrottled.enabled }}
   - alert: IBPulseCpuThrottled
-    expr: rate(ibpulse_cgroup_throttled_periods_total[10m]) > {{ $rule.thresholds.throttledRate }}
-    for: {{ $rule.thresholds.throttledFor }}
+    expr: |-
+      rate(ibpulse_cgroup_throttled_periods_total[10m]) > {{ $rule.thresholds.throttledRate }}
+    for: |-
+      {{ dig "throttledFor" "10m" $rule.thresholds }}
     labels:
-      severity: {{ $rule.alerts.IBPulseCpuThrottled.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseCpuThrottled.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: A CPU limit throttles the exporter.
-      description: 'The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods a second. Each costs ticks: remove the CPU limit, a request is enough.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseCpuThrottled.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        A CPU limit throttles the exporter.
+      description: |-
+        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods a second. Each costs ticks: remove the CPU limit, a request is enough.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCpuThrottled.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseRecorderFailing.enabled }}
   - alert: IBPulseRecorderFailing
-    expr: increase(ibpulse_capture_errors_total[{{ $rule.thresholds.recorderWindow }}]) > 0
-    for: {{ $rule.thresholds.atOnce }}
+    expr: |-
+      increase(ibpulse_capture_errors_total[{{ dig "recorderWindow" "15m" $rule.thresholds }}]) > 0
+    for: |-
+      {{ dig "atOnce" "0s" $rule.thresholds }}
     labels:
-      severity: {{ $rule.alerts.IBPulseRecorderFailing.severity }}
+      severity: |-
+        {{ $rule.alerts.IBPulseRecorderFailing.severity }}
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
-      summary: Captures cannot be written.
-      description: 'Captures that the flight recorder of {{`{{ $labels.instance }}`}} could not write in the last {{ $rule.thresholds.recorderWindow }}: {{`{{ $value | humanize }}`}}. Its log says why.'
-      runbook_url: {{ trimSuffix "/" $rule.thresholds.runbooks }}/IBPulseRecorderFailing.md
-      dashboard_url: {{ trimSuffix "/" $rule.thresholds.grafana }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      summary: |-
+        Captures cannot be written.
+      description: |-
+        Captures that the flight recorder of {{`{{ $labels.instance }}`}} could not write in the last {{ dig "recorderWindow" "15m" $rule.thresholds }}: {{`{{ $value | humanize }}`}}. Its log says why.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRecorderFailing.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "ibpulse.retiredThresholds" -}}
+jobs: Set prometheusRule.jobs instead.
+runbooks: Set prometheusRule.runbooks instead.
+grafana: Set prometheusRule.grafana instead.
+moeWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set moe_window=VALUE`.
+saturatedWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set saturated_window=VALUE`.
+railMissingMemory: Set prometheusRule.alerts.IBPulseRailMissing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+flapWindow: Set prometheusRule.alerts.IBPulsePortFlapping.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+resetWindow: Set prometheusRule.alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stepScore: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set step_score=VALUE`.
+stepRecent: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stepMemory: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stepOtherJob: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stallMemory: Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stallSteps: Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+readErrorsWindow: Set prometheusRule.alerts.IBPulseReadsFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+missedWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set missed_window=VALUE`.
+heartbeatAge: Set prometheusRule.alerts.IBPulseSamplerDown.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+throttledFor: Set prometheusRule.alerts.IBPulseCpuThrottled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+recorderWindow: Set prometheusRule.alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+atOnce: Set prometheusRule.alerts.IBPulsePortFlapping.enabled=false and alerts.IBPulseCountersReset.enabled=false and alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+pcieRatio: Set prometheusRule.alerts.IBPulsePcieDegraded.enabled=false, and put rules of your own under prometheusRule.extraGroups.
 {{- end }}

@@ -27,6 +27,13 @@ WARNING: {{ $value }}.enabled, but this cluster knows no {{ $kind }}: install th
 definitions first, or set {{ $value }}.enabled=false.
 {{- end }}
 {{- end }}
+{{- range $name, $instead := include "ibpulse.retiredThresholds" . | fromYaml }}
+{{- if hasKey $.Values.prometheusRule.thresholds $name }}
+
+WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. This version still applies it, 0.3 will not.
+{{ $instead }}
+{{- end }}
+{{- end }}
 {{- if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}
 
 NOTE: nothing scrapes the pods yet. With the Prometheus operator set podMonitor.enabled=true; without it, let Prometheus

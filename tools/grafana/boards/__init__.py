@@ -1,1 +1,1 @@
-"""The boards: which panels answer which question. They must not write PromQL from names of their own."""
+"""The boards, a module for each. Another board is a module here and an entry in `tools.grafana.board_files.BOARDS`."""

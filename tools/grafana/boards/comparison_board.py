@@ -221,7 +221,7 @@ def board() -> Board:
     reason = "The second selection has variables of its own, job_b and instance_b."
     of_b = [panel.title or "" for panel in shown if "$job_b" in repr([vars(target) for target in panel.targets or []])]
     return Board(
-        uid=layout.COMPARISON,
+        uid="ibpulse-comparison",
         title="ibpulse / Dense and MoE",
         question="How do two selections (jobs, nodes, or one selection at two times) use the wire, and what changed?",
         variables=[

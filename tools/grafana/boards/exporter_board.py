@@ -273,7 +273,7 @@ def board() -> Board:
     """The board of the exporters."""
     ticks = [_lateness(), _tick_cost(), _missed(), _ticks(), _throttled()]
     return Board(
-        uid=layout.EXPORTER,
+        uid="ibpulse-exporter",
         title="ibpulse / Exporter health",
         question="Can the numbers be trusted: does every exporter answer, in time, at the resolution that it claims?",
         variables=[layout.datasource(), layout.job(), layout.instance(), layout.device()],

@@ -292,7 +292,7 @@ def board() -> Board:
     """The board of the fleet."""
     whole = "The recorded sum over instances is what makes this panel cheap; its description says so."
     return Board(
-        uid=layout.FLEET,
+        uid="ibpulse-fleet",
         title="ibpulse / Fleet",
         question="Which nodes are saturated, which have a bad rail, and how does the traffic of the fleet look?",
         variables=[layout.datasource(), layout.job(), layout.instance()],

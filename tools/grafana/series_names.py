@@ -1,0 +1,81 @@
+"""The names of series that rules and panels may use, with their labels: exported, recorded, or another program's."""
+
+from __future__ import annotations
+
+import re
+
+from ibpulse.metrics import TABLE
+from tools.grafana import recording_rules
+
+# series that are not in the table of metrics, and who provides them
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "up": (),  # Prometheus, of every target
+    "scrape_samples_scraped": (),
+    "scrape_duration_seconds": (),
+    "ALERTS": ("alertname", "alertstate", "severity"),
+    "process_resident_memory_bytes": (),  # the collector of the client library
+    "process_cpu_seconds_total": (),
+    "ibpulse_http_requests_total": ("path", "code"),  # the web server about itself
+}
+TARGET_LABELS = ("cluster", "job", "instance")
+"""Labels that Prometheus adds to every series."""
+
+_SERIES = re.compile(r"(?P<name>(?:\b[a-z_]+:)?\bibpulse_[a-z0-9_]+(?::[a-z0-9]+)?)(?:\{(?P<matchers>[^}]*)\})?")
+
+
+def labels_of(name: str) -> tuple[str, ...]:
+    """The labels of a metric or of a recording, without those that Prometheus adds.
+
+    Raises:
+        KeyError: nobody exports or records the name.
+    """
+    for source in (_EXPORTED, RECORDED, FOREIGN):
+        if name in source:
+            return source[name]
+    raise KeyError(f"{name} is not exported and not recorded; see ibpulse.metrics and tools.grafana.recording_rules")
+
+
+def check_labels(name: str, labels: set[str]) -> None:
+    """Refuse labels that a series does not have.
+
+    Raises:
+        KeyError: nobody exports or records the name, or it lacks one of the labels.
+    """
+    known = labels_of(name)
+    if unknown := sorted(labels - set(known)):
+        raise KeyError(f"{name} has no label {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+
+
+def checked(expr: str) -> str:
+    """A PromQL expression, every series of ibpulse in it looked up by its name and its matchers.
+
+    Raises:
+        KeyError: as `check_labels`.
+    """
+    for series in _SERIES.finditer(expr):
+        labels = set(re.findall(r"(\w+)\s*(?:=|!)", series["matchers"] or ""))
+        check_labels(series["name"], labels - set(TARGET_LABELS))
+    return expr
+
+
+def level_of(record: str) -> list[str]:
+    """The labels that a recording keeps, which the first part of its name says."""
+    return record.partition(":")[0].split("_")
+
+
+def _exported() -> dict[str, tuple[str, ...]]:
+    names = {metric.name: metric.labels for metric in TABLE}
+    for metric in TABLE:
+        if metric.type == "histogram":
+            names[metric.name + "_bucket"] = (*metric.labels, "le")
+            names[metric.name + "_sum"] = names[metric.name + "_count"] = metric.labels
+    return names
+
+
+def _recorded() -> dict[str, tuple[str, ...]]:
+    records = [rule.record for group in recording_rules.GROUPS.values() for rule in group]
+    return {record: tuple(label for label in level_of(record) if label not in TARGET_LABELS) for record in records}
+
+
+_EXPORTED = _exported()
+RECORDED = _recorded()
