@@ -1,1 +1,1 @@
-"""Dashboards and rules as programs: queries apart from panels apart from boards. It must not run in the daemon."""
+"""Programs that write the Grafana dashboards, the recording rules and the alerts."""

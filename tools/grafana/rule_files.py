@@ -16,7 +16,7 @@ from tools.grafana import alerts, recording_rules
 from tools.grafana.alerts import Alert
 from tools.grafana.recording_rules import Recording
 from tools.grafana.series_names import checked
-from tools.grafana.thresholds import ADDRESSES, Threshold, fill, kind
+from tools.grafana.thresholds import ADDRESSES, Address, Threshold, fill, kind
 
 HEAD = "# Written by `python -m tools.grafana`: change the program, not this file.\n"
 RECORDING_FILE = "ibpulse-recording.yaml"
@@ -47,7 +47,8 @@ def resolve(overrides: Mapping[str, str] | None = None) -> dict[str, str]:
     Raises:
         ConfigError: a name is unknown, or a value is of another kind than the own one.
     """
-    values = {row.name: row.value for row in (*ADDRESSES, *TABLE)}
+    rows: tuple[Address | Threshold, ...] = (*ADDRESSES, *TABLE)
+    values = {row.name: row.value for row in rows}
     faults = []
     for name, value in (overrides or {}).items():
         if name not in values:

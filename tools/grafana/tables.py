@@ -1,7 +1,4 @@
-"""Tables: one row per node or port, columns from several queries, links to the board of the row's node.
-
-It must not know any metric or board.
-"""
+"""Tables: one row per node or port, columns from several queries, links to the board of the row's node."""
 
 from __future__ import annotations
 

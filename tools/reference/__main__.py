@@ -14,6 +14,7 @@ from pathlib import Path
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow
+from tools.grafana.alerts import ALERTS
 from tools.reference.counters_page import counters_markdown
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metrics_page import metrics_markdown
@@ -37,10 +38,18 @@ def cli_markdown() -> str:
     return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *map(_verb_section, VERBS.values())]) + "\n"
 
 
+def runbooks_markdown() -> str:
+    """docs/runbooks/README.md: the list of runbooks, from the alerts."""
+    runbooks = "\n".join(f"- [{alert.name}]({alert.name}.md): {alert.summary}" for alert in ALERTS)
+    return "\n\n".join([WRITTEN_BY, _RUNBOOKS, runbooks]) + "\n"
+
+
 def write(directory: Path) -> None:
     """Write every page into the directory."""
     for name, page in PAGES.items():
-        (directory / name).write_text(page(), encoding="utf-8")
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(page(), encoding="utf-8")
 
 
 def _settings_table(rows: Iterable[SettingRow]) -> str:
@@ -110,12 +119,18 @@ Exit codes: 0 done; 1 it went wrong, standard error says why; 2 the arguments or
 each; 130 ended by Ctrl-C. The settings, which are flags of most commands, are described in
 [configuration.md](configuration.md)."""
 
+_RUNBOOKS = """\
+# Runbooks
+
+One page per alert: what it means, how certain it is, how to confirm it, and what to do."""
+
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_markdown,
     "cli.md": cli_markdown,
     "metrics.md": metrics_markdown,
     "counters.md": counters_markdown,
     "doctor.md": doctor_markdown,
+    "runbooks/README.md": runbooks_markdown,
 }
 """The pages by file name; whoever writes a page from a table adds it here."""
 

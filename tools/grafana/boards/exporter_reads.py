@@ -1,4 +1,4 @@
-"""Reads of the counters, devices in trouble, what interrupted sampling. It must not look at what an exporter costs."""
+"""Reads of the counters, devices in trouble, what interrupted sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rails of a node against each other. It must not say what the node does as a whole."""
+"""The rails of a node, compared with each other."""
 
 from __future__ import annotations
 

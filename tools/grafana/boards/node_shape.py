@@ -1,4 +1,4 @@
-"""The shape of a node's traffic: distribution, burstiness, bursts, gaps, rhythm. It must not look at single rails."""
+"""The shape of a node's traffic: distribution, burstiness, bursts, gaps, rhythm."""
 
 from __future__ import annotations
 
