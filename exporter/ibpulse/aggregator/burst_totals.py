@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import NodeTicks, RingPort, Seconds
+from ibpulse.aggregator.seconds import RingPort
 from ibpulse.aggregator.snapshot import Histogram
 from ibpulse.analysis.bursts import RunState, Thresholds, split_runs, start_runs
+from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.saturation import (
     SaturationOptions,
     SaturationState,

@@ -10,15 +10,13 @@ import numpy.typing as npt
 
 from ibpulse.aggregator.seconds import RingPort
 from ibpulse.analysis.bins import bandwidth_bins
-from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
-from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.resolution import effective_resolution, finest_ticks
 from ibpulse.arrays import Floats
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS
 
 SPAN_SECONDS = 60
-# a gap of up to this many samples is that of a counter that moves at every sample
-SAME = 1.5
 
 
 class Resolutions:
@@ -61,9 +59,7 @@ class Resolutions:
 
     def ticks_of(self, port: RingPort) -> int:
         """Ticks of the finest statistic that the port's counters can tell: 1, unless they were seen to stand still."""
-        measured = self.seconds_of(port)
-        ticks = 0.0 if measured is None else measured * 1e9 / self._reader.interval_ns
-        return math.ceil(ticks) if ticks > SAME * port.stride else 1
+        return finest_ticks(self.seconds_of(port), self._reader.interval_ns, port.stride)
 
 
 def _key(port: RingPort) -> tuple[str, int]:
@@ -72,8 +68,6 @@ def _key(port: RingPort) -> tuple[str, int]:
 
 
 EVERY_SECONDS = 5
-# a bin holds at least two changes of the counters, else it beats with them
-LEAST_CHANGES = 2
 
 
 class StepWatch:
@@ -99,7 +93,7 @@ def measure_step(
     """The period of the sum over the rails in the window that ends at a tick."""
     count = window_ns // reader.interval_ns
     coarsest = max((max(port.stride, ticks) for port, ticks in zip(rails, resolutions, strict=True)), default=1)
-    bin_seconds = max(BIN_SECONDS, LEAST_CHANGES * coarsest * reader.interval_ns / SECOND_NS)
+    bin_seconds = choose_bin_seconds(coarsest, reader.interval_ns / SECOND_NS)
     first_tick = max(1, last_tick - count)
     found: list[Floats] = []
     edges = np.zeros(0, dtype=np.int64)
@@ -112,12 +106,7 @@ def measure_step(
         if not found:
             edges = _edges(times[valid], window_ns, bin_seconds)
         found.append(bandwidth_bins(times, block.counters(), valid, block.scale, edges))
-    if not found:
-        return find_period(np.zeros(0))
-    # where a rail is not known its siblings stand for it
-    known = np.count_nonzero(~np.isnan(found), axis=0)
-    mean = np.where(known > 0, np.nansum(found, axis=0) / np.maximum(known, 1), np.nan)
-    return find_period(mean, bin_seconds)
+    return find_rails_period(found, bin_seconds)
 
 
 def _edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:

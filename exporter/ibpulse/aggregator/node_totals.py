@@ -1,25 +1,27 @@
-"""Rolling values of the sum over rails. It must not know single ports beyond which of them are rails."""
+"""Rolling values of the sum over rails, second by second."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.seconds import NodeTicks, RollingSeconds
+from ibpulse.aggregator.seconds import RollingSeconds
 from ibpulse.aggregator.snapshot import NodeWindow
-from ibpulse.analysis import moments
-from ibpulse.arrays import Floats
-from ibpulse.units import SECOND_NS
-
-# fields of the rolling sums: those of the active ticks, then these
-OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
-ROLLING_FIELDS = moments.FIELDS + 3
-USUAL = 0.75
-# kept at any settings, because the signature needs them
-SIGNATURE_TIMESCALES_NS = (10_000_000, 50_000_000, 100_000_000)
+from ibpulse.analysis import moments, signature
+from ibpulse.analysis.node_statistics import (
+    FIELDS,
+    OBSERVED,
+    NodeStatistics,
+    NodeTicks,
+    bin_ticks,
+    describe_node,
+    sum_seconds,
+    sum_timescales,
+    usual_peak,
+)
+from ibpulse.analysis.signature import Features, describe_features
 
 
 class NodeTotals:
@@ -27,36 +29,20 @@ class NodeTotals:
 
     def __init__(self, options: AggregatorOptions, interval_ns: int) -> None:
         self._options = options
-        self._interval_ns = interval_ns
-        more = [scale for scale in SIGNATURE_TIMESCALES_NS if scale not in options.timescales_ns]
+        more = [scale for scale in signature.TIMESCALES_NS if scale not in options.timescales_ns]
         self._timescales_ns = (*options.timescales_ns, *more)
         self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
         longest = options.longest_seconds()
-        self._sums = RollingSeconds(longest, (ROLLING_FIELDS,))
+        self._sums = RollingSeconds(longest, (FIELDS,))
         self._peaks = RollingSeconds(longest, ())
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS))
 
     def add_seconds(self, node: NodeTicks, coarsest_stride: int) -> None:
         """Take the sum over the rails, all of which are ACTIVE."""
-        bandwidth, measured, good = node.bandwidth, node.measured, node.good
         threshold = self._options.active_bytes_per_second
-        sums = np.empty((len(bandwidth), ROLLING_FIELDS))
-        sums[:, : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, good & (bandwidth > threshold))
-        sums[:, OBSERVED] = measured.sum(axis=-1)
-        sums[:, TRANSMIT : RECEIVE + 1] = (node.directions * measured).sum(axis=-1).T
-        self._sums.push(sums)
-        self._peaks.push(bandwidth.max(axis=-1))
-        self._scales.push(self._sums_per_timescale(np.where(good, bandwidth, np.nan), measured, coarsest_stride))
-
-    def _sums_per_timescale(self, bandwidth: Floats, measured: Floats, coarsest_stride: int) -> Floats:
-        """Sums of the active bins of each time scale: (seconds, timescales, 4), 0 where the scale is too fine."""
-        out = np.zeros((len(bandwidth), len(self._ticks_per_bin), moments.FIELDS))
-        for index, ticks in enumerate(self._ticks_per_bin):
-            if ticks >= coarsest_stride:
-                values, seconds = moments.rebin(bandwidth, measured, ticks)
-                active = values > self._options.active_bytes_per_second
-                out[:, index] = moments.weighted_sums(values, seconds, active)
-        return out
+        self._sums.push(sum_seconds(node, threshold))
+        self._peaks.push(node.bandwidth.max(axis=-1))
+        self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
 
     def push_holes(self, seconds: int) -> None:
         """Let the windows move over seconds that were not read."""
@@ -65,64 +51,53 @@ class NodeTotals:
 
     def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
         """The rolling values of every window, as far as counters that change every `resolution_ticks` can tell them."""
-        published = len(self._options.timescales_ns)
+        found = self._describe(self._options.window_seconds(), resolution_ticks)
+        columns = (
+            found.transmit,
+            found.receive,
+            found.peak,
+            found.active_mean,
+            found.duty_cycle,
+            found.peak_to_mean,
+        )
+        variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
         return tuple(
-            replace(window, burstiness_cv=window.burstiness_cv[:published])
-            for window in self._windows(self._options.window_seconds(), resolution_ticks)
+            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio)
+            for (transmit, receive, peak, active, duty, ratio), scales in zip(
+                (map(_known, row) for row in np.stack(columns, axis=1).tolist()), variations, strict=True
+            )
         )
 
-    def window(self, seconds: int, resolution_ticks: int = 1) -> tuple[NodeWindow, dict[int, float | None]]:
-        """The rolling values of a window, and the variation by time scale in ns."""
-        window = self._windows((seconds,), resolution_ticks)[0]
-        return window, dict(zip(self._timescales_ns, window.burstiness_cv, strict=True))
-
-    def observed_seconds(self, seconds: int) -> float:
-        """Time of the window that no hole covers."""
-        return float(self._sums.sum(seconds)[OBSERVED])
+    def features(self, seconds: int, resolution_ticks: int, line_bytes_per_second: float) -> Features:
+        """What the signature of the last seconds is found by."""
+        found = self._describe((seconds,), resolution_ticks)
+        told = not math.isnan(found.peak[0])
+        return describe_features(
+            float(found.duty_cycle[0]),
+            float(found.active_mean[0]),
+            self.usual_peak(seconds) if told else math.nan,
+            dict(zip(self._timescales_ns, found.burstiness_cv[0].tolist(), strict=True)),
+            line_bytes_per_second,
+        )
 
     def usual_peak(self, seconds: int) -> float:
-        """Upper quartile of the peaks of the seconds that were observed; NaN without any.
+        """Upper quartile of the peaks of the seconds that were observed; NaN without any."""
+        return usual_peak(self._peaks.values(seconds), self._sums.values(seconds)[:, OBSERVED])
 
-        One sample that came late, or a counter that was refreshed late, makes the highest sample of a window; it does
-        not make this.
-        """
-        seen = self._sums.values(seconds)[:, OBSERVED] > 0
-        return float(np.quantile(self._peaks.values(seconds)[seen], USUAL)) if seen.any() else math.nan
+    def observed_seconds(self, seconds: int) -> float:
+        """Time of the window for which there is data."""
+        return float(self._sums.sum(seconds)[OBSERVED])
 
-    def _windows(self, spans: tuple[int, ...], resolution_ticks: int) -> list[NodeWindow]:
-        sums = np.stack([self._sums.sum(seconds) for seconds in spans])
-        scales = np.stack([self._scales.sum(seconds) for seconds in spans])
-        observed = sums[:, OBSERVED]
-        # what rests on single ticks is not known where a counter stands still over several of them
-        told = observed if resolution_ticks == 1 else np.zeros_like(observed)
-        numbers = np.stack(
-            [
-                moments.quotient(sums[:, TRANSMIT], observed),
-                moments.quotient(sums[:, RECEIVE], observed),
-                np.where(told > 0, [self._peaks.max(seconds) for seconds in spans], np.nan),
-                np.where(told > 0, moments.mean(sums), np.nan),
-                moments.duty_cycle(sums[:, moments.SECONDS], told),
-            ],
-            axis=1,
+    def _describe(self, spans: tuple[int, ...], resolution_ticks: int) -> NodeStatistics:
+        return describe_node(
+            np.stack([self._sums.sum(seconds) for seconds in spans]),
+            np.array([self._peaks.max(seconds) for seconds in spans]),
+            np.stack([self._scales.sum(seconds) for seconds in spans]),
+            resolution_ticks == 1,
+            np.array(self._ticks_per_bin) >= resolution_ticks,
         )
-        fine = np.array(self._ticks_per_bin) < resolution_ticks
-        enough = (scales[..., moments.COUNT] >= 2) & ~fine
-        variations = np.where(enough, moments.variation(scales), np.nan)
-        return [
-            NodeWindow(transmit, receive, peak, active_mean, duty, tuple(_known(of_scales)))
-            for (transmit, receive, peak, active_mean, duty), of_scales in zip(
-                map(_known, numbers.tolist()), variations.tolist(), strict=True
-            )
-        ]
 
 
-def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
-    """Ticks of one bin of a time scale; 0 when it is not a whole number of ticks or does not divide one second."""
-    if timescale_ns % interval_ns or SECOND_NS % timescale_ns:
-        return 0
-    return timescale_ns // interval_ns
-
-
-def _known(values: list[float]) -> list[float | None]:
-    """The values, None for NaN."""
-    return [None if math.isnan(value) else value for value in values]
+def _known(value: float) -> float | None:
+    """The value, None for NaN."""
+    return None if math.isnan(value) else value

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import PortGroup, RingPort, RollingSeconds, Seconds
+from ibpulse.aggregator.seconds import PortGroup, RingPort, RollingSeconds
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.analysis import moments
+from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS

@@ -1,4 +1,4 @@
-"""Whole seconds of the ring as rates of all ports, their sum over rails, and rolling values per second."""
+"""Whole seconds of the ring as rates of all ports, and rolling values per second."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.analysis.rates import rates
-from ibpulse.arrays import Bools, Floats
+from ibpulse.arrays import Floats
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
@@ -22,19 +23,6 @@ class RingPort:
     port: Port
     slot: int
     stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """Rates over whole seconds.
-
-    `bytes_per_second` and `seconds` are (ports, 2, seconds, ticks): 0 and 0 wherever `good` is false. `good` is
-    (ports, seconds, ticks): both directions have a rate at that tick.
-    """
-
-    bytes_per_second: Floats
-    seconds: Floats
-    good: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,40 +73,6 @@ def whole_seconds(groups: list[PortGroup], ports: int, seconds: int, ticks_per_s
         np.where(both, measured, 0.0).reshape(shape),
         good.reshape(ports, seconds, ticks_per_second),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTicks:
-    """Rates of all rails together over whole seconds.
-
-    `directions` is (2, seconds, ticks), 0 in holes; `measured` (seconds, ticks) is the time that a tick stands for, 0
-    in holes; `good` (seconds, ticks) says which ticks are none.
-    """
-
-    directions: Floats
-    measured: Floats
-    good: npt.NDArray[np.bool_]
-
-    @property
-    def bandwidth(self) -> Floats:
-        """Transmit + receive: (seconds, ticks), 0 in holes."""
-        return np.asarray(self.directions[0] + self.directions[1])
-
-
-def sum_rails(rails: Seconds) -> NodeTicks:
-    """Sum over the rails that were sampled in a second.
-
-    A tick at which one of those rails is a hole is a hole of the node. A rail without any sample in a second does
-    not hide the others.
-    """
-    sampled = np.asarray(rails.good.any(axis=-1))
-    whole = np.all(rails.good | ~sampled[..., None], axis=0)
-    good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
-    rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
-    # the reads of one tick are microseconds apart: the node's tick lasts as long as theirs on average
-    reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
-    measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
-    return NodeTicks(rate, measured, good)
 
 
 class RollingSeconds:

@@ -115,14 +115,7 @@ class NodeWindow:
     bandwidth_active_mean_bytes_per_second: float | None
     duty_cycle_ratio: float | None
     burstiness_cv: tuple[float | None, ...]
-
-    @property
-    def peak_to_mean_ratio(self) -> float | None:
-        """Peak ÷ mean of the bandwidth; None where either is not known or the mean is 0."""
-        ways = (self.transmit_bytes_per_second, self.receive_bytes_per_second)
-        mean = sum(way for way in ways if way is not None)
-        peak = self.bandwidth_peak_bytes_per_second
-        return None if peak is None or mean <= 0 else peak / mean
+    peak_to_mean_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import numpy as np
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.seconds import RingPort, Seconds, read_groups, sum_rails, whole_seconds
+from ibpulse.aggregator.seconds import RingPort, read_groups, whole_seconds
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
+from ibpulse.analysis.node_statistics import Seconds, sum_rails
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 

@@ -11,16 +11,17 @@ from ibpulse.aggregator.burst_totals import Bursts, Saturation
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import RailBalance, line_of_carriers, weigh_rails
-from ibpulse.aggregator.seconds import NodeTicks, RingPort, Seconds
-from ibpulse.aggregator.snapshot import Histogram, NodeTraffic, NodeWindow, PortTraffic
+from ibpulse.aggregator.rail_balance import RailBalance, carriers_line, weigh_ports
+from ibpulse.aggregator.seconds import RingPort
+from ibpulse.aggregator.snapshot import Histogram, NodeTraffic, PortTraffic
 from ibpulse.analysis import moments
+from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
-from ibpulse.analysis.signature import Features, Signature, find_signature
+from ibpulse.analysis.signature import Signature, find_signature
 from ibpulse.arrays import Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.units import SECOND_NS
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)
@@ -57,7 +58,7 @@ class Traffic:
         counting: bool,
     ) -> None:
         """Take whole seconds that the table of ports has taken already; `resolutions` is in ticks, one per port."""
-        self.line = line_of_carriers(ports, rows, table, self._window_seconds)
+        self.line = carriers_line(ports, rows, table, self._window_seconds)
         told = np.array([ticks == 1 and port.port.active for port, ticks in zip(ports, resolutions, strict=True)])
         self.bursts.add_ports(rows, seconds, told.astype(np.bool_), counting)
         self._saturation.add(node, self.line, ports, rows, seconds, counting)
@@ -84,11 +85,8 @@ class Traffic:
         counted_seconds: int,
     ) -> None:
         """Weigh the rails and name the traffic, after `counted_seconds` more seconds of it."""
-        self.balance = weigh_rails(ports, rows, table, self._options)
-        window, variations = node.window(self._window_seconds, resolution_ticks)
-        told = window.bandwidth_peak_bytes_per_second is not None
-        peak = node.usual_peak(self._window_seconds) if told else math.nan
-        features = signature_features(window, variations, peak, self.line)
+        self.balance = weigh_ports(ports, rows, table, self._options)
+        features = node.features(self._window_seconds, resolution_ticks, self.line)
         self.signature = find_signature(features, self._options.signature)
         alike = resembles_moe_saturation(
             self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
@@ -140,20 +138,3 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     """Ticks between two changes of the slowest counter that the node's sum takes; 1 when all move at every sample."""
     rails = (ticks for port, ticks in zip(ports, resolutions, strict=True) if port.port.rail and port.port.active)
     return max(rails, default=1)
-
-
-def signature_features(window: NodeWindow, variations: dict[int, float | None], peak: float, line: float) -> Features:
-    """The features of a window of the node whose carrying rails have this line rate, NaN for what is not known."""
-    return Features(
-        duty_cycle=_number(window.duty_cycle_ratio),
-        cv_10ms=_number(variations.get(10 * MILLISECOND_NS)),
-        cv_50ms=_number(variations.get(50 * MILLISECOND_NS)),
-        cv_100ms=_number(variations.get(100 * MILLISECOND_NS)),
-        # no link carries more than its line; a sample that says so was read late
-        peak_utilization=float(np.minimum(peak / line, 1.0)) if line > 0 else math.nan,
-        active_utilization=_number(window.bandwidth_active_mean_bytes_per_second) / line if line > 0 else math.nan,
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

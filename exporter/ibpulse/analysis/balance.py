@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ibpulse.analysis import moments
 from ibpulse.arrays import Bools, Floats
 
 
@@ -22,6 +24,35 @@ class BalanceOptions:
     slow_below: float = 0.75
 
 
+SLOW_SPAN_SECONDS = 10
+"""The shortest span over which a rail is called slow while the traffic runs on."""
+
+CARRYING = 0.05
+"""A rail carries traffic when it moves at least this part of what the fullest rail moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailSums:
+    """Sums over a span: of the active samples (rails, 2, 4), of all bytes (rails, 2), and the time observed (rails,).
+
+    `up` (rails,) is false for a rail that should carry traffic and whose link is down.
+    """
+
+    active: Floats
+    moved_bytes: Floats
+    observed_seconds: Floats
+    up: Bools
+
+    def mean_rates(self) -> Floats:
+        """Mean rate of each rail, both directions: 0 while its link is down, NaN where it was not observed."""
+        return np.where(self.up, moments.quotient(self.moved_bytes.sum(axis=-1), self.observed_seconds), 0.0)
+
+    def active_rates(self) -> Floats:
+        """Mean rate of the active samples of each rail, the directions added up; NaN without any."""
+        means = moments.mean(self.active)
+        return np.where(np.isnan(means).all(axis=-1), np.nan, np.nansum(means, axis=-1))
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """Evenness of the rails; arrays are one per rail, NaN or false for a rail that was not observed.
@@ -36,6 +67,36 @@ class Balance:
     ratio: Floats
     idle: Bools
     slow: Bools
+
+
+def weigh_rails(
+    sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
+) -> Balance:
+    """The balance of rails whose traffic runs on, from their sums over the last seconds.
+
+    The shares and the idle rails are those of the first of the spans in which rails were active. A rail is called slow
+    over `SLOW_SPAN_SECONDS` at least. No span is longer than the seconds that are kept.
+    """
+    for span in spans_seconds:
+        rates = sums_of(min(span, longest_seconds)).mean_rates()
+        if np.nansum(rates) > options.active_bytes_per_second:
+            break
+    balance = balance_rails(rates, None, options)
+    longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
+    slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
+    return replace(balance, slow=slow & ~balance.idle)
+
+
+def line_of_carriers(amounts: Floats, line_rates: Floats, directions: int = 2) -> float:
+    """Line rate of the rails that carry traffic, of all where none does, over so many directions; NaN if not known.
+
+    `amounts` (rails,) are bytes or mean rates, `line_rates` (rails,) those of one direction; NaN leaves a rail out.
+    """
+    known = ~np.isnan(amounts) & ~np.isnan(line_rates)
+    if not known.any():
+        return float("nan")
+    carrying = amounts[known] >= CARRYING * amounts[known].max()
+    return directions * float(line_rates[known][carrying].sum())
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:

@@ -6,6 +6,7 @@ the periodogram proposes, the autocorrelation decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,9 @@ from ibpulse.arrays import Floats
 
 BIN_SECONDS = 0.05
 """Bins in which layers and collectives vanish and steps of a quarter of a second and more remain."""
+
+LEAST_CHANGES = 2
+"""A bin holds at least so many changes of the counters, else it beats with them."""
 
 MULTIPLES = 4
 REFINING_MULTIPLES = 8
@@ -85,6 +89,20 @@ def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: Perio
     if score < chosen.least_score:
         return StepPeriod(float("nan"), score)
     return StepPeriod(_refine(likeness, lag * FINENESS, len(values) * FINENESS) / FINENESS * bin_seconds, score)
+
+
+def choose_bin_seconds(coarsest_ticks: int, interval_seconds: float) -> float:
+    """Width of the bins for the period of rails, of which the slowest changes every `coarsest_ticks`."""
+    return max(BIN_SECONDS, LEAST_CHANGES * coarsest_ticks * interval_seconds)
+
+
+def find_rails_period(bins: Sequence[Floats], bin_seconds: float) -> StepPeriod:
+    """Period of the rails together, from the same bins of each; where a rail is not known its siblings stand for it."""
+    if not len(bins):
+        return NONE
+    known = np.count_nonzero(~np.isnan(bins), axis=0)
+    mean = np.where(known > 0, np.nansum(bins, axis=0) / np.maximum(known, 1), np.nan)
+    return find_period(mean, bin_seconds)
 
 
 def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:

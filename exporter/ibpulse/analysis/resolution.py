@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.units import SECOND_NS
+
 FEWEST_CHANGES = 20
 QUARTER = 0.25
+SAME = 1.5
+"""A counter whose changes are up to this many samples apart moves at every sample."""
 
 
 def effective_resolution(
@@ -34,6 +40,20 @@ def effective_resolution(
         ]
     )
     return float(np.quantile(gaps, QUARTER, method="lower")) if len(gaps) >= FEWEST_CHANGES else float("nan")
+
+
+def stands_still(resolution_seconds: float, sampled_every_seconds: float) -> bool:
+    """Whether a counter of this effective resolution stands still over several samples; not when that is NaN."""
+    return resolution_seconds > SAME * sampled_every_seconds
+
+
+def finest_ticks(resolution_seconds: float | None, interval_ns: int, stride: int) -> int:
+    """Ticks of the finest statistic that a counter sampled every `stride` ticks can tell.
+
+    That is 1 unless the counter was seen to stand still over several samples; None is an unknown resolution.
+    """
+    ticks = (resolution_seconds or 0.0) * SECOND_NS / interval_ns
+    return math.ceil(ticks) if stands_still(ticks, stride) else 1
 
 
 def _busy_gaps(

@@ -9,8 +9,13 @@ the confidence of either label never passes `ceiling`: no window can prove one. 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Literal
+
+import numpy as np
+
+from ibpulse.units import MILLISECOND_NS
 
 Label = Literal["idle", "dense_like", "moe_like", "unknown"]
 
@@ -46,6 +51,10 @@ STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
 """A copy at a steady rate."""
 
 
+TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
+"""The time scales of the features; they are measured at any settings."""
+
+
 @dataclass(frozen=True, slots=True)
 class SignatureOptions:
     """Where the labels lie and how wide they are.
@@ -71,6 +80,22 @@ class Signature:
 
     label: Label
     confidence: float
+
+
+def describe_features(
+    duty_cycle: float, active_mean: float, peak: float, variations: Mapping[int, float], line: float
+) -> Features:
+    """The features of a span of the node's bandwidth, from statistics in bytes per second, NaN for what is not known.
+
+    `peak` is the usual peak; `variations` are by time scale in nanoseconds; `line` is the line rate of the rails that
+    carry traffic.
+    """
+    rated = line > 0
+    cv_10ms, cv_50ms, cv_100ms = (variations.get(timescale_ns, math.nan) for timescale_ns in TIMESCALES_NS)
+    # no link carries more than its line; a sample that says so was read late
+    peak_utilization = float(np.minimum(peak / line, 1.0)) if rated else math.nan
+    active_utilization = active_mean / line if rated else math.nan
+    return Features(duty_cycle, cv_10ms, cv_50ms, cv_100ms, peak_utilization, active_utilization)
 
 
 def find_signature(features: Features, options: SignatureOptions | None = None) -> Signature:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from ibpulse.analysis.resolution import stands_still
 from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
 from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.tree_facts import FLAPS, REQUESTS
@@ -18,8 +19,6 @@ from ibpulse.units import MILLISECOND_NS, format_duration
 # Intervals that divide one second in whole milliseconds.
 INTERVALS_NS = tuple(number * MILLISECOND_NS for number in range(1, 1001) if 1000 % number == 0)
 MOST_LOST = 0.05
-# A counter that moves at every sample has gaps of up to this many.
-SAME = 1.5
 # A device whose reads take this many times the usual is worth a look.
 SLOW_DEVICE = 10.0
 LEAST_SLOW_SECONDS = 100e-6
@@ -135,7 +134,7 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
     if look is None or one is None:
         return passed(str(port.id), by_cache or "Its counters were not sampled, so how often they change is not known.")
     planned = one.stride * look.interval_ns / 1e9
-    if one.resolution_seconds is not None and one.resolution_seconds > SAME * planned:
+    if one.resolution_seconds is not None and stands_still(one.resolution_seconds, planned):
         return Finding(
             Level.WARN,
             str(port.id),

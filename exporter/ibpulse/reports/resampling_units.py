@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.aggregator.node_totals import SIGNATURE_TIMESCALES_NS
-from ibpulse.analysis import moments
+from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import jain_index
 from ibpulse.analysis.steps import Steps
 from ibpulse.arrays import Floats
@@ -46,7 +45,7 @@ class Sums:
     def __init__(self, series: RailSeries, options: ReportOptions) -> None:
         self._series = series
         self._threshold = options.active_bytes_per_second
-        scales = dict.fromkeys((*options.timescales_ns, *SIGNATURE_TIMESCALES_NS))
+        scales = dict.fromkeys((*options.timescales_ns, *signature.TIMESCALES_NS))
         self.timescales_ns = tuple(scale for scale in scales if not scale % series.interval_ns)
         self.fields = FIRST_SCALE + moments.FIELDS * len(self.timescales_ns) + len(series.ports)
 

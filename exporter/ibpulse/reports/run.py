@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.analysis.balance import Balance
+from ibpulse.analysis.balance import Balance, RailSums
 from ibpulse.analysis.bootstrap import find_interval, resample
 from ibpulse.arrays import Floats
 from ibpulse.recordings import Recording, RecordingMeta
@@ -17,7 +17,6 @@ from ibpulse.reports.resampling_units import DURATION, Sums, Units, split, step_
 from ibpulse.reports.rows import rows
 from ibpulse.reports.span import RailSeries, ReportOptions, ReportSpan, choose_window
 from ibpulse.reports.statistics import (
-    PortTotals,
     Rhythm,
     Value,
     describe_holes,
@@ -28,7 +27,7 @@ from ibpulse.reports.statistics import (
     is_known,
     line_rate,
     name_traffic,
-    total_ports,
+    sum_ports,
     weigh,
 )
 
@@ -84,7 +83,7 @@ class _Parts:
 
     window: ReportSpan
     sums: Sums
-    totals: PortTotals
+    totals: RailSums
     balance: Balance
     line: float
     rhythm: Rhythm
@@ -134,7 +133,7 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
 def _take_apart(window: ReportSpan, options: ReportOptions) -> _Parts:
     series = window.series
     sums = Sums(series, options)
-    totals = total_ports(series, options)
+    totals = sum_ports(series, options)
     rhythm = find_rhythm(series)
     units, steps = split(sums, series, rhythm.steps, rhythm.period.seconds)
     return _Parts(window, sums, totals, weigh(totals, options), line_rate(series, totals), rhythm, units, steps)
@@ -195,7 +194,13 @@ def _around(value: float, replicates: Floats, middle: float) -> Floats:
 def _ports(parts: _Parts) -> tuple[PortLine, ...]:
     balance = parts.balance
     columns = zip(
-        parts.series.ports, parts.totals.mean, balance.share, balance.ratio, balance.idle, balance.slow, strict=True
+        parts.series.ports,
+        parts.totals.mean_rates(),
+        balance.share,
+        balance.ratio,
+        balance.idle,
+        balance.slow,
+        strict=True,
     )
     return tuple(
         PortLine(str(port.id), _number(mean), _number(share), _number(ratio), bool(idle), bool(slow))

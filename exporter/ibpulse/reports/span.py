@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ibpulse.aggregator.last_minute import SAME
-from ibpulse.aggregator.seconds import Seconds, sum_rails
 from ibpulse.analysis.bursts import Thresholds
+from ibpulse.analysis.node_statistics import Seconds, sum_rails
+from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import RecordingError
@@ -179,20 +178,15 @@ class RailSeries:
     @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters can tell; 1 unless some were seen to stand still."""
-        return max((resolution_ticks(self.ports[index], self.interval_ns) for index in self.up), default=1)
-
-
-def resolution_ticks(port: RecordedPort, interval_ns: int) -> int:
-    """Ticks of the finest statistic that a port's counters can tell: 1, unless they were seen to stand still."""
-    ticks = (port.resolution_seconds or 0.0) * SECOND_NS / interval_ns
-    return math.ceil(ticks) if ticks > SAME * port.stride else 1
+        up = (self.ports[index] for index in self.up)
+        return max((finest_ticks(port.resolution_seconds, self.interval_ns, port.stride) for port in up), default=1)
 
 
 def add_up(recording: Recording, rows: Sequence[int]) -> RailSeries:
     """The ports of `rows` and their sum, over all ticks of the recording.
 
     A direction that was recorded of no port at all counts as 0 in the sum, and is not `recorded`. For the rest the sum
-    is the daemon's: see `aggregator.ticks.sum_rails`.
+    is the daemon's: see `sum_rails`.
     """
     ports = tuple(recording.meta.ports[row] for row in rows)
     interval_ns = recording.meta.interval_ns

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.aggregator.last_minute import LEAST_CHANGES
-from ibpulse.aggregator.node_totals import SIGNATURE_TIMESCALES_NS, USUAL
-from ibpulse.aggregator.rail_balance import CARRYING
-from ibpulse.aggregator.snapshot import NodeWindow
-from ibpulse.aggregator.traffic import signature_features
-from ibpulse.analysis import moments
-from ibpulse.analysis.balance import Balance, BalanceOptions, balance_rails
+from ibpulse.analysis import moments, signature
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, line_of_carriers
 from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import split_runs, start_runs
-from ibpulse.analysis.period import BIN_SECONDS, StepPeriod, find_period
-from ibpulse.analysis.signature import find_signature
+from ibpulse.analysis.node_statistics import usual_peak
+from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.signature import describe_features, find_signature
 from ibpulse.analysis.steps import NONE, Steps, find_steps
 from ibpulse.arrays import Floats
 from ibpulse.reports.resampling_units import variation_key
@@ -40,18 +36,14 @@ def find_rhythm(series: RailSeries) -> Rhythm:
     line from the rate before it to that after, unless it is longer than two bins.
     """
     coarsest = max(series.coarsest_stride, series.resolution_ticks)
-    bin_seconds = max(BIN_SECONDS, LEAST_CHANGES * coarsest * series.interval_seconds)
+    bin_seconds = choose_bin_seconds(coarsest, series.interval_seconds)
     span = len(series.whole) * series.interval_seconds
     bins = int(span / bin_seconds)
     known = [index for index in series.up if series.good[index].any()]
     if bins < 1 or not known:
-        return Rhythm(find_period(np.zeros(0)), NONE)
+        return Rhythm(find_rails_period([], bin_seconds), NONE)
     edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
-    found = np.array([_bins_of(series, index, edges) for index in known])
-    # where a port is not known its siblings stand for it
-    seen = np.count_nonzero(~np.isnan(found), axis=0)
-    mean = np.where(seen > 0, np.nansum(found, axis=0) / np.maximum(seen, 1), np.nan)
-    period = find_period(mean, bin_seconds)
+    period = find_rails_period([_bins_of(series, index, edges) for index in known], bin_seconds)
     steps = (
         NONE if math.isnan(period.seconds) else find_steps(series.bandwidth, period.seconds / series.interval_seconds)
     )
@@ -74,36 +66,22 @@ def _bins_of(series: RailSeries, index: int, edges: Floats) -> Floats:
 Value = float | int | str | tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class PortTotals:
-    """Mean rate of each port, both directions, 0 while its link is down, NaN if not observed; and when active."""
-
-    mean: Floats
-    active: Floats
-
-
-def total_ports(series: RailSeries, options: ReportOptions) -> PortTotals:
-    """The rates that the rails are weighed by."""
-    count = len(series.ports)
-    mean, active = np.full(count, np.nan), np.full(count, np.nan)
-    for index, port in enumerate(series.ports):
-        rates, seconds, good = series.rates[index], series.seconds[index], series.good[index]
-        ways = np.flatnonzero(series.recorded)
-        observed = seconds[ways[0]].sum() if len(ways) else 0.0
-        if not port.active:
-            mean[index] = 0.0
-        elif observed:
-            mean[index] = np.einsum("wi,wi->", rates, seconds) / observed
-        chosen = good & (rates > options.active_bytes_per_second)
-        means = moments.mean(moments.weighted_sums(rates, seconds, chosen))
-        active[index] = np.nan if np.isnan(means).all() else np.nansum(means)
-    return PortTotals(mean, active)
+def sum_ports(series: RailSeries, options: ReportOptions) -> RailSums:
+    """The sums that the rails are weighed by; time is that of the first direction that was recorded."""
+    ways = np.flatnonzero(series.recorded)
+    chosen = series.good[:, None] & (series.rates > options.active_bytes_per_second)
+    return RailSums(
+        active=moments.weighted_sums(series.rates, series.seconds, chosen),
+        moved_bytes=np.einsum("pwi,pwi->pw", series.rates, series.seconds),
+        observed_seconds=series.seconds[:, ways[0]].sum(axis=-1) if len(ways) else np.zeros(len(series.ports)),
+        up=np.array([port.active for port in series.ports], dtype=np.bool_),
+    )
 
 
-def weigh(totals: PortTotals, options: ReportOptions) -> Balance:
+def weigh(sums: RailSums, options: ReportOptions) -> Balance:
     """The balance of the ports over the window."""
     judge = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
-    return balance_rails(totals.mean, totals.active, judge)
+    return balance_rails(sums.mean_rates(), sums.active_rates(), judge)
 
 
 def describe_rails(series: RailSeries, balance: Balance) -> dict[str, Value]:
@@ -118,14 +96,10 @@ def describe_rails(series: RailSeries, balance: Balance) -> dict[str, Value]:
     }
 
 
-def line_rate(series: RailSeries, totals: PortTotals) -> float:
+def line_rate(series: RailSeries, sums: RailSums) -> float:
     """Line rate of the ports that carry traffic, in the directions that were recorded; NaN if not known."""
     rates = np.array([port.rate_bytes_per_second or np.nan for port in series.ports])
-    rated = ~np.isnan(rates) & ~np.isnan(totals.mean)
-    if not rated.any():
-        return math.nan
-    carrying = totals.mean[rated] >= CARRYING * totals.mean[rated].max()
-    return sum(series.recorded) * float(rates[rated][carrying].sum())
+    return line_of_carriers(sums.mean_rates(), rates, sum(series.recorded))
 
 
 def describe_runs(series: RailSeries, options: ReportOptions) -> dict[str, Value]:
@@ -184,20 +158,18 @@ def name_traffic(
 ) -> dict[str, Value]:
     """The signature of the window, by the features of the daemon."""
     told = series.resolution_ticks == 1
-    variations = {scale: _number(values.get(variation_key(scale))) for scale in SIGNATURE_TIMESCALES_NS}
-    names = ("active_mean_bytes_per_second", "duty_cycle_ratio")
-    active, duty = (_number(values[name]) if told else None for name in names)
-    window = NodeWindow(None, None, None, active, duty, ())
-    features = signature_features(window, variations, _usual_peak(series) if told else math.nan, line)
+    variations = {scale: _number(values.get(variation_key(scale))) for scale in signature.TIMESCALES_NS}
+    names = ("duty_cycle_ratio", "active_mean_bytes_per_second")
+    duty, active = (_number(values[name]) if told else math.nan for name in names)
+    features = describe_features(duty, active, _usual_peak(series) if told else math.nan, variations, line)
     found = find_signature(features, options.signature)
     return {"signature": found.label, "signature_confidence": found.confidence}
 
 
 def _usual_peak(series: RailSeries) -> float:
-    """Upper quartile of the peaks of the seconds that were observed, as `aggregator.node` has it."""
-    seen = series.whole.reshape(-1, series.ticks_per_second).any(axis=1)
-    peaks = series.directions.sum(axis=0).reshape(-1, series.ticks_per_second).max(axis=1)[seen]
-    return float(np.quantile(peaks, USUAL)) if len(peaks) else math.nan
+    seconds = (-1, series.ticks_per_second)
+    peaks = series.directions.sum(axis=0).reshape(seconds).max(axis=1)
+    return usual_peak(peaks, series.measured.reshape(seconds).sum(axis=1))
 
 
 def is_known(value: Value) -> bool:
@@ -205,5 +177,5 @@ def is_known(value: Value) -> bool:
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _number(value: Value) -> float | None:
-    return value if isinstance(value, float) and math.isfinite(value) else None
+def _number(value: Value) -> float:
+    return value if isinstance(value, float) and math.isfinite(value) else math.nan

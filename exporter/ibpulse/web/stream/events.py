@@ -108,7 +108,6 @@ def describe_second(snapshot: Snapshot) -> dict[str, Any]:
 def _window(window: NodeWindow, timescales: tuple[str, ...]) -> dict[str, Any]:
     return {
         **asdict(window),
-        "peak_to_mean_ratio": window.peak_to_mean_ratio,
         "burstiness_cv": dict(zip(timescales, window.burstiness_cv, strict=True)),
     }
 

@@ -1,0 +1,160 @@
+"""The sum over the rails of a node, tick by tick, and the statistics of any span of it.
+
+Every view of a span says what is defined here: the metrics, the summary, the stream and the reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.analysis import moments
+from ibpulse.arrays import Bools, Floats
+from ibpulse.units import SECOND_NS
+
+# fields of the last axis of the sums of a span: those of the active ticks, then these
+OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
+FIELDS = moments.FIELDS + 3
+# the part of the peaks of single seconds that lies at or below the usual peak
+USUAL = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Rates over whole seconds.
+
+    `bytes_per_second` and `seconds` are (ports, 2, seconds, ticks): 0 and 0 wherever `good` is false. `good` is
+    (ports, seconds, ticks): both directions have a rate at that tick.
+    """
+
+    bytes_per_second: Floats
+    seconds: Floats
+    good: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTicks:
+    """Rates of all rails together over whole seconds.
+
+    `directions` is (2, seconds, ticks), 0 where data is missing; `measured` (seconds, ticks) is the time that a tick
+    stands for, 0 where data is missing; `good` (seconds, ticks) says where it is not.
+    """
+
+    directions: Floats
+    measured: Floats
+    good: Bools
+
+    @property
+    def bandwidth(self) -> Floats:
+        """Transmit + receive: (seconds, ticks), 0 where data is missing."""
+        return np.asarray(self.directions[0] + self.directions[1])
+
+
+def sum_rails(rails: Seconds) -> NodeTicks:
+    """Sum over the rails that were sampled in a second.
+
+    A tick at which one of those rails lacks data is missing for the node. A rail without any sample in a second does
+    not hide the others.
+    """
+    sampled = np.asarray(rails.good.any(axis=-1))
+    whole = np.all(rails.good | ~sampled[..., None], axis=0)
+    good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
+    rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
+    # the reads of one tick are microseconds apart: the node's tick lasts as long as theirs on average
+    reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
+    measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
+    return NodeTicks(rate, measured, good)
+
+
+def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
+    """Sums of each second: (seconds, FIELDS). A tick is active above the threshold.
+
+    Law: the sums of a span are the sum of those of its seconds.
+    """
+    bandwidth, measured = node.bandwidth, node.measured
+    sums = np.empty((len(bandwidth), FIELDS))
+    active = node.good & (bandwidth > active_bytes_per_second)
+    sums[:, : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, active)
+    sums[:, OBSERVED] = measured.sum(axis=-1)
+    sums[:, TRANSMIT : RECEIVE + 1] = (node.directions * measured).sum(axis=-1).T
+    return sums
+
+
+def sum_timescales(
+    node: NodeTicks, ticks_per_bin: Sequence[int], coarsest_stride: int, active_bytes_per_second: float
+) -> Floats:
+    """Sums of the active bins of each time scale: (seconds, timescales, 4).
+
+    They are 0 where a time scale is finer than the ticks between two samples of the slowest sampled rail.
+    """
+    bandwidth = np.where(node.good, node.bandwidth, np.nan)
+    out = np.zeros((len(bandwidth), len(ticks_per_bin), moments.FIELDS))
+    for index, ticks in enumerate(ticks_per_bin):
+        if ticks >= coarsest_stride:
+            values, seconds = moments.rebin(bandwidth, node.measured, ticks)
+            out[:, index] = moments.weighted_sums(values, seconds, values > active_bytes_per_second)
+    return out
+
+
+def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
+    """Ticks of one bin of a time scale; 0 when it is not a whole number of ticks or does not divide one second."""
+    if timescale_ns % interval_ns or SECOND_NS % timescale_ns:
+        return 0
+    return timescale_ns // interval_ns
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """Statistics of one or more spans of the sum over the rails; NaN for one that is not known.
+
+    All are (spans, ...), `burstiness_cv` has one more axis for the time scales. Rates are in bytes per second; peak,
+    active mean and mean are those of the bandwidth, transmit + receive.
+    """
+
+    transmit: Floats
+    receive: Floats
+    mean: Floats
+    peak: Floats
+    active_mean: Floats
+    peak_to_mean: Floats
+    duty_cycle: Floats
+    burstiness_cv: Floats
+
+
+def describe_node(
+    sums: Floats, peaks: Floats, scales: Floats, finest_known: bool = True, scales_known: Bools | None = None
+) -> NodeStatistics:
+    """The statistics of spans from their sums (..., FIELDS), highest ticks (...) and time scales (..., timescales, 4).
+
+    What rests on single ticks is not known where counters stand still over several (`finest_known` is false), nor a
+    time scale that is finer than that (`scales_known`, (timescales,)). A variation takes two active bins at least.
+    """
+    observed = sums[..., OBSERVED]
+    told = observed if finest_known else np.zeros_like(observed)
+    peak = np.where(told > 0, peaks, np.nan)
+    mean = moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], observed)
+    enough = scales[..., moments.COUNT] >= 2
+    if scales_known is not None:
+        enough &= scales_known
+    return NodeStatistics(
+        transmit=moments.quotient(sums[..., TRANSMIT], observed),
+        receive=moments.quotient(sums[..., RECEIVE], observed),
+        mean=mean,
+        peak=peak,
+        active_mean=np.where(told > 0, moments.mean(sums), np.nan),
+        peak_to_mean=moments.quotient(peak, mean),
+        duty_cycle=moments.duty_cycle(sums[..., moments.SECONDS], told),
+        burstiness_cv=np.where(enough, moments.variation(scales), np.nan),
+    )
+
+
+def usual_peak(peaks: Floats, observed_seconds: Floats) -> float:
+    """Upper quartile of the highest ticks of single seconds (seconds,), of those that were observed; NaN without any.
+
+    One sample that came late, or a counter that was refreshed late, makes the peak of a span; it does not make this.
+    """
+    seen = observed_seconds > 0
+    return float(np.quantile(peaks[seen], USUAL)) if seen.any() else math.nan
