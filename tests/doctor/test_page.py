@@ -8,7 +8,6 @@ import pytest
 
 from ibpulse.doctor import CHECKS, Finding, Level, document, page, worst_level
 from ibpulse.doctor.page import WIDTH, merge, verdict
-from ibpulse.doctor.wording import say_bytes, say_errno, say_names, say_plain, say_rate, say_seconds
 
 FINE = Finding(Level.OK, "mlx5_0:1", "is a rail.", topic="rails")
 ODD = Finding(Level.WARN, "mlx5_1:1", "is idle.", "The job does not use it.", "Look at the job.", "balance")
@@ -84,17 +83,3 @@ def test_a_document_has_every_finding_and_can_be_written() -> None:
 def test_every_check_has_a_name_of_its_own_and_a_sentence() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
     assert all(check.sentence.endswith(".") for check in CHECKS)
-
-
-def test_quantities_are_said_as_people_read_them() -> None:
-    assert [say_seconds(value) for value in (2.5, 0.00125, 4e-6)] == ["2.5 s", "1.25 ms", "4 µs"]
-    assert [say_bytes(value) for value in (12e6, 999, 3e9)] == ["12 MB", "999 B", "3 GB"]
-    assert [say_rate(value) for value in (25e9, 0)] == ["25.0 GB/s", "0 GB/s"]
-    assert say_errno(22) == "EINVAL (Invalid argument)"
-    assert say_names([f"mlx5_{number}" for number in range(12)], 2) == "mlx5_0, mlx5_1 and 10 more"
-    assert [say_plain(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
-        "",
-        "a",
-        "a and b",
-        "a, b and c",
-    ]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.faults import parse_control
+from ibpulse.simulate.fabric import SimulatedFabric, parse_control
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Constant, Idle, Stretched

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.sysfs.files import ReadFault, list_names, natural_key, parse_count, read_link, read_text
+from ibpulse.sysfs.files import ReadFault, list_names, parse_count, read_link, read_text
 from tests.sysfs.trees import make_unreadable
 
 
@@ -57,17 +57,6 @@ def test_names_are_listed_in_natural_order(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_has_no_names(tmp_path: Path) -> None:
     assert list_names(str(tmp_path / "ports")) == []
-
-
-def test_devices_sort_by_their_numbers() -> None:
-    names = ["mlx5_10", "mlx5_2", "ibp12s0", "mlx5_bond_0", "mlx5_0"]
-    assert sorted(names, key=natural_key) == ["ibp12s0", "mlx5_0", "mlx5_2", "mlx5_10", "mlx5_bond_0"]
-
-
-@given(st.text(), st.text())
-def test_different_names_never_sort_as_equal_unless_their_numbers_are(left: str, right: str) -> None:
-    if not any(character in "0123456789" for character in left + right):
-        assert (natural_key(left) == natural_key(right)) == (left == right)
 
 
 def test_what_is_no_link_points_nowhere(tmp_path: Path) -> None:

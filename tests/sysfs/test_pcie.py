@@ -23,8 +23,8 @@ from ibpulse.sysfs.pcie import (
     parse_width,
     read_links,
     write_link,
-    write_rate,
 )
+from ibpulse.text import link_rate_text
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.trees import make_unreadable
@@ -230,4 +230,8 @@ def test_half_a_link_is_not_downtrained_by_what_is_not_known() -> None:
 
 
 def test_links_and_rates_are_written_for_people() -> None:
-    assert (write_link(2.5, None), write_link(None, 4), write_rate(63.015e9)) == ("2.5 GT/s x?", "? GT/s x4", "63 GB/s")
+    assert (write_link(2.5, None), write_link(None, 4), link_rate_text(63.015e9)) == (
+        "2.5 GT/s x?",
+        "? GT/s x4",
+        "63 GB/s",
+    )

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ibpulse.terminal.screen import ASCII, BLOCKS, bar, duration, gigabytes, percent, sparkline
+from ibpulse.terminal.screen import ASCII, BLOCKS, bar, sparkline
 
 
 def test_a_sparkline_rises_with_its_values_and_tells_nothing_from_not_known() -> None:
@@ -40,14 +40,3 @@ def test_a_bar_is_filled_to_an_eighth_of_a_cell(share: float, text: str) -> None
 
 def test_a_bar_without_blocks_is_filled_to_a_cell() -> None:
     assert [bar(share, 4, ASCII) for share in (0, 0.01, 0.5, 1)] == ["    ", "#   ", "##  ", "####"]
-
-
-def test_numbers_say_when_they_are_not_known() -> None:
-    assert [gigabytes(None), percent(None), duration(None)] == ["-"] * 3
-    rates = (0.0, 231.44e9, 1326.04e9, 0.95e9, 0.949e9, 0.0123e9, 1e6, 0.9e6, 1.0)
-    assert [gigabytes(rate) for rate in rates] == [
-        *("0.0", "231.4", "1326.0", "0.9", "0.949", "0.012", "0.001", "<0.001", "<0.001")
-    ]
-    assert all(len(gigabytes(10.0**power)) <= 6 for power in range(13))
-    assert [percent(ratio) for ratio in (0, 0.99999, 1, 1.2)] == ["0.00 %", "99.99 %", "100 %", "100 %"]
-    assert [duration(s) for s in (12.34, 1.4, 0.3149, 0.00012)] == ["12.3 s", "1400.0 ms", "314.9 ms", "0.12 ms"]

@@ -205,11 +205,11 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
     """The line rate of the sum, NaN if not known, and the key numbers as text."""
-    from ibpulse.pictures.panels import duration_text  # not for help texts
     from ibpulse.reports.resampling_units import variation_key
     from ibpulse.reports.rows import rows
     from ibpulse.reports.run import describe_run
     from ibpulse.reports.table import plain_text
+    from ibpulse.text import duration_text  # not for help texts
 
     scale_ns = max(FINEST_NS, recording.meta.interval_ns)
     chosen = replace(chosen, timescales_ns=(scale_ns,))

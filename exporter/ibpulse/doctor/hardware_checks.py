@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Finding, Level, passed
-from ibpulse.doctor.wording import say_count, say_rate
 from ibpulse.model import Port
-from ibpulse.sysfs.pcie import FAULTS, write_rate
+from ibpulse.sysfs.pcie import FAULTS
+from ibpulse.text import count_text, link_rate_text, rate_text
 
 
 def check_likeness(facts: Facts) -> Iterator[Finding]:
@@ -19,7 +19,7 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
 
     def pcie(port: Port) -> str:
         rate = paths.get(port.id.device)
-        return "" if rate is None else write_rate(rate)
+        return "" if rate is None else link_rate_text(rate)
 
     same = True
     for what, advice, read in (
@@ -33,12 +33,12 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
             same = False
             yield finding
     if rails and same:
-        yield passed("", f"{say_count(len(rails), 'active rail')}, alike in rate, driver, board, firmware and PCIe.")
+        yield passed("", f"{count_text(len(rails), 'active rail')}, alike in rate, driver, board, firmware and PCIe.")
 
 
 def _say_rate(port: Port) -> str:
     """The data rate, since the same one has several labels: 400 Gb/s of Ethernet is 4X NDR or 8X HDR."""
-    return "" if port.rate_bytes_per_second is None else say_rate(port.rate_bytes_per_second)
+    return "" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
 
 
 def _find_odd_ones(rails: list[Port], what: str, advice: str, read: Callable[[Port], str]) -> Iterator[Finding]:
@@ -79,5 +79,5 @@ def check_pcie(facts: Facts) -> Iterator[Finding]:
                 place.device,
                 "has a PCIe path of which the kernel does not say the speed."
                 if rate is None
-                else f"has a PCIe path of {write_rate(rate)}, as good as its links can be.",
+                else f"has a PCIe path of {link_rate_text(rate)}, as good as its links can be.",
             )

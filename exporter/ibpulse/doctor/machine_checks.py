@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ibpulse.doctor.facts import Facts, Space
 from ibpulse.doctor.finding import Finding, Level, passed
-from ibpulse.doctor.wording import say_bytes, say_count, say_names, say_seconds
+from ibpulse.text import count_text, names_text, size_text, time_text
 
 Version = tuple[int, int]
 
@@ -112,7 +112,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARN,
             "",
-            f"The wall clock was stepped {say_count(steps, 'time')} while it was looked at.",
+            f"The wall clock was stepped {count_text(steps, 'time')} while it was looked at.",
             "A step is a hole, or a repetition, in every history.",
             "Let the clock be slewed, not stepped.",
         )
@@ -128,7 +128,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
         )
     else:
         yield passed(
-            "", f"The wall clock is synchronised, within {say_seconds(clock.max_error_seconds)} by its own bound."
+            "", f"The wall clock is synchronised, within {time_text(clock.max_error_seconds)} by its own bound."
         )
 
 
@@ -138,7 +138,7 @@ def check_cpu(facts: Facts) -> Iterator[Finding]:
     quota = look.quota_cpus if look else facts.machine.quota_cpus
     if quota is not None and not math.isinf(quota):
         throttled = (look.throttled_periods if look else None) or 0
-        seen = f", and was throttled in {say_count(throttled, 'period')} so far" if throttled else ""
+        seen = f", and was throttled in {count_text(throttled, 'period')} so far" if throttled else ""
         yield Finding(
             Level.WARN,
             "",
@@ -172,7 +172,7 @@ def check_scheduler(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARN,
             "",
-            f"The sampler's timers may be {say_seconds(slack / 1e9)} late (timer slack).",
+            f"The sampler's timers may be {time_text(slack / 1e9)} late (timer slack).",
             "Each tick begins that much later, which is small against 10 ms.",
             "Find what keeps prctl(PR_SET_TIMERSLACK) from working, such as a seccomp profile.",
         )
@@ -205,7 +205,7 @@ def check_affinity(facts: Facts) -> Iterator[Finding]:
             "sampler.cpu",
             f"{cpu} is near none of the rails.",
             "Each read crosses the socket, which costs a little.",
-            f"Choose one of {say_names(sorted({place.local_cpus for place in places if place.local_cpus}))}.",
+            f"Choose one of {names_text(sorted({place.local_cpus for place in places if place.local_cpus}))}.",
         )
     else:
         yield passed("sampler.cpu", f"{cpu} is a CPU that the sampler may use, and is near a rail as far as is known.")
@@ -232,7 +232,7 @@ def _judge_captures(space: Space) -> Iterator[Finding]:
     if not space.writable:
         sentence, advice = f"{space.path} cannot be written by this user.", "Set capture.dir to a writable directory."
     elif space.free_bytes is not None and space.free_bytes < space.needed_bytes:
-        free, wanted = say_bytes(space.free_bytes), say_bytes(space.needed_bytes)
+        free, wanted = size_text(space.free_bytes), size_text(space.needed_bytes)
         sentence = f"{free} are free at {space.path}, and capture.min-free leaves {wanted} free."
         advice = "Give capture.dir more space, or lower capture.min-free."
     else:
@@ -242,7 +242,7 @@ def _judge_captures(space: Space) -> Iterator[Finding]:
 
 
 def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
-    needed = say_bytes(space.needed_bytes)
+    needed = size_text(space.needed_bytes)
     available = facts.machine.available_bytes
     in_memory = space.type in MEMORY_TYPES
     if not space.writable and not (facts.look and facts.look.by_daemon):
@@ -257,7 +257,7 @@ def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.FAIL,
             space.setting,
-            f"needs {needed}, and {say_bytes(space.free_bytes)} are free at {space.path}.",
+            f"needs {needed}, and {size_text(space.free_bytes)} are free at {space.path}.",
             "The daemon cannot keep its samples.",
             f"Give {space.setting} more space, or shorten sampler.history.",
         )
@@ -265,7 +265,7 @@ def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARN,
             space.setting,
-            f"needs {needed} of memory, and {say_bytes(available)} are available.",
+            f"needs {needed} of memory, and {size_text(available)} are available.",
             "The node may run out of memory.",
             "Shorten sampler.history.",
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from ibpulse.doctor.finding import Finding, Level, worst_level
-from ibpulse.doctor.wording import say_count, say_names
+from ibpulse.text import count_text, names_text
 
 WIDTH = 118
 COLOURS = {Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
@@ -43,7 +43,7 @@ def verdict(findings: Sequence[Finding]) -> str:
     worst = worst_level(findings)
     if worst is Level.OK:
         return f"verdict: {_WORDS[worst]}"
-    told = [say_count(counts[level], word) for level, word in ((Level.FAIL, "failure"), (Level.WARN, "warning"))]
+    told = [count_text(counts[level], word) for level, word in ((Level.FAIL, "failure"), (Level.WARN, "warning"))]
     return f"verdict: {_WORDS[worst]} ({', '.join(text for text in told if not text.startswith('0 '))})"
 
 
@@ -59,7 +59,7 @@ def document(findings: Sequence[Finding], about: Mapping[str, object]) -> dict[s
 
 def _write_lines(finding: Finding, subjects: Sequence[str], colour: bool) -> list[str]:
     head = f"{finding.level.name:<{_LEVEL}}{finding.topic:<{_TOPIC}}"
-    text = f"{say_names(subjects)}: {finding.sentence}" if subjects else finding.sentence
+    text = f"{names_text(subjects)}: {finding.sentence}" if subjects else finding.sentence
     lines = _wrap(head, text)
     if colour:
         word = finding.level.name

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ibpulse.doctor.facts import Card, Facts, Folders
 from ibpulse.doctor.finding import Finding, Level, passed
-from ibpulse.doctor.wording import say_count, say_names, say_plain, say_rate
 from ibpulse.model import ByteSource, Port
 from ibpulse.sysfs import inventory
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, LEGACY, NO_BYTES, OCTETS_NOTE
@@ -16,6 +15,7 @@ from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, VF
 from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins, make_of
 from ibpulse.sysfs.speed import ETHERNET
+from ibpulse.text import count_text, names_text, rate_text, sentence_list
 
 
 def check_files(facts: Facts) -> Iterator[Finding]:
@@ -28,7 +28,8 @@ def check_files(facts: Facts) -> Iterator[Finding]:
         yield passed(
             str(port.id),
             f"counts bytes in {_say_files(port.source)}, "
-            f"{say_count(port.source.scale, 'byte')} a count; it has {say_plain(there) or 'no folder that answered'}.",
+            f"{count_text(port.source.scale, 'byte')} a count; "
+            f"it has {sentence_list(there) or 'no folder that answered'}.",
         )
         counts = facts.counts.get(port.id)
         if counts and counts.unreadable:
@@ -37,7 +38,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
     first, reason = next(iter(unreadable.items()))
-    sentence = f"has {say_count(len(unreadable), 'counter')} without a value, first {first}, which {reason}"
+    sentence = f"has {count_text(len(unreadable), 'counter')} without a value, first {first}, which {reason}"
     # those of counters/ are the physical port's, which is not for every virtual function to see
     if port.identity.kind == VF and all(name.startswith(f"{COUNTERS}/") for name in unreadable):
         return passed(str(port.id), f"{sentence}: usual on a virtual function. The daemon leaves such files alone.")
@@ -52,7 +53,7 @@ def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
 
 
 def _say_files(source: ByteSource) -> str:
-    return say_plain([_short(source.transmit), _short(source.receive)])
+    return sentence_list([_short(source.transmit), _short(source.receive)])
 
 
 def _short(paths: Sequence[str]) -> str:
@@ -66,7 +67,7 @@ def check_saturation(facts: Facts) -> Iterator[Finding]:
     for port, counts in facts.counts.items():
         if counts.full:
             full = True
-            names = say_names([name.rpartition("/")[2] for name in counts.full])
+            names = names_text([name.rpartition("/")[2] for name in counts.full])
             yield Finding(
                 Level.WARN,
                 str(port),
@@ -76,7 +77,7 @@ def check_saturation(facts: Facts) -> Iterator[Finding]:
             )
     read = sum(len(counts.end) for counts in facts.counts.values())
     if read and not full:
-        yield passed("", f"None of {say_count(read, 'counter')} is full.")
+        yield passed("", f"None of {count_text(read, 'counter')} is full.")
 
 
 NOT_SAMPLED = "It is not sampled, and missing in every number of the node."
@@ -105,7 +106,7 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.FAIL,
             "ports.exclude",
-            f"and ports.include leave out all {say_count(len(listed), 'device')} of this node.",
+            f"and ports.include leave out all {count_text(len(listed), 'device')} of this node.",
             "There is nothing to sample.",
             "Change these settings.",
         )
@@ -152,7 +153,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
     answering = len(facts.tree.admitted) - len(silent)
     if answering > 0:
         verb = "answers" if answering == 1 else "answer"
-        yield passed("", f"{say_count(answering, 'device')} {verb}.")
+        yield passed("", f"{count_text(answering, 'device')} {verb}.")
 
 
 def _silent_devices(facts: Facts) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
     remembered = facts.look.remembered if facts.look else ()
     cards = [] if gone else _missing_cards(facts)
     for card in cards:
-        known = f" The daemon sampled {say_names(remembered)} before." if remembered else ""
+        known = f" The daemon sampled {names_text(remembered)} before." if remembered else ""
         yield Finding(
             Level.FAIL,
             card.address,
@@ -184,7 +185,7 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
     if remembered and not cards and not gone:
         yield Finding(
             Level.FAIL,
-            say_names(remembered),
+            names_text(remembered),
             "is not there any more; the daemon sampled it before.",
             NOT_SAMPLED,
             advice,
@@ -236,7 +237,7 @@ def _judge_rail(port: Port) -> Finding:
             "Look at cable, transceiver and switch port, and at the subnet manager if the state is INIT or ARMED.",
         )
     rate = (
-        "a data rate that is not known" if port.rate_bytes_per_second is None else say_rate(port.rate_bytes_per_second)
+        "a data rate that is not known" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
     )
     if port.problem:
         return Finding(Level.WARN, str(port.id), f"is a rail: {port.problem}", "It is sampled without what is missing.")
@@ -262,7 +263,7 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
         return Finding(
             Level.WARN,
             subject,
-            f"is of the rails' make but runs at {say_rate(port.rate_bytes_per_second or 0)}, so it is no rail.",
+            f"is of the rails' make but runs at {rate_text(port.rate_bytes_per_second or 0)}, so it is no rail.",
             "If it should be a rail, its link came up too slow; the job waits for it.",
             "Look at cable and switch port; if it is meant so, name the rails by ports.rails.",
         )
@@ -294,7 +295,7 @@ def _say_why_not(port: Port, facts: Facts) -> str:
         return f"its link is {port.state or 'in no known state'}, and it is of another make than the rails"
     if port.rate_bytes_per_second is None:
         return "its data rate is not known"
-    return f"it runs at {say_rate(port.rate_bytes_per_second)}, the rails are faster"
+    return f"it runs at {rate_text(port.rate_bytes_per_second)}, the rails are faster"
 
 
 def check_remarks(facts: Facts) -> Iterator[Finding]:

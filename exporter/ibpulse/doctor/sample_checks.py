@@ -9,11 +9,11 @@ from ibpulse.analysis.resolution import stands_still
 from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
 from ibpulse.doctor.finding import Finding, Level, passed
 from ibpulse.doctor.tree_facts import FLAPS, REQUESTS
-from ibpulse.doctor.wording import say_count, say_errno, say_names, say_rate, say_seconds
 from ibpulse.model import ByteSource, Port, PortId
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
+from ibpulse.text import count_text, errno_text, names_text, rate_text, time_text
 from ibpulse.units import MILLISECOND_NS, format_duration
 
 # Intervals that divide one second in whole milliseconds.
@@ -38,9 +38,9 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
     tick = sum(reads.both_p99 for reads in costs.values())
     shortest = find_shortest_interval(max(reads.p99 for reads in costs.values()), tick)
     cost = (
-        f"One read takes {say_seconds(p50)} (median), {say_seconds(costs[slowest].p99)} at p99 on {slowest}, "
-        f"{say_seconds(max(reads.worst for reads in costs.values()))} at worst; "
-        f"all of a tick {say_seconds(tick)} at p99. "
+        f"One read takes {time_text(p50)} (median), {time_text(costs[slowest].p99)} at p99 on {slowest}, "
+        f"{time_text(max(reads.worst for reads in costs.values()))} at worst; "
+        f"all of a tick {time_text(tick)} at p99. "
     )
     if shortest is None or shortest > look.interval_ns:
         honest = "longer than 1s" if shortest is None else format_duration(shortest)
@@ -60,7 +60,7 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 Level.WARN,
                 str(port),
-                f"takes {say_seconds(reads.p99)} for a read at p99, the other ports {say_seconds(usual)}.",
+                f"takes {time_text(reads.p99)} for a read at p99, the other ports {time_text(usual)}.",
                 "The firmware of this card is busy or sick; its slow reads hold up the others' ticks.",
                 "Look in the kernel's log for its driver, and for what else asks this card.",
             )
@@ -74,7 +74,7 @@ def _find_lengthened(facts: Facts, look: Look) -> Iterator[Finding]:
             yield Finding(
                 Level.WARN,
                 str(port.id),
-                f"is sampled every {say_seconds(one.stride * look.interval_ns / 1e9)}, since its reads take so long.",
+                f"is sampled every {time_text(one.stride * look.interval_ns / 1e9)}, since its reads take so long.",
                 "What it shows is true at that interval; shorter bursts are not seen.",
                 "Set sampler.interval to what the node can keep, or look for what makes this card slow.",
             )
@@ -93,7 +93,7 @@ def check_ticks(facts: Facts) -> Iterator[Finding]:
         return
     lost = look.missed_ticks / (look.ticks + look.missed_ticks)
     late = "".join(
-        f", {say_seconds(value)} late at most {words}"
+        f", {time_text(value)} late at most {words}"
         for value, words in ((look.lateness_p50, "half of the time"), (look.lateness_p99, "at p99"))
         if value is not None
     )
@@ -127,7 +127,7 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
         return _judge_slow_device(port.id, port.source, one.stride * look.interval_ns / 1e9 if look and one else None)
     by_cache = (
         "Its bytes are in hw_counters, which the kernel renews every "
-        f"{say_seconds(port.source.refresh_seconds)} at best{lifespan}."
+        f"{time_text(port.source.refresh_seconds)} at best{lifespan}."
         if cached and port.source
         else ""
     )
@@ -138,8 +138,8 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
         return Finding(
             Level.WARN,
             str(port.id),
-            f"has counters that are refreshed only every {say_seconds(one.resolution_seconds)}, "
-            f"and is sampled every {say_seconds(planned)}.",
+            f"has counters that are refreshed only every {time_text(one.resolution_seconds)}, "
+            f"and is sampled every {time_text(planned)}.",
             "Bursts shorter than that cannot be seen; nothing finer is computed from this port.",
             ASK_FOR_FIRMWARE,
         )
@@ -147,13 +147,13 @@ def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Findin
         return Finding(
             Level.WARN,
             str(port.id),
-            f"is sampled every {say_seconds(planned)}. {by_cache}".rstrip(),
+            f"is sampled every {time_text(planned)}. {by_cache}".rstrip(),
             "Sampled faster, a cached counter would show 0, 2x, 0, 2x; bursts shorter than this cannot be seen.",
             "As root, write 0 into the port's hw_counters/lifespan; that is for every reader of the node.",
         )
     if one.resolution_seconds is None:
         return passed(str(port.id), "carries too little to tell how often its counters change: not known.")
-    return passed(str(port.id), f"has counters that change at every sample of {say_seconds(planned)}.")
+    return passed(str(port.id), f"has counters that change at every sample of {time_text(planned)}.")
 
 
 def _is_slow_device(source: ByteSource, folders: Folders) -> bool:
@@ -163,13 +163,13 @@ def _is_slow_device(source: ByteSource, folders: Folders) -> bool:
 
 
 def _judge_slow_device(port: PortId, source: ByteSource, planned: float | None) -> Finding:
-    how = f"The device itself renews its counters every {say_seconds(source.refresh_seconds)}."
+    how = f"The device itself renews its counters every {time_text(source.refresh_seconds)}."
     if planned is None:
         return passed(str(port), how)
     return Finding(
         Level.WARN,
         str(port),
-        f"is sampled every {say_seconds(planned)}. {how}",
+        f"is sampled every {time_text(planned)}. {how}",
         "Bursts shorter than that cannot be seen, and one sample can show no renewal, the next one two.",
         ASK_FOR_FIRMWARE,
     )
@@ -193,7 +193,7 @@ def check_counting(facts: Facts) -> Iterator[Finding]:
         source = "a running daemon" if look.by_daemon else "a sampler of doctor's own"
         yield passed(
             "",
-            f"{say_count(len(look.ports), 'port')} counted without a reset or a failed read in {look.seconds:.1f} s, "
+            f"{count_text(len(look.ports), 'port')} counted without a reset or a failed read in {look.seconds:.1f} s, "
             f"sampled every {format_duration(look.interval_ns)} by {source}.",
         )
 
@@ -215,7 +215,7 @@ def _judge_counting(port: PortId, one: PortLook, look: Look) -> Iterator[Finding
         yield Finding(
             Level.FAIL,
             str(port),
-            f"has reads that fail with {say_errno(one.last_errno)}{rest}.",
+            f"has reads that fail with {errno_text(one.last_errno)}{rest}.",
             "What was not read is a hole, never 0.",
             "Look in the kernel's log for errors of its driver.",
         )
@@ -238,7 +238,7 @@ def check_links(facts: Facts) -> Iterator[Finding]:
         # one that is down now has its line among the rails
         if port.active and (len(changes) > 1 or risen):
             still = False
-            told = " then ".join(changes) if len(changes) > 1 else f"{say_names(risen)} rose"
+            told = " then ".join(changes) if len(changes) > 1 else f"{names_text(risen)} rose"
             yield Finding(
                 Level.WARN,
                 str(port.id),
@@ -270,13 +270,13 @@ def check_balance(facts: Facts) -> Iterator[Finding]:
             yield finding
     if even:
         yield passed(
-            "", f"{say_count(len(seen), 'rail')} carry {say_spread(list(carried.values()))} each, both ways together."
+            "", f"{count_text(len(seen), 'rail')} carry {say_spread(list(carried.values()))} each, both ways together."
         )
 
 
 def say_spread(rates: Sequence[float]) -> str:
     """The least and the most of some rates."""
-    least, most = say_rate(min(rates)), say_rate(max(rates))
+    least, most = rate_text(min(rates)), rate_text(max(rates))
     return least if least == most else f"{least} to {most}"
 
 
@@ -287,7 +287,7 @@ def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, fact
         return Finding(
             Level.WARN,
             str(port),
-            f"is slow: it carries {say_rate(rate)}, the median of the other rails {say_rate(others)}.",
+            f"is slow: it carries {rate_text(rate)}, the median of the other rails {rate_text(others)}.",
             "The job waits for its slowest rail.",
             "Look at its errors, its PCIe path, its cable and its switch port.",
         )
@@ -297,7 +297,7 @@ def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, fact
         return Finding(
             Level.FAIL,
             str(port),
-            f"has counters that are stuck: its bytes stand still, yet it received {say_count(requests, 'request')}.",
+            f"has counters that are stuck: its bytes stand still, yet it received {count_text(requests, 'request')}.",
             "Its traffic is missing in every number of the node.",
             "Reset the card, and ask the vendor about its firmware.",
         )
@@ -307,7 +307,7 @@ def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, fact
     return Finding(
         Level.WARN,
         str(port),
-        f"is idle: it carries {say_rate(rate)}, the median of the other rails {say_rate(others)}.{doubt}",
+        f"is idle: it carries {rate_text(rate)}, the median of the other rails {rate_text(others)}.{doubt}",
         "The job does not use this rail, and loses its bandwidth.",
         "Look at the job's choice of devices (NCCL_IB_HCA and the like), and at the GPU next to it.",
     )

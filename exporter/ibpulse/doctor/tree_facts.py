@@ -13,8 +13,9 @@ from ibpulse.doctor.facts import Card, Counts, DoctorOptions, Folders, Mount, Tr
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.diagnostics import Wanted, choose_counters
-from ibpulse.sysfs.files import list_names, natural_key, parse_count, read_link_name, read_text, read_value
+from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text, read_value
 from ibpulse.sysfs.selection import Selection
+from ibpulse.text import natural_key
 
 COUNTER_ANSWER_SECONDS = 1.5
 # Requests that a port received: they go on counting when its counters of bytes do not.

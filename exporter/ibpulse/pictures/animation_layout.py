@@ -15,9 +15,10 @@ import numpy.typing as npt
 from ibpulse.arrays import Pixels
 from ibpulse.pictures.files import Axes, Image, matplotlib, ticker
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.panels import HOLE, Page, draw_band, duration_text, label_inches, mark_holes, plain, time_unit
+from ibpulse.pictures.panels import HOLE, Page, draw_band, label_inches, mark_holes, plain, time_unit
 from ibpulse.pictures.run import PictureRun, Scale, reduce
 from ibpulse.pictures.theme import COLOUR_MAP, SMALL, THEMES, Colours, settings
+from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 
 # places in the palette: the colour map, then single colours, then the letters from background to text, then the rest

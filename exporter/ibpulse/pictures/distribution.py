@@ -11,9 +11,10 @@ from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
 from ibpulse.arrays import Floats
 from ibpulse.pictures.files import Axes, Figure, matplotlib, ticker
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.panels import Page, describe_run, duration_text, plain, rate_text
+from ibpulse.pictures.panels import Page, describe_run, plain
 from ibpulse.pictures.run import PictureRun, Scale, choose_scale
 from ibpulse.pictures.theme import LARGE, SMALL, THEMES, Colours, settings
+from ibpulse.text import duration_text, threshold_text
 
 BINS = 50
 STYLES = ("-", "--", "-.", ":")
@@ -41,7 +42,7 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
         _draw_lengths(second[0], second[1], runs, _thresholds(options), colours)
         for axes in (*first, *second):
             plain(axes)
-        active = f"active: above {rate_text(options.active_bytes_per_second)}"
+        active = f"active: above {threshold_text(options.active_bytes_per_second)}"
         page.write(
             0.15, height - 0.22, f"{active} · {options.directions_text} · 1 GB = 10⁹ bytes", SMALL, color=colours.faint
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,22 +14,11 @@ from ibpulse.arrays import Floats
 from ibpulse.pictures.files import Axes, Figure, FigureCanvasAgg, matplotlib, ticker
 from ibpulse.pictures.run import Columns, PictureRun
 from ibpulse.pictures.theme import COLOUR_MAP, HATCH, LARGE, SMALL, USUAL, Colours
-from ibpulse.units import SECOND_NS, format_rate
+from ibpulse.text import duration_text
+from ibpulse.units import SECOND_NS
 
 HOLE = "hatched: not measured"
-DURATIONS = ((SECOND_NS, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
-
-
-def duration_text(period_ns: int) -> str:
-    """A duration as sentences have it: `10 ms`, `2.29 s`."""
-    size, sign = next((size, sign) for size, sign in DURATIONS if period_ns >= size)
-    return f"{period_ns / size:.4g} {sign}"
-
-
-def rate_text(bytes_per_second: float) -> str:
-    """A rate as sentences have it: `0.1 GB/s`."""
-    return re.sub(r"([0-9])([A-Za-z])", r"\1 \2", format_rate(round(bytes_per_second)))
 
 
 def time_unit(span_seconds: float) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -12,18 +11,8 @@ from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit
 from ibpulse.reports.run import PortLine, Run
 from ibpulse.reports.statistics import Value
+from ibpulse.text import NOT_KNOWN, SCALES, find_scale, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
-
-NOT_KNOWN = "-"
-DIGITS = 4
-# unit: (size, sign), the largest first
-SCALES: Mapping[Unit, tuple[tuple[float, str], ...]] = {
-    "rate": ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"), (1.0, " B/s")),
-    "bytes": ((1e12, " TB"), (1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")),
-    "seconds": ((1.0, " s"), (1e-3, " ms"), (1e-6, " µs")),
-    "ratio": ((0.01, " %"),),
-    "number": ((1.0, ""),),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +81,11 @@ def value_text(run: Run, row: ReportRow, level: float) -> str:
         return plain_text(value, row.unit)
     low, high = spread.interval(level)
     half = (high - low) / 2
-    size, sign = _scale(value, row.unit)
+    size, sign = find_scale(value, row.unit)
     # two digits of the half interval, not more of the value than that says
     decimals = max(0, min(4, 1 - math.floor(math.log10(half / size)))) if half > size * 1e-4 else 4
     if half <= size * 1e-4:
-        return f"{_significant(value / size)}{sign}"
+        return f"{significant(value / size)}{sign}"
     return f"{value / size:.{decimals}f} ±{half / size:.{decimals}f}{sign}"
 
 
@@ -110,24 +99,7 @@ def plain_text(value: Value, unit: Unit) -> str:
         return value
     if unit not in SCALES:
         return str(value)
-    size, sign = _scale(float(value), unit)
-    return f"{_significant(value / size)}{sign}"
-
-
-def _scale(value: float, unit: Unit) -> tuple[float, str]:
-    scales = SCALES[unit]
-    # 999.96 is 1000 in four digits
-    return next(
-        (scale for scale in scales if abs(value) * (1 + 10.0**-DIGITS) >= scale[0]), scales[0 if not value else -1]
-    )
-
-
-def _significant(value: float) -> str:
-    """Four digits, or as many as stand before the point."""
-    if value == 0:
-        return "0"
-    decimals = max(0, min(DIGITS, DIGITS - 1 - math.floor(math.log10(abs(value)))))
-    return f"{value:.{decimals}f}"
+    return statistic_text(float(value), unit)
 
 
 def _port_section(report: Report) -> TableSection:

@@ -16,6 +16,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.plan import PlannedPort
 from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_pace
+from ibpulse.text import milliseconds
 
 # What holds in each of these parts of the span is no passing disturbance.
 PARTS = 3
@@ -207,16 +208,16 @@ class AdaptiveInterval:
         log.warning(
             "device %s: a read takes %s ms (p99) now; it is sampled every %s ms from now on",
             device,
-            _ms(known.reads.p99_ns),
-            _ms(pace.stride * self._reader.interval_ns),
+            milliseconds(known.reads.p99_ns),
+            milliseconds(pace.stride * self._reader.interval_ns),
         )
 
     def _explain(self, device: str, known: PacedDevice, before: SamplingInterval) -> str:
         """What is wrong, what was done, and what to do, in three sentences."""
         assert known.reads is not None
         reads, interval_ns = known.reads, self._reader.interval_ns
-        took = f"a read takes {_ms(reads.p99_ns)} ms (p99, at worst {_ms(reads.worst_ns)} ms)"
-        usual, longer = _ms(before.stride * interval_ns), _ms(known.pace.stride * interval_ns)
+        took = f"a read takes {milliseconds(reads.p99_ns)} ms (p99, at worst {milliseconds(reads.worst_ns)} ms)"
+        usual, longer = milliseconds(before.stride * interval_ns), milliseconds(known.pace.stride * interval_ns)
         if known.pace.apart:
             done = f"it is sampled every {longer} ms from now on, by a process of its own, so that it holds up no other"
         else:
@@ -236,7 +237,3 @@ class AdaptiveInterval:
     def _is_slow(self, cost: Cost, before: SamplingInterval, pace: SamplingInterval) -> bool:
         """Whether a device is slow by itself, and not only one of many."""
         return pace.apart or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.0f}" if ns >= 100e6 else f"{ns / 1e6:.3g}"

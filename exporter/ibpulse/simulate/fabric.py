@@ -1,23 +1,21 @@
-"""A sysfs tree of plain files whose counters advance in real time, in the sampler's phase.
-
-It must not measure: it knows the schedule and the faults, and nothing of who reads.
-"""
+"""A sysfs tree of plain files whose counters advance in real time, in the sampler's phase."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.faults import HEALTHY, Control, DeviceFaults, parse_control
+from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.step import Workload
 from ibpulse.simulate.tree import list_function, make_devices
-from ibpulse.simulate.workloads import Constant
+from ibpulse.simulate.workloads import Constant, Stretched, make_workload
 from ibpulse.simulate.writing import Stop, clear_tree, keep_phase, write_listing
 
 log = logging.getLogger(__name__)
@@ -26,6 +24,49 @@ FAULTS_FILE = "faults.json"
 FAULTS_EVERY_NS = 250_000_000
 SLOW_EVERY_NS = 1_000_000_000
 MANAGEMENT_BYTES_PER_SECOND = 12e6
+
+
+CONTROL_EXAMPLE = '{"name": "dense", "stretch": 1.1}'
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the faults file says: the faults of each device that has any, and the workload, None for the first one.
+
+    The file holds `{"workload": "moe"}` or `{"workload": {"name": "dense", "stretch": 1.1}}` next to the faults.
+    """
+
+    faults: Mapping[str, DeviceFaults]
+    workload: Workload | None = None
+
+
+def parse_control(text: str, devices: Collection[str], place: str) -> Control:
+    """What the text says. An empty text means no fault and the first workload.
+
+    Raises ConfigError with every fault of the text, each naming `place`.
+    """
+    try:
+        document = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict) or "workload" not in document:
+        return Control(parse_faults(text, devices, place))
+    workload = _parse_workload(document.pop("workload"), place)
+    return Control(parse_faults(json.dumps(document), devices, place), workload)
+
+
+def _parse_workload(entry: object, place: str) -> Workload:
+    named = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(named, dict) or not isinstance(named.get("name"), str) or named.keys() - {"name", "stretch"}:
+        raise ConfigError([f"{place}: workload holds {entry!r}; give a name, or for example {CONTROL_EXAMPLE}"])
+    factor = named.get("stretch", 1.0)
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.1 <= factor <= 10:
+        raise ConfigError([f"{place}: workload: stretch is {factor!r}; give a number from 0.1 to 10"])
+    try:
+        workload = make_workload(named["name"])
+    except ConfigError as error:
+        raise ConfigError([f"{place}: {fault}" for fault in error.faults]) from error
+    return workload if factor == 1 else Stretched(workload, float(factor))
 
 
 class SimulatedFabric:

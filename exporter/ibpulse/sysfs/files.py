@@ -8,15 +8,14 @@ from __future__ import annotations
 import enum
 import errno
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from ibpulse.text import natural_key
 
 LARGEST_FILE_BYTES = 4096
 NO_PMA = "N/A (no PMA)"
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
-
-_PARTS = re.compile("[0-9]+|[^0-9]")
 
 
 class ReadFault(enum.Enum):
@@ -74,11 +73,6 @@ def list_names(path: str) -> list[str]:
         return sorted(os.listdir(path), key=natural_key)
     except OSError:
         return []
-
-
-def natural_key(name: str) -> tuple[tuple[int, int], ...]:
-    """A key that sorts `mlx5_2` before `mlx5_10`: a run of digits stands where its digits would, by its value."""
-    return tuple((ord("0"), int(part)) if part[0] in "0123456789" else (ord(part), 0) for part in _PARTS.findall(name))
 
 
 def read_inode(path: Path) -> int | None:

@@ -11,12 +11,12 @@ from ibpulse.model import Fabric, Port
 from ibpulse.sysfs.deadline import Watch
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
 from ibpulse.sysfs.diagnostics import CounterSet
-from ibpulse.sysfs.files import natural_key
 from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.rails import find_slow_twins, mark_rails
 from ibpulse.sysfs.selection import Selection
 from ibpulse.sysfs.topology import TopologyReader
+from ibpulse.text import first_names, natural_key
 
 NAMED_SUBJECTS = 4
 
@@ -63,13 +63,7 @@ def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
     subjects: dict[str, list[str]] = {}
     for subject, text in remarks:
         subjects.setdefault(text, []).append(subject)
-    return [f"{_join(names)}: {text}" for text, names in subjects.items()]
-
-
-def _join(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_SUBJECTS
-    named = ", ".join(names[:NAMED_SUBJECTS])
-    return f"{named} and {more} more" if more > 0 else named
+    return [f"{first_names(names, NAMED_SUBJECTS)}: {text}" for text, names in subjects.items()]
 
 
 FRESH_SCANS = 3

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ibpulse.model import PcieLink, Verdict
 from ibpulse.sysfs.files import read_link, read_value
+from ibpulse.text import link_rate_text
 
 Number = TypeVar("Number", int, float)
 
@@ -213,25 +214,22 @@ def write_link(speed_gts: float | None, width: int | None) -> str:
     return f"{'?' if speed_gts is None else f'{speed_gts:g}'} GT/s x{'?' if width is None else width}"
 
 
-def write_rate(bytes_per_second: float) -> str:
-    """A rate with three digits, `31.5 GB/s`."""
-    return f"{bytes_per_second / 1e9:.3g} GB/s"
-
-
 def _say_downtrained(link: PcieLink, of_card: bool, rate: float | None) -> str:
     what = "its PCIe link" if of_card else f"the PCIe link of the switch {link.address} above it"
     now, most = write_link(link.speed_gts, link.width), write_link(link.max_speed_gts, link.max_width)
     carried = link.bytes_per_second
     short = carried is not None and rate is not None and carried < rate
     effect = (
-        f", and carries {write_rate(carried)} of its port's {write_rate(rate)}" if short and carried and rate else ""
+        f", and carries {link_rate_text(carried)} of its port's {link_rate_text(rate)}"
+        if short and carried and rate
+        else ""
     )
     return f"{what} runs at {now}, though both ends can do {most}{effect}: reseat the card, or look at riser and slot."
 
 
 def _say_slow(best: float, rate: float) -> str:
     return (
-        f"its PCIe path carries {write_rate(best)} at best, less than the {write_rate(rate)} of its port: "
+        f"its PCIe path carries {link_rate_text(best)} at best, less than the {link_rate_text(rate)} of its port: "
         "move the card to a faster slot, or expect no more."
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ibpulse.aggregator.summary import NodeSummary, Summary
 from ibpulse.terminal.view import SUMMARY_WINDOW_SECONDS, RailView, SamplerView, View
+from ibpulse.text import gigabytes, percent, step_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +44,6 @@ def bar(share: float, width: int, marks: Marks) -> str:
         filled = max(filled, 1)
     whole, rest = divmod(filled, steps)
     return (marks.parts[-1] * whole + (marks.parts[rest] if rest else "")).ljust(width)
-
-
-def gigabytes(bytes_per_second: float | None) -> str:
-    """A rate in GB/s in six characters, `-` where it is not known; more than nothing is never 0."""
-    if bytes_per_second is None:
-        return "-"
-    number = bytes_per_second / 1e9
-    if number >= 0.95 or number <= 0:
-        return f"{number:.1f}"
-    return f"{number:.3f}" if number >= 0.001 else "<0.001"
-
-
-def percent(ratio: float | None) -> str:
-    """A ratio in percent that never says all when it is not: `99.98 %`; `-` where it is not known."""
-    if ratio is None:
-        return "-"
-    return "100 %" if ratio >= 1 else f"{min(ratio * 100, 99.99):.2f} %"
-
-
-def duration(seconds: float | None) -> str:
-    """A time in s or ms, `-` where it is not known."""
-    if seconds is None:
-        return "-"
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1e3:.{1 if seconds >= 0.01 else 2}f} ms"
 
 
 def _level(share: float, marks: Marks) -> str:
@@ -182,7 +159,7 @@ def _node_lines(view: View) -> list[Line]:
 
 def _step(node: NodeSummary) -> str:
     return (
-        f"{duration(node.step_period_seconds)} (score {node.step_period_score:.2f})  "
+        f"{step_text(node.step_period_seconds)} (score {node.step_period_score:.2f})  "
         f"signature {node.workload_signature} (confidence {node.workload_signature_confidence:.2f})"
     )
 
@@ -263,7 +240,7 @@ def _sampler_line(sampler: SamplerView | None) -> Line:
     all_ticks = sampler.ticks + sampler.missed
     kept = sampler.ticks / all_ticks if all_ticks else None
     text = (
-        f"{percent(kept)} of ticks kept  {duration(sampler.lateness_seconds)} late (mean)  "
+        f"{percent(kept)} of ticks kept  {step_text(sampler.lateness_seconds)} late (mean)  "
         f"{sampler.read_errors:.0f} read errors  {sampler.restarts:.0f} restarts"
     )
     return _labelled("sampler", text)

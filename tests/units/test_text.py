@@ -1,0 +1,85 @@
+"""Quantities and names as people read them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.text import (
+    duration_text,
+    elapsed_text,
+    errno_text,
+    file_size_text,
+    gigabytes,
+    names_text,
+    natural_key,
+    percent,
+    rate_text,
+    sentence_list,
+    size_text,
+    step_text,
+    threshold_text,
+    time_text,
+)
+
+
+def test_quantities_are_said_as_people_read_them() -> None:
+    assert [time_text(value) for value in (2.5, 0.00125, 4e-6)] == ["2.5 s", "1.25 ms", "4 µs"]
+    assert [size_text(value) for value in (12e6, 999, 3e9)] == ["12 MB", "999 B", "3 GB"]
+    assert [rate_text(value) for value in (25e9, 0)] == ["25.0 GB/s", "0 GB/s"]
+    assert errno_text(22) == "EINVAL (Invalid argument)"
+    assert names_text([f"mlx5_{number}" for number in range(12)], 2) == "mlx5_0, mlx5_1 and 10 more"
+    assert [sentence_list(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0s"), (59.4, "59.4s"), (59.6, "1m00s"), (61, "1m01s"), (3599.6, "1h00m00s"), (90_061, "25h01m01s")],
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert elapsed_text(seconds) == text
+
+
+def test_sizes_are_decimal_and_a_ratio_never_says_all_when_it_is_not() -> None:
+    assert [file_size_text(size) for size in (999, 1e3, 1.26e6, 7.6e9)] == ["999 B", "1.0 kB", "1.3 MB", "7.6 GB"]
+    assert [percent(ratio) for ratio in (1.0, 0.999999, 0.5, 0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
+
+
+def test_numbers_say_when_they_are_not_known() -> None:
+    assert [gigabytes(None), percent(None), step_text(None)] == ["-"] * 3
+    rates = (0.0, 231.44e9, 1326.04e9, 0.95e9, 0.949e9, 0.0123e9, 1e6, 0.9e6, 1.0)
+    assert [gigabytes(rate) for rate in rates] == [
+        *("0.0", "231.4", "1326.0", "0.9", "0.949", "0.012", "0.001", "<0.001", "<0.001")
+    ]
+    assert all(len(gigabytes(10.0**power)) <= 6 for power in range(13))
+    assert [percent(ratio) for ratio in (0, 0.99999, 1, 1.2)] == ["0.00 %", "99.99 %", "100 %", "100 %"]
+    assert [step_text(s) for s in (12.34, 1.4, 0.3149, 0.00012)] == ["12.3 s", "1400.0 ms", "314.9 ms", "0.12 ms"]
+
+
+@pytest.mark.parametrize(
+    ("period_ns", "text"),
+    [(1, "1 ns"), (500_000, "500 µs"), (10_000_000, "10 ms"), (2_290_000_000, "2.29 s"), (570_123_456, "570.1 ms")],
+)
+def test_a_duration_is_written_with_a_space(period_ns: int, text: str) -> None:
+    assert duration_text(period_ns) == text
+
+
+def test_a_rate_is_written_with_a_space() -> None:
+    assert threshold_text(0.1e9) == "0.1 GB/s"
+
+
+def test_devices_sort_by_their_numbers() -> None:
+    names = ["mlx5_10", "mlx5_2", "ibp12s0", "mlx5_bond_0", "mlx5_0"]
+    assert sorted(names, key=natural_key) == ["ibp12s0", "mlx5_0", "mlx5_2", "mlx5_10", "mlx5_bond_0"]
+
+
+@given(st.text(), st.text())
+def test_different_names_never_sort_as_equal_unless_their_numbers_are(left: str, right: str) -> None:
+    if not any(character in "0123456789" for character in left + right):
+        assert (natural_key(left) == natural_key(right)) == (left == right)
