@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,14 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
-from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions, make_name
 from ibpulse.model import SamplerHealth
 from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
+from ibpulse.web.routes import capture_download
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
 PATH = "/api/v1/captures"
@@ -262,6 +266,61 @@ async def test_a_disk_that_fails_is_for_the_log(
     assert f"capture.dir: {directory} cannot be read: Not a directory" in caplog.text
     directory.unlink()
     directory.mkdir()
+
+
+async def test_a_link_or_a_pipe_is_no_capture(client: httpx.AsyncClient, recorder: FlightRecorder) -> None:
+    elsewhere = recorder.store.directory.parent / "secret"
+    elsewhere.write_text("secret")
+    link, pipe = (recorder.store.path(make_name(0, reason)) for reason in ("link", "pipe"))
+    link.symlink_to(elsewhere)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        async with asyncio.timeout(20):
+            found = problem(await client.get(f"{PATH}/{path.name}"), 404)
+        assert found["detail"] == f"There is no capture {path.name!r}; {PATH} lists those there are."
+
+
+async def test_a_file_is_closed_whatever_is_answered(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    url = (await taken(client))["url"]
+    before = set(os.listdir("/proc/self/fd"))
+    for headers in ({}, {"Range": "bytes=0-3"}, {"Range": "bytes=99999999-"}):
+        await client.get(url, headers=headers)
+        await client.head(url, headers=headers)
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def hung(recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
+    """A disk of captures that answers nothing; counts the threads that wait for it."""
+    begun, end = threading.Semaphore(0), threading.Event()
+
+    def wait(*_: object) -> None:
+        begun.release()
+        assert end.wait(60)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(capture_download, "_open_regular", wait)
+    monkeypatch.setattr(recorder.store, "scan", wait)
+    yield begun
+    end.set()
+
+
+async def test_a_hung_disk_of_captures_holds_up_nothing_else(
+    client: httpx.AsyncClient, hung: threading.Semaphore
+) -> None:
+    # more than the default executor, or the threads that serve static files, could take
+    waiting = [asyncio.create_task(client.get(path)) for path in (MISSING, PATH) for _ in range(30)]
+    for _ in range(DISK_THREADS):
+        assert await asyncio.to_thread(hung.acquire, True, 20)
+    async with asyncio.timeout(20):
+        for path in ("/", "/static/main.js", "/metrics", "/api/v1/window", "/api/v1/summary?window=5s", "/-/healthy"):
+            assert (await client.get(path)).status_code == 200, path
+        await asyncio.gather(*(asyncio.to_thread(os.getpid) for _ in range(50)))
+    assert not any(task.done() for task in waiting)
+    assert not hung.acquire(blocking=False)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_a_method_that_a_path_does_not_take_is_told(client: httpx.AsyncClient) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 import zipfile
 from importlib.resources import files
@@ -33,10 +34,29 @@ async def test_what_the_browser_has_is_not_sent_again(client: httpx.AsyncClient)
     assert changed.status_code == 200
 
 
+@pytest.mark.parametrize("wanted", ["bytes=0-3", "bytes=99999999-", "lines=1", "bytes=1-2,4-5"])
+async def test_parts_of_a_file_are_not_sent(client: httpx.AsyncClient, wanted: str) -> None:
+    answer = await client.get("/static/main.js", headers={"Range": wanted})
+    assert (answer.status_code, answer.content) == (200, STATIC.joinpath("main.js").read_bytes())
+
+
+async def test_the_tag_is_of_the_content_and_not_of_its_time(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/static/main.js")
+    assert answer.headers["etag"] == f'"{hashlib.sha256(answer.content).hexdigest()[:20]}"'
+
+
+async def test_head_gives_the_headers_alone(client: httpx.AsyncClient) -> None:
+    whole, answer = await client.get("/static/main.js"), await client.head("/static/main.js")
+    assert (answer.status_code, answer.content, answer.headers) == (200, b"", whole.headers)
+
+
 @pytest.mark.parametrize(
     "path",
     [
         "/static/",
+        "/static/.",
+        "/static/%2e%2e",
+        "/static//etc/passwd",
         "/static/live.html",
         "/static/..%2fpage.css",
         "/static/../page.css",
@@ -45,7 +65,8 @@ async def test_what_the_browser_has_is_not_sent_again(client: httpx.AsyncClient)
     ],
 )
 async def test_nothing_else_is_served(client: httpx.AsyncClient, path: str) -> None:
-    assert (await client.get(path)).status_code == 404
+    answer = await client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])

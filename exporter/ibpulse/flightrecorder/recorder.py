@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.errors import CaptureError
@@ -30,9 +32,13 @@ from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
 # a row with two rates and two times, as badly as it can be compressed
 BYTES_PER_ROW = 32
+# A hung disk holds these and no others: scans of the devices run in the threads of the event loop.
+DISK_THREADS = 4
 # what is left of the daemon's five seconds at the end
 CLOSE_SECONDS = 4.0
 # the highest that there is
@@ -61,7 +67,7 @@ class Pending:
 
 
 class FlightRecorder:
-    """Captures of one ring."""
+    """Captures of one ring. `threads` do everything that waits for the disk the captures are on."""
 
     def __init__(
         self, reader: RingReader, options: CaptureOptions, wall_clock_ns: Callable[[], int] = time.time_ns
@@ -77,16 +83,21 @@ class FlightRecorder:
         self._taken = dict.fromkeys(CAPTURE_ORIGINS, 0)
         self._errors = 0
         self.store = CaptureStore(options)
+        self.threads = ThreadPoolExecutor(DISK_THREADS, "captures")
 
     async def start(self) -> None:
         """Make the directory and clean it; what is wrong is logged, and said again at every capture."""
         try:
-            await asyncio.to_thread(self.store.prepare)
+            await self._on_disk(self.store.prepare)
             await self.refresh()
         except CaptureError as error:
             log.warning("captures cannot be taken: %s", error)
         if importlib.util.find_spec("pyarrow") is None:
             log.warning("captures cannot be taken: %s", NEEDS_ARROW)
+
+    async def _on_disk(self, work: Callable[..., Result], *args: object) -> Result:
+        """What `work` returns, from one of the threads for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
 
     def find_problem(self) -> str:
         """Why no capture can be taken at all; empty if it can."""
@@ -180,14 +191,15 @@ class FlightRecorder:
             start_ns=pending.start_ns,
             meta=self._meta(pending, ports),
         )
-        await asyncio.to_thread(self.store.prepare)
+        await self._on_disk(self.store.prepare)
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
-        for name in await asyncio.to_thread(self.store.make_room, size_bytes):
+        for name in await self._on_disk(self.store.make_room, size_bytes):
             log.info("capture %s was removed to make room for %s", name, pending.name)
         try:
             await run_writer(job, self._options.writer_seconds)
         except BaseException:
-            self.store.discard(pending.name)
+            # not awaited: the disk may be what failed, and the daemon may be ending
+            self.threads.submit(self.store.discard, pending.name)
             raise
 
     def _meta(self, pending: Pending, ports: tuple[RecordedPort, ...]) -> RecordingMeta:
@@ -212,7 +224,7 @@ class FlightRecorder:
         Raises:
             CaptureError: the directory cannot be read.
         """
-        self._stored = await asyncio.to_thread(self.store.scan)
+        self._stored = await self._on_disk(self.store.scan)
         return self._stored
 
     async def remove(self, name: CaptureName) -> bool:
@@ -221,7 +233,7 @@ class FlightRecorder:
         Raises:
             CaptureError: it cannot be removed.
         """
-        removed = await asyncio.to_thread(self.store.remove, name)
+        removed = await self._on_disk(self.store.remove, name)
         await self.refresh()
         return removed
 

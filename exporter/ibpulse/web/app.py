@@ -14,7 +14,6 @@ from ibpulse.web.routes.health_route import health_router
 from ibpulse.web.routes.metrics_route import metrics_router
 from ibpulse.web.routes.pages_route import pages_router
 from ibpulse.web.routes.ports_route import ports_router, topology_router
-from ibpulse.web.routes.static_route import static_router
 from ibpulse.web.routes.stream_route import stream_router
 from ibpulse.web.routes.summary_route import summary_router
 from ibpulse.web.routes.window_route import window_router
@@ -50,7 +49,6 @@ def create_app(parts: WebParts) -> FastAPI:
         app.include_router(captures_router(parts.captures))
         app.include_router(captures_writing_router(parts, parts.captures))
     app.include_router(pages_router(parts, app.openapi))
-    app.include_router(static_router())
     # the one added last is the outermost
     app.add_middleware(AccessControl, door=parts.door, max_body_bytes=parts.limits.max_body_bytes)
     app.add_middleware(

@@ -1,17 +1,22 @@
-"""The server's own pages: the live page and the API reference."""
+"""The server's own pages: the live page with its files under `/static/`, and the API reference."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.responses import HTMLResponse
+from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
+from starlette.types import Scope
 
 from ibpulse.model import Port
 from ibpulse.web.parts import WebParts
@@ -43,7 +48,7 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>'
 
 
-_PAGE = Template(files("ibpulse.web").joinpath("static", "live.html").read_text(encoding="utf-8"))
+_PAGE = Template(files(__package__).joinpath("live.html").read_text(encoding="utf-8"))
 LIVE_PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -165,13 +170,49 @@ def _values(shape: dict[str, Any]) -> str:
     return str(shape.get("type", "any"))
 
 
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class PageFiles(StaticFiles):
+    """Scripts, styles and the icon of the live page, which browsers keep but ask about each time.
+
+    The tag of a file is a hash of its content: times of files say nothing in images and packages that fix them, and
+    after an upgrade no page may run with old parts.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(packages=[("ibpulse.web", "static")])
+        (directory,) = map(Path, self.all_directories)
+        self._tags = {
+            path.name: f'"{hashlib.sha256(path.read_bytes()).hexdigest()[:20]}"' for path in directory.iterdir()
+        }
+
+    def file_response(
+        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """The file, or that it has not changed."""
+        path = Path(full_path)
+        headers = {"ETag": self._tags[path.name], "Cache-Control": "no-cache", "Accept-Ranges": "none"}
+        response = FileResponse(path, status_code, headers, MEDIA_TYPES[path.suffix], stat_result=stat_result)
+        if self.is_not_modified(response.headers, Headers(scope=scope)):
+            return NotModifiedResponse(response.headers)
+        # nobody needs a part of such a file, and FileResponse refuses bad ranges in plain text
+        scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
+        return response
+
+
 def pages_router(parts: WebParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:
-    """The live page and the reference, which is drawn from the OpenAPI document."""
+    """The live page, its files, and the reference, which is drawn from the OpenAPI document."""
     router = APIRouter(include_in_schema=False)
+    page_files = PageFiles()
 
     @router.get("/")
     async def landing() -> HTMLResponse:
         return live_page(parts)
+
+    @router.get("/static/{name}")
+    async def static(name: str, request: Request) -> Response:
+        return await page_files.get_response(name, request.scope)
 
     @router.get("/api/docs")
     async def reference() -> HTMLResponse:

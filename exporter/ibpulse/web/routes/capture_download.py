@@ -1,0 +1,99 @@
+"""Sends a capture, or one range of it, without ever reading the disk in the event loop.
+
+starlette's `FileResponse` would read in threads that it shares with the files of the live page, which a hung disk would
+take with it; it refuses a bad range in plain text, and begins its answer before it has opened the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+import aiofiles
+import aiofiles.os
+from aiofiles.threadpool.binary import AsyncBufferedReader
+from fastapi import Request
+from starlette.responses import Response, StreamingResponse
+
+from ibpulse.web.middleware import HEAD
+from ibpulse.web.problems import KINDS, problem_response
+
+MEDIA_TYPE = "application/vnd.apache.parquet"
+CHUNK_BYTES = 262_144
+_RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
+
+
+async def send_capture(request: Request, path: Path, threads: Executor) -> Response:
+    """The response with a file, or with the one range of it that the request asks for; `threads` do the reading.
+
+    Several ranges, and ranges of other units, are ignored: the answer is the whole file (RFC 9110, 14.2).
+
+    Raises:
+        FileNotFoundError: there is no regular file of this name.
+        OSError: it cannot be read.
+    """
+    file = await aiofiles.open(path, "rb", opener=_open_regular, executor=threads)
+    try:
+        size = (await aiofiles.os.stat(file.fileno(), executor=threads)).st_size
+        response = _answer(request, path, file, size)
+    except BaseException:
+        await file.close()
+        raise
+    if not isinstance(response, StreamingResponse):
+        await file.close()
+    return response
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file; opens no symbolic link, and waits for no writer of a pipe."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileNotFoundError(errno.ENOENT, "it is a symbolic link", path) from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(errno.ENOENT, "it is not a regular file", path)
+
+
+def _answer(request: Request, path: Path, file: AsyncBufferedReader, size: int) -> Response:
+    tag = f'"{path.stem}"'
+    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{path.name}"'}
+    # A capture never changes, so any other tag is that of another file.
+    found = _RANGE.fullmatch(request.headers.get("range", "")) if request.headers.get("if-range", tag) == tag else None
+    first, end = _span(found, size) if found else (0, size)
+    if found and first >= end:
+        detail = f"The file has {size} bytes, and the range asked for has none of them; ask for another."
+        return problem_response(416, detail, KINDS["bad-range"], "bad-range", {"Content-Range": f"bytes */{size}"})
+    if found:
+        headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - first)
+    status = 206 if found else 200
+    if request.scope.get(HEAD):
+        return Response(status_code=status, headers=headers, media_type=MEDIA_TYPE)
+    return StreamingResponse(_chunks(file, first, end), status, headers, MEDIA_TYPE)
+
+
+def _span(found: re.Match[str], size: int) -> tuple[int, int]:
+    """First byte and the one after the last of a range (RFC 9110, 14.1.2)."""
+    begin, last, tail = found.groups()
+    if tail is not None:
+        return max(0, size - int(tail)), size
+    return int(begin), min(size, int(last) + 1) if last else size
+
+
+async def _chunks(file: AsyncBufferedReader, first: int, end: int) -> AsyncIterator[bytes]:
+    try:
+        await file.seek(first)
+        while first < end and (chunk := await file.read(min(CHUNK_BYTES, end - first))):
+            first += len(chunk)
+            yield chunk
+    finally:
+        await file.close()
