@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from ibpulse.ring import layout as at
-from ibpulse.web.window.values import Piece, pieces
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, RATE, Node, fabric, make_node, port
 
@@ -271,10 +270,6 @@ async def test_an_empty_ring_is_all_holes(tmp_path: Path) -> None:
     async with make_client(node.parts()) as client:
         found = await get(client, last="100ms")
     assert (found["points"], found["holes"]) == (10, 40)
-
-
-def test_a_part_of_the_clock_that_the_ring_no_longer_holds_is_left_out() -> None:
-    assert pieces([(1, 0), (50, 3)], oldest=60, newest=90, begin=0, end=100) == [Piece(60, 57, 31)]
 
 
 async def table_of(client: httpx.AsyncClient, **query: object) -> tuple[dict, httpx.Response]:

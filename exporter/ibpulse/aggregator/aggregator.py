@@ -10,7 +10,6 @@ from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.schedule import AggregationSchedule, Due
-from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
@@ -19,6 +18,7 @@ from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.arrays import Rows
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, place_ports, widest_stride
 from ibpulse.units import format_duration
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Aggregator:
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
         rows = self._tally.rows_of(placed, slots)
-        widest = max((port.stride for port in placed), default=1)
+        widest = widest_stride(port.stride for port in placed)
         due = self._pace.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
             self._skip(due)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import RingPort
 from ibpulse.aggregator.snapshot import Histogram
 from ibpulse.analysis.bursts import RunState, Thresholds, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
@@ -21,6 +20,7 @@ from ibpulse.analysis.saturation import (
 )
 from ibpulse.arrays import Floats, Rows
 from ibpulse.metrics import DURATION_BUCKETS
+from ibpulse.ring.window import RingPort
 
 BOUNDS = np.array(DURATION_BUCKETS)
 

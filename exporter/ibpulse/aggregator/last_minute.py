@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import RingPort
 from ibpulse.analysis.bins import bandwidth_bins
 from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.analysis.resolution import effective_resolution, finest_ticks
 from ibpulse.arrays import Floats
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, read_planned
 from ibpulse.units import SECOND_NS
 
 SPAN_SECONDS = 60
@@ -38,18 +38,10 @@ class Resolutions:
             self._found[_key(port)] = self._measure(port, last_tick)
 
     def _measure(self, port: RingPort, last_tick: int) -> float:
-        # samples stand at multiples of the stride; what lies between them was never meant to be read
-        last_tick -= last_tick % port.stride
-        count = SPAN_SECONDS * 1_000_000_000 // self._reader.interval_ns // port.stride
-        first_tick = max(port.stride, last_tick - count * port.stride)
-        block = self._reader.read([port.slot], first_tick, last_tick)
-        planned = slice(None, None, port.stride)
+        count = SPAN_SECONDS * SECOND_NS // self._reader.interval_ns // port.stride
+        block = read_planned(self._reader, [port.slot], port.stride, count + 1, last_tick)
         return effective_resolution(
-            np.ascontiguousarray(block.time_ns()[0][:, planned]),
-            np.ascontiguousarray(block.counters()[0][:, planned]),
-            block.valid()[0][:, planned],
-            int(block.scale[0]),
-            self._threshold,
+            block.time_ns()[0], block.counters()[0], block.valid()[0], int(block.scale[0]), self._threshold
         )
 
     def seconds_of(self, port: RingPort) -> float | None:

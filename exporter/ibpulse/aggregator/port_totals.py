@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import PortGroup, RingPort, RollingSeconds
+from ibpulse.aggregator.seconds import RollingSeconds
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import Seconds
@@ -16,6 +16,7 @@ from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
 from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
+from ibpulse.ring.window import RingPort, StrideGroup
 from ibpulse.units import SECOND_NS
 
 WAIT_FILE = "port_xmit_wait"
@@ -152,15 +153,14 @@ class PortTable:
     def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
-    def add_totals(self, rows: Rows, group: PortGroup) -> None:
+    def add_totals(self, rows: Rows, group: StrideGroup) -> None:
         """Count the bytes of a group's records, from the last counter of each port on.
 
         The count of a port that is new begins with its first record in the span: what lies before it may be another
         process, or another life of the device.
         """
         block, mine = group.block, rows[group.rows]
-        span = slice(group.history, block.records.shape[1] - (group.history - 1))
-        counters, valid = block.counters()[:, :, span], block.valid()[:, :, span]
+        counters, valid = block.counters()[:, :, group.span], block.valid()[:, :, group.span]
         known = self._last_known[mine]
         found = increase(
             np.concatenate([self._last[mine][:, :, None], counters], axis=2),

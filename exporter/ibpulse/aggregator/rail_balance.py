@@ -10,10 +10,10 @@ import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import MOVED, OBSERVED, PortTable
-from ibpulse.aggregator.seconds import RingPort
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.balance import BalanceOptions, RailSums, line_of_carriers, weigh_rails
 from ibpulse.arrays import Rows
+from ibpulse.ring.window import RingPort
 
 
 @dataclass(frozen=True, slots=True)

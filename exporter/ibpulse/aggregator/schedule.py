@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A sampler's write of a tick is surely over by then.
-SETTLE_NS = 200_000_000
-# How far the aggregator runs past the newest sample, so that windows empty when nobody samples, and how far apart the
-# clock and the ring may be at the start. More is a wall clock that was stepped and that the sampler has not seen yet.
-AHEAD_SECONDS = 2
+from ibpulse.ring.reader import GUARD_TICKS
+from ibpulse.ring.window import AHEAD_SECONDS, ticks_to_settle
+from ibpulse.units import SECOND_NS
+
+# How far apart the clock and the ring may be at the start. More is a wall clock that was stepped and that the sampler
+# has not seen yet.
 AGREE_SECONDS = 5
 
 
@@ -28,8 +29,8 @@ class AggregationSchedule:
     """Goes through the seconds of a ring, each once and in order."""
 
     def __init__(self, interval_ns: int, capacity: int, longest_window_seconds: int) -> None:
-        self.ticks_per_second = 1_000_000_000 // interval_ns
-        self._settle_ticks = -(-SETTLE_NS // interval_ns)
+        self.ticks_per_second = SECOND_NS // interval_ns
+        self._interval_ns = interval_ns
         self._capacity = capacity
         self._longest = longest_window_seconds
         self.next_second: int | None = None
@@ -37,10 +38,10 @@ class AggregationSchedule:
     def due(self, now_tick: int, latest_tick: int, stride: int) -> Due | None:
         """The seconds that became due, or None; `stride` is the widest of all ports.
 
-        `latest_tick` is the newest tick that was sampled. A sample at the end of a stride also covers the ticks before
-        it, so a second is complete only a stride later.
+        `latest_tick` is the newest tick that was sampled. Where nobody samples, the seconds go on a little past it, so
+        that windows empty.
         """
-        end = (now_tick - self._settle_ticks - (stride - 1)) // self.ticks_per_second
+        end = (now_tick - ticks_to_settle(self._interval_ns, stride)) // self.ticks_per_second
         oldest = self._oldest_second(latest_tick, stride)
         if self.next_second is None:
             if not self._agree(now_tick, latest_tick):
@@ -61,5 +62,5 @@ class AggregationSchedule:
 
     def _oldest_second(self, latest_tick: int, stride: int) -> int:
         """The first second of which the ring still holds all, with the stride before it."""
-        oldest_tick = latest_tick - self._capacity + 3 + stride
+        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + stride
         return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))

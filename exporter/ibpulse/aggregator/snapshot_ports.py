@@ -18,7 +18,6 @@ from ibpulse.aggregator.port_totals import (
     UTILIZATION_SQUARED,
     PortTable,
 )
-from ibpulse.aggregator.seconds import RingPort
 from ibpulse.aggregator.snapshot import (
     DirectionSnapshot,
     DirectionWindow,
@@ -34,6 +33,7 @@ from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0

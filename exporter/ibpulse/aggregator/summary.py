@@ -14,13 +14,12 @@ import numpy as np
 from ibpulse.aggregator.last_minute import measure_step
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import MOVED, OBSERVED
-from ibpulse.aggregator.schedule import SETTLE_NS
-from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis import moments
 from ibpulse.arrays import Floats
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
 from ibpulse.units import SECOND_NS, format_duration
 
 Number = float | None
@@ -108,8 +107,7 @@ def summarize(
     slots = reader.ring.slots()
     ports = place_ports(reader, fabric.ports, slots)
     ticks = SECOND_NS // reader.interval_ns
-    widest = max((port.stride for port in ports), default=1)
-    newest = reader.newest_tick(now_ns) - SETTLE_NS // reader.interval_ns - (widest - 1)
+    newest = settled_tick(reader, widest_stride(port.stride for port in ports), now_ns)
     end = (newest if end_ns is None else min(newest, reader.tick_at(end_ns))) // ticks
     first = max(0, end - seconds)
     narrowed = replace(

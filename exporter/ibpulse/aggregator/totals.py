@@ -9,11 +9,12 @@ import numpy as np
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.seconds import RingPort, read_groups, whole_seconds
+from ibpulse.aggregator.seconds import whole_seconds
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import Seconds, sum_rails
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
 # Ticks that are read in one go: enough to be quick, little enough to stay small.
 TICKS_AT_ONCE = 2000
@@ -45,8 +46,9 @@ class RunningTotals:
         self, first: int, end: int, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counting: bool
     ) -> None:
         """Read and take the seconds from `first` up to `end`; what is not `counting` fills the windows alone."""
-        groups = list(read_groups(self._reader, ports, first * self._ticks + 1, end * self._ticks))
-        seconds = whole_seconds(groups, len(ports), end - first, self._ticks)
+        slots, strides = [port.slot for port in ports], [port.stride for port in ports]
+        groups = list(read_groups(self._reader, slots, strides, first * self._ticks + 1, end * self._ticks))
+        seconds = whole_seconds(join_rates(groups, len(ports), (end - first) * self._ticks), self._ticks)
         if counting:
             for group in groups:
                 self.table.add_totals(rows, group)
@@ -54,7 +56,7 @@ class RunningTotals:
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
         summed = sum_rails(Seconds(seconds.bytes_per_second[chosen], seconds.seconds[chosen], seconds.good[chosen]))
-        self.node.add_seconds(summed, max((ports[index].stride for index in rails), default=1))
+        self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails))
         self.traffic.add_seconds(summed, ports, self.table, rows, seconds, resolutions, counting)
 
     def judge(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:

@@ -1,4 +1,9 @@
-"""Raw counters to bytes moved and to rates, across missing data and counter resets."""
+"""Raw counters to bytes moved and to rates, across missing data and counter resets.
+
+`rates` is the definition of a rate. `rate_series` is its fast form for long spans of one port: it takes records as they
+lie in memory, computes in float32 and builds masks only where something is missing. The two differ by less than 3e-6 of
+the rate, the rounding of float32.
+"""
 
 from __future__ import annotations
 
@@ -130,20 +135,20 @@ def _put(
     array[rows, :, target] = part
 
 
-ABSENT = np.uint64(2**64 - 1)
+NOT_READ = -1
 
 
 def rate_series(
-    stamps: npt.NDArray[np.uint64],
-    counters: npt.NDArray[np.uint64],
+    stamps: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.int64],
     present: npt.NDArray[np.bool_],
     scale: int,
     stride: int | npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
     """Bytes per second at each tick: float32 (2, ticks), NaN in holes; the first `stride` ticks are history only.
 
-    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), below
-    2^63, and 2^64 - 1 where a counter was not read; `present` is (ticks,), as is `stride` where it changed.
+    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 where
+    a counter was not read; `present` is (ticks,), as is `stride` where it changed.
     """
     if not isinstance(stride, int) or stride > 1:
         return _strided(stamps, counters, present, scale, np.array([stride]))
@@ -156,8 +161,8 @@ def rate_series(
     for direction in (0, 1):
         # twice the instant of the read: the middle of its bracket, without the rounding of a halving
         instants = stamps[:, direction] + stamps[:, direction + 1]
-        elapsed = (instants[1:] - instants[:-1]).view(np.int64)
-        moved = (counters[1:, direction] - counters[:-1, direction]).view(np.int64)
+        elapsed = instants[1:] - instants[:-1]
+        moved = counters[1:, direction] - counters[:-1, direction]
         bad = _find_holes(moved, elapsed, counters[:, direction], gaps)
         rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
         rate *= np.float32(2 * SECOND_NS * scale)
@@ -168,34 +173,33 @@ def rate_series(
 def _find_holes(
     moved: npt.NDArray[np.int64],
     elapsed: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.int64],
     gaps: npt.NDArray[np.intp],
 ) -> npt.NDArray[np.intp]:
     """Differences that are holes; those of `gaps` are made harmless in place. Masks are built only where needed."""
     moved[gaps], elapsed[gaps] = 0, 1
-    # an absent counter is -1 as a signed number, so the difference before it falls, unless there is none or it is a gap
-    unseen = counts[0] == ABSENT or (counts[gaps + 1] == ABSENT).any()
+    # -1 is below every counter, so a counter that was not read falls, unless nothing or a gap lies before it
+    unseen = counts[0] == NOT_READ or (counts[gaps + 1] == NOT_READ).any()
     if not unseen and moved.min() >= 0 and elapsed.min() > 0:
         return gaps
-    lost = counts == ABSENT
+    lost = counts == NOT_READ
     bad = np.flatnonzero(lost[1:] | lost[:-1] | (moved < 0) | (elapsed <= 0))
     elapsed[bad] = 1
     return np.concatenate((gaps, bad))
 
 
 def _strided(
-    stamps: npt.NDArray[np.uint64],
-    counters: npt.NDArray[np.uint64],
+    stamps: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.int64],
     present: npt.NDArray[np.bool_],
     scale: int,
     stride: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    times = stamps.astype(np.int64)
-    middles = (times[:, :-1] + times[:, 1:]) >> 1
+    middles = (stamps[:, :-1] + stamps[:, 1:]) >> 1
     found = rates(
         middles.T[None],
-        counters.T[None],
-        ((counters != ABSENT) & present[:, None]).T[None],
+        counters.view(np.uint64).T[None],
+        ((counters != NOT_READ) & present[:, None]).T[None],
         np.array([scale]),
         stride,
     )

@@ -17,7 +17,7 @@ from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.from_daemon import DaemonFollower
 from ibpulse.recordings.from_ring import RingFollower
 from ibpulse.recordings.recorded_ports import describe_fabric, describe_remote
-from ibpulse.ring import layout as at
+from ibpulse.ring.window import widest_stride
 
 # what may be lost while the disk does not take anything
 HISTORY_SECONDS = 30
@@ -44,15 +44,15 @@ async def from_node(settings: Settings) -> AsyncIterator[SampleSource]:
         IbpulseError: nothing can be sampled.
     """
     async with sampling(settings, HISTORY_SECONDS) as running:
-        supervisor, ring = running.supervisor, running.reader.ring
+        supervisor = running.supervisor
 
         def stride_of(name: str) -> int:
             slot = supervisor.slots.get(name)
-            return 1 if slot is None else max(1, ring.slot_word(slot, at.S_STRIDE))
+            return 1 if slot is None else running.reader.stride(slot)
 
         ports = describe_fabric(supervisor.fabric, stride_of)
-        meta = RecordingMeta(platform.node(), ring.interval_ns, ports, MADE_BY)
-        first_tick = await _sampled_tick(running) + max(port.stride for port in ports)
+        meta = RecordingMeta(platform.node(), running.reader.interval_ns, ports, MADE_BY)
+        first_tick = await _sampled_tick(running) + widest_stride(port.stride for port in ports)
         yield SampleSource(meta, RingFollower(running.reader, meta, first_tick).read, running.check)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.seconds import RingPort, place_ports
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.rates import increase
 from ibpulse.analysis.resolution import effective_resolution
@@ -18,7 +17,8 @@ from ibpulse.doctor.facts import PortLook, Reads
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import Block, RingReader
+from ibpulse.ring.reader import GUARD_TICKS, Block, RingReader
+from ibpulse.ring.window import RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.units import SECOND_NS
 
@@ -48,9 +48,8 @@ class Mark:
 def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPort]) -> int:
     """The tick that must have come before the whole seconds after `first_tick` can be judged."""
     ticks_per_second = SECOND_NS // reader.interval_ns
-    widest = max((port.stride for port in ports), default=1)
-    settle = -(-SECOND_NS // 5 // reader.interval_ns)
-    return (-(-first_tick // ticks_per_second) + WHOLE_SECONDS) * ticks_per_second + settle + widest
+    settle = ticks_to_settle(reader.interval_ns, widest_stride(port.stride for port in ports))
+    return (-(-first_tick // ticks_per_second) + WHOLE_SECONDS) * ticks_per_second + settle + 1
 
 
 def look_at_ports(
@@ -123,9 +122,8 @@ def _measure_resolution(
     """Seconds between two changes of a busy counter, None without traffic."""
     if rates is None or max(rates) <= active_bytes_per_second:
         return None
-    planned = slice(None, None, stride)
-    counters, valid = block.counters()[0][:, planned], block.valid()[0][:, planned]
-    instants = np.ascontiguousarray(block.time_ns()[0][:, planned])
+    planned = block.every(stride)
+    counters, valid, instants = planned.counters()[0], planned.valid()[0], planned.time_ns()[0]
     found = effective_resolution(instants, counters, valid, int(block.scale[0]), active_bytes_per_second)
     if not math.isnan(found):
         return found
@@ -138,7 +136,7 @@ def _measure_resolution(
 
 
 def _history_ticks(reader: RingReader) -> int:
-    return min(reader.capacity - 4, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
+    return min(reader.capacity - 2 * GUARD_TICKS, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
 
 
 def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:

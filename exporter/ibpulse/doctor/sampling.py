@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ibpulse.aggregator.seconds import place_ports
 from ibpulse.doctor.facts import DoctorOptions, Look
 from ibpulse.doctor.ring_facts import (
     HISTORY_SECONDS,
@@ -28,6 +27,7 @@ from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import place_ports
 from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
 from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE

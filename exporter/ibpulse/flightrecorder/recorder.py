@@ -28,6 +28,7 @@ from ibpulse.metrics import CAPTURE_ORIGINS
 from ibpulse.model import CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.ring.window import widest_stride
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -170,9 +171,9 @@ class FlightRecorder:
             log.info("capture %s was taken: %s", pending.name, pending.trigger.reason)
 
     async def _wait(self, pending: Pending) -> None:
-        strides = max((port.stride for port in self._book.since(pending.first_tick)), default=1)
-        settle_ns = (GUARD_TICKS + strides) * self._reader.interval_ns
-        seconds = (pending.ready_ns + settle_ns - self._wall_clock_ns()) / SECOND_NS
+        widest = widest_stride(port.stride for port in self._book.since(pending.first_tick))
+        complete_ns = (GUARD_TICKS + widest) * self._reader.interval_ns
+        seconds = (pending.ready_ns + complete_ns - self._wall_clock_ns()) / SECOND_NS
         try:
             await asyncio.wait_for(self._ending.wait(), max(0.0, seconds))
         except TimeoutError:

@@ -14,7 +14,7 @@ import numpy as np
 from ibpulse.client import DaemonConnection, RemoteWindow, ask_window
 from ibpulse.errors import DaemonError
 from ibpulse.recordings import Recording, RecordingMeta
-from ibpulse.recordings.from_ring import SETTLE_NS
+from ibpulse.ring.window import ticks_to_settle, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,8 @@ class DaemonFollower:
     def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
         self.meta = meta
         self._connection = connection
-        stride = max(port.stride for port in meta.ports)
-        # a sample at the end of a stride also stands for the ticks before it
-        self._settle_ns = max(SETTLE_NS, meta.interval_ns) + (stride - 1) * meta.interval_ns
+        widest = widest_stride(port.stride for port in meta.ports)
+        self._settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
         self._most_ns = max(1, MAX_VALUES // (2 * len(meta.ports))) * meta.interval_ns
         self._next_ns: int | None = None
         self._silent = False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from ibpulse.analysis.rates import rates
 from ibpulse.recordings import Recording, RecordingMeta
-from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS
 
 
@@ -26,37 +25,25 @@ def read_pieces(
         yield _read_piece(reader, meta, tick, count, start_ns + (tick - first_tick) * meta.interval_ns)
 
 
-def widest_stride(reader: RingReader, meta: RecordingMeta) -> int:
-    """The most ticks that a sample of these ports stands for, by the recording or, since then, by the ring.
-
-    So long after a tick its sample may come.
-    """
-    slots = reader.ring.slots()
-    found = [slots[str(port.id)] for port in meta.ports if str(port.id) in slots]
-    return max([*(port.stride for port in meta.ports), *(reader.ring.slot_word(slot, at.S_STRIDE) for slot in found)])
+def _strides(reader: RingReader, meta: RecordingMeta, slots: Mapping[str, int]) -> list[int]:
+    """The stride of each port: that of the recording or, where it is wider, the one that the ring has since then."""
+    found = [slots.get(str(port.id)) for port in meta.ports]
+    return [
+        port.stride if slot is None else max(port.stride, reader.stride(slot))
+        for port, slot in zip(meta.ports, found, strict=True)
+    ]
 
 
 def _read_piece(reader: RingReader, meta: RecordingMeta, tick: int, count: int, start_ns: int) -> Recording:
     slots = reader.ring.slots()
+    strides = _strides(reader, meta, slots)
     rows = [row for row, port in enumerate(meta.ports) if str(port.id) in slots]
     shape = (len(meta.ports), 2, count)
     bytes_per_second, seconds = np.full(shape, np.nan), np.zeros(shape)
-    if rows:
-        # a sample at the end of a stride also stands for the ticks before it
-        widest = widest_stride(reader, meta)
-        chosen = [slots[str(meta.ports[row].id)] for row in rows]
-        block = reader.read(chosen, tick - widest, tick + count + widest - 2)
-        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
-        span = slice(widest, widest + count)
-        bytes_per_second[rows] = found.bytes_per_second[:, :, span]
-        seconds[rows] = found.seconds[:, :, span]
+    chosen = [slots[str(meta.ports[row].id)] for row in rows]
+    found = read_rates(reader, chosen, [strides[row] for row in rows], tick, tick + count - 1)
+    bytes_per_second[rows], seconds[rows] = found.bytes_per_second, found.seconds
     return Recording(meta, start_ns, bytes_per_second, seconds)
-
-
-# A sampler's write of a tick is surely over by then.
-SETTLE_NS = 200_000_000
-# How far a recording goes on with holes when nobody samples; more is a wall clock that was set.
-AHEAD_SECONDS = 2
 
 
 class RingFollower:
@@ -82,9 +69,12 @@ class RingFollower:
 
     def read(self) -> Iterator[Recording]:
         """What became certain since the last call, in pieces of at most a second; what the ring lost is holes."""
-        newest = self._reader.newest_tick(self._wall_clock_ns())
-        last = min(newest, self._reader.ring.latest_tick() + AHEAD_SECONDS * self._ticks_per_second)
-        last -= -(-SETTLE_NS // self._reader.interval_ns) + widest_stride(self._reader, self.meta) - 1
+        ring = self._reader.ring
+        widest = widest_stride(_strides(self._reader, self.meta, ring.slots()))
+        # with nobody sampling, holes go on for a while
+        last = ring.latest_tick() + AHEAD_SECONDS * self._ticks_per_second
+        last -= ticks_to_settle(self._reader.interval_ns, widest)
+        last = min(last, settled_tick(self._reader, widest, self._wall_clock_ns()))
         start_ns = self._start_ns + (self._next_tick - self._first_tick) * self._reader.interval_ns
         for piece in read_pieces(self._reader, self.meta, self._next_tick, last, start_ns, self._ticks_per_second):
             self._next_tick += piece.ticks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ GUARD_TICKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records of some ports over consecutive ticks.
+    """Records of some ports over consecutive ticks, or, after `every`, over every few of them.
 
     `records` is uint64 (ports, ticks, 6) as `layout` names the words; `present` is bool (ports, ticks) and false
     where the ring holds no record of that tick. `scale` (bytes per count) and `stride` (ticks between two samples, now)
@@ -53,6 +53,11 @@ class Block:
         """Ticks between two samples: int64 (ports,), or (ports, ticks) where that changed meanwhile."""
         return self.stride if self.strides is None else self.strides
 
+    def every(self, stride: int) -> Block:
+        """The first record of each port and every `stride`-th after it, alone."""
+        strides = None if self.strides is None else self.strides[:, ::stride]
+        return replace(self, records=self.records[:, ::stride], present=self.present[:, ::stride], strides=strides)
+
     def valid(self) -> npt.NDArray[np.bool_]:
         """Whether a counter was read at that tick: bool (ports, 2, ticks)."""
         return np.asarray(self.present[:, None, :] & (self.counters() != at.ABSENT))
@@ -75,9 +80,9 @@ class RingReader:
         now = time.time_ns() if wall_ns is None else wall_ns
         return now // self.interval_ns + shift - GUARD_TICKS
 
-    def oldest_tick(self) -> int:
-        """The oldest tick that the ring can still hold."""
-        return max(1, self.newest_tick() - self.capacity + 2 * GUARD_TICKS + 1)
+    def oldest_tick(self, wall_ns: int | None = None) -> int:
+        """The oldest tick that the ring can still hold at this wall time (now by default)."""
+        return max(1, self.newest_tick(wall_ns) - self.capacity + 2 * GUARD_TICKS + 1)
 
     def wall_ns(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Wall time of ticks (int64, any shape) in ns since the epoch, by the clock segment of each."""
@@ -104,6 +109,14 @@ class RingReader:
             end = begin
         return wall_tick + segments[0][1] if after is None else after
 
+    def stride(self, slot: int) -> int:
+        """Ticks between two samples of a slot's port, now."""
+        return max(1, self.ring.slot_word(slot, at.S_STRIDE))
+
+    def strides(self, slots: Sequence[int]) -> list[int]:
+        """Ticks between two samples of each slot's port, now."""
+        return [self.stride(slot) for slot in slots]
+
     def read(self, slots: Sequence[int], first_tick: int, last_tick: int) -> Block:
         """Records of `slots` at the ticks from `first_tick` to `last_tick`, both included.
 
@@ -117,7 +130,7 @@ class RingReader:
         for row, slot in enumerate(slots):
             self._copy(slot, first_tick + begin, records[row, begin:end])
         ticks = np.arange(first_tick, first_tick + count, dtype=np.int64)
-        stride = np.maximum(self._slot_words(slots, at.S_STRIDE), 1)
+        stride = np.array(self.strides(slots), dtype=np.int64)
         present, strides = _find_records(records[:, :, at.R_TICK], ticks, stride)
         # a record this old may have been half replaced under our hands: the look comes after the copy
         oldest = max(1, self.ring.latest_begun_tick() - self.capacity + GUARD_TICKS + 1)
@@ -125,7 +138,7 @@ class RingReader:
         return Block(
             first_tick=first_tick,
             interval_ns=self.interval_ns,
-            scale=self._slot_words(slots, at.S_SCALE),
+            scale=np.array([self.ring.slot_word(slot, at.S_SCALE) for slot in slots], dtype=np.int64),
             stride=stride,
             strides=strides,
             records=records,
@@ -142,9 +155,6 @@ class RingReader:
             run = min(len(out) - done, self.capacity - here)
             out[done : done + run] = view[here : here + run]
             done += run
-
-    def _slot_words(self, slots: Sequence[int], which: int) -> npt.NDArray[np.int64]:
-        return np.array([self.ring.slot_word(slot, which) for slot in slots], dtype=np.int64)
 
 
 def _find_records(

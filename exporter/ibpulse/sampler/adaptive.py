@@ -13,6 +13,7 @@ from ibpulse.arrays import Floats
 from ibpulse.model import DeviceReads
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import read_planned, rows_by_stride
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.plan import PlannedPort
 from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_pace
@@ -47,8 +48,8 @@ def measure_reads(reader: RingReader, ports: Sequence[PlannedPort], last_tick: i
     """The read times of each device up to a tick; none of a device that was sampled too seldom to tell."""
     found: dict[str, list[tuple[Floats, Floats]]] = {}
     unknown: set[str] = set()
-    for stride in sorted({port.stride for port in ports}):
-        mine = [port for port in ports if port.stride == stride]
+    for stride, rows in rows_by_stride([port.stride for port in ports]):
+        mine = [ports[row] for row in rows]
         for port, parts, whole in zip(mine, *_measure(reader, mine, stride, last_tick), strict=True):
             if np.isnan(parts).any():
                 unknown.add(port.device)
@@ -59,10 +60,9 @@ def measure_reads(reader: RingReader, ports: Sequence[PlannedPort], last_tick: i
 def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last_tick: int) -> tuple[Floats, Floats]:
     """Long read and mean tick of each part, (ports, PARTS, 2), NaN where unknown; p99 and worst read, (ports, 2)."""
     samples = max(PART_SAMPLES, int(SPAN_SECONDS / PARTS * 1e9 / reader.interval_ns) // stride)
-    last_tick -= last_tick % stride
-    block = reader.read([port.slot for port in ports], last_tick - (PARTS * samples - 1) * stride, last_tick)
-    present = block.present[:, ::stride].reshape(len(ports), PARTS, samples)
-    stamps = block.records[:, ::stride, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
+    block = read_planned(reader, [port.slot for port in ports], stride, PARTS * samples, last_tick)
+    present = block.present.reshape(len(ports), PARTS, samples)
+    stamps = block.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
     reads = np.diff(stamps, axis=2).reshape(*present.shape, 2)
     # below all that was measured
     reads[~present] = -1.0

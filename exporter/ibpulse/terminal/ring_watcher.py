@@ -8,15 +8,13 @@ import numpy as np
 
 from ibpulse.aggregator.last_minute import Resolutions
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.schedule import SETTLE_NS
-from ibpulse.aggregator.seconds import RingPort, place_ports, read_groups
 from ibpulse.aggregator.snapshot_ports import read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
-from ibpulse.analysis.rates import rates
 from ibpulse.arrays import Singles
 from ibpulse.model import Fabric
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, place_ports, read_rates, settled_tick, widest_stride
 from ibpulse.terminal.view import (
     SUMMARY_EVERY_SECONDS,
     SUMMARY_WINDOW_SECONDS,
@@ -60,7 +58,7 @@ class RingWatcher:
         """The view now, with so many bins of each rail, each about so wide."""
         fabric, interval_ns, newest = self._fabric(), self._reader.interval_ns, self._reader.newest_tick()
         placed = place_ports(self._reader, fabric.ports, self._reader.ring.slots())
-        self._summarize(fabric, placed, newest)
+        self._summarize(fabric, placed)
         width = bin_width(interval_ns, wanted_ns) // interval_ns
         # bins begin at multiples of their width, so that what was drawn once does not change
         end = (newest + 1) // width
@@ -88,9 +86,9 @@ class RingWatcher:
             sampler=self._sampler(placed),
         )
 
-    def _summarize(self, fabric: Fabric, placed: list[RingPort], newest_tick: int) -> None:
+    def _summarize(self, fabric: Fabric, placed: list[RingPort]) -> None:
         ticks = SECOND_NS // self._reader.interval_ns
-        second = (newest_tick - SETTLE_NS // self._reader.interval_ns) // ticks
+        second = settled_tick(self._reader, widest_stride(port.stride for port in placed)) // ticks
         if second - self._summed_second < SUMMARY_EVERY_SECONDS:
             return
         self._resolutions.measure_next(placed, second * ticks)
@@ -105,20 +103,17 @@ class RingWatcher:
     ) -> tuple[dict[str, Means], Mapping[str, Singles]]:
         """By port: the means of its last second, and the peaks of its bins before bin `end`, each of `width` ticks."""
         second = SECOND_NS // self._reader.interval_ns
-        # a sample at the end of a stride also stands for the ticks before it
-        unsure = -(-(second + max((port.stride for port in ports), default=1)) // width)
+        slots, strides = [port.slot for port in ports], [port.stride for port in ports]
+        unsure = -(-(second + widest_stride(strides)) // width)
         bins = self._bins.missing(width, [str(port.port.id) for port in ports], end, points, unsure)
         count = max(bins * width, second)
         means, peaks = {}, {}
-        for group in read_groups(self._reader, ports, end * width - count, end * width - 1):
-            block = group.block
-            found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
-            known = found.bytes_per_second
-            for row, values in zip(group.rows, known[:, :, group.history : group.history + count], strict=True):
-                name = str(ports[row].port.id)
-                means[name] = (mean_of(values[0, -second:]), mean_of(values[1, -second:]))
-                binned = values[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
-                peaks[name] = np.fmax.reduce(binned, axis=2)
+        found = read_rates(self._reader, slots, strides, end * width - count, end * width - 1)
+        for port, values in zip(ports, found.bytes_per_second, strict=True):
+            name = str(port.port.id)
+            means[name] = (mean_of(values[0, -second:]), mean_of(values[1, -second:]))
+            binned = values[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
+            peaks[name] = np.fmax.reduce(binned, axis=2)
         return means, self._bins.add(peaks, end, points)
 
     def _sampler(self, placed: Sequence[RingPort]) -> SamplerView:

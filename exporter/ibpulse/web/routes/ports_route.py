@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ibpulse.model import Port, Topology
-from ibpulse.ring import layout as at
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import PortsAnswer, TopologyAnswer
@@ -58,7 +57,7 @@ def _source(port: Port, parts: WebParts) -> dict[str, Any] | None:
     if port.source is None:
         return None
     slot = parts.slots().get(str(port.id))
-    stride = 1 if slot is None else max(1, parts.reader.ring.slot_word(slot, at.S_STRIDE))
+    stride = 1 if slot is None else parts.reader.stride(slot)
     return {
         "name": port.source.name,
         "resolution_seconds": stride * parts.reader.interval_ns / SECOND_NS,

@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.analysis.rates import rates
 from ibpulse.model import Fabric, Port
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.ring.reader import GUARD_TICKS
+from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.stream.events import batch_event, describe_second, gap_event, ports_event, summary_event
-
-
-def widest_stride(reader: RingReader, slots: Sequence[int]) -> int:
-    """Ticks between two samples of the port that is sampled most rarely; 1 without ports."""
-    return max((reader.ring.slot_word(slot, at.S_STRIDE) for slot in slots), default=1) or 1
-
-
-def read_rates(reader: RingReader, slots: Sequence[int], first_tick: int, count: int) -> npt.NDArray[np.float64]:
-    """Bytes per second at `count` ticks: (2 * slots, count), each port's transmit before its receive, NaN in holes.
-
-    A port that is sampled every few ticks has its value only once the ring holds the sample at the end of its stride.
-    """
-    widest = widest_stride(reader, slots)
-    block = reader.read(slots, first_tick - widest, first_tick + count + widest - 2)
-    found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every()).bytes_per_second
-    return found[:, :, widest : widest + count].reshape(2 * len(slots), count)
-
-
-def wall_runs(reader: RingReader, first_tick: int, end_tick: int) -> list[tuple[int, int, int]]:
-    """Runs of ticks without a step of the wall clock inside: (first tick, number, wall time of the first in ns)."""
-    ticks = np.arange(first_tick, end_tick, dtype=np.int64)
-    wall_ns = reader.wall_ns(ticks)
-    begins = [0, *(np.flatnonzero(np.diff(wall_ns) != reader.interval_ns) + 1).tolist()] if len(ticks) else []
-    ends = [*begins[1:], len(ticks)]
-    return [(int(ticks[a]), b - a, int(wall_ns[a])) for a, b in zip(begins, ends, strict=False)]
-
 
 # The longest break of a connection that is made up for; more is what /api/v1/window is for.
 RESUME_SECONDS = 60
@@ -93,8 +65,16 @@ class Feed:
     def batches(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
         """The batches of ticks from `first_tick` to before `end_tick`; none without ports."""
         if self._slots and first_tick < end_tick:
-            for first, count, wall_ns in wall_runs(self._reader, first_tick, end_tick):
-                yield batch_event(first + count - 1, wall_ns, read_rates(self._reader, self._slots, first, count))
+            for run in runs_of_ticks(self._reader, first_tick, end_tick):
+                yield self._batch(run)
+
+    def _batch(self, run: TickRun) -> bytes:
+        last_tick = run.tick + run.count - 1
+        strides = self._reader.strides(self._slots)
+        found = read_rates(self._reader, self._slots, strides, run.tick, last_tick).bytes_per_second
+        # each port's transmit before its receive
+        values = found.reshape(2 * len(self._slots), run.count)
+        return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values)
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
         """The batches of a break in pieces of a second, and before them the gap that is too long ago."""
@@ -107,8 +87,8 @@ class Feed:
 
     def _end(self) -> int:
         """The tick behind the newest of which every port has its value."""
-        newest = self._reader.newest_tick(self._parts.wall_clock_ns())
-        return newest + 1 - (widest_stride(self._reader, self._slots) - 1)
+        widest = widest_stride(self._reader.strides(self._slots))
+        return complete_tick(self._reader, widest, self._parts.wall_clock_ns()) + 1
 
     def _describe(self, ports: list[Port]) -> bytes:
         history_ns = self._reader.capacity * self._reader.interval_ns

@@ -1,0 +1,209 @@
+"""A window of the ring as rates: which ticks are certain, how often each port is sampled, and ticks to rates.
+
+A port with a stride of N is sampled every N ticks, and each sample also stands for the N - 1 ticks before it. So every
+reader here takes one stride of ticks before the span and the rest of a stride after it, and cuts both off again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.analysis.rates import Rates, rate_series, rates
+from ibpulse.arrays import Rows, Singles
+from ibpulse.model import Port
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import Block, RingReader
+
+SETTLE_NS = 200_000_000
+"""However late a sampler is, it has written a tick this long after the tick."""
+AHEAD_SECONDS = 2
+"""How far past the newest sample readers go on with holes when nobody samples.
+
+More than that between the clock and the newest sample means that the wall clock was set.
+"""
+CACHED_RECORDS = 16_384
+"""Records of 48 bytes that still fit into the second-level cache when rates are computed from them."""
+
+
+def widest_stride(strides: Iterable[int]) -> int:
+    """Ticks between two samples of the port that is sampled most rarely; 1 without ports."""
+    return max(strides, default=1)
+
+
+def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
+    """The newest tick for which all ports have a rate, if the sampler is on time, at this wall time (now by default).
+
+    `widest` is the widest stride of the ports.
+    """
+    return reader.newest_tick(wall_ns) - (widest - 1)
+
+
+def settled_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
+    """The newest tick of which nothing more will be written: the ports have their rates by now, or have holes there."""
+    return reader.newest_tick(wall_ns) - ticks_to_settle(reader.interval_ns, widest)
+
+
+def ticks_to_settle(interval_ns: int, widest: int) -> int:
+    """How many ticks the newest settled tick is behind the newest tick."""
+    return -(-SETTLE_NS // interval_ns) + widest - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RingPort:
+    """A port with its place in the ring."""
+
+    port: Port
+    slot: int
+    stride: int
+
+
+def place_ports(reader: RingReader, ports: Iterable[Port], slots: Mapping[str, int]) -> list[RingPort]:
+    """The ports that have a slot in the ring, in their order; `slots` is by the port's name."""
+    placed = []
+    for port in ports:
+        slot = slots.get(str(port.id))
+        if port.source is not None and slot is not None:
+            placed.append(RingPort(port, slot, reader.stride(slot)))
+    return placed
+
+
+def rows_by_stride(strides: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Each stride that occurs, narrowest first, with the positions at which it does."""
+    return [(stride, [row for row, one in enumerate(strides) if one == stride]) for stride in sorted(set(strides))]
+
+
+@dataclass(frozen=True, slots=True)
+class StrideGroup:
+    """Records of the ports of one stride, padded before and after `span`; `rows` are their places among all ports."""
+
+    rows: Rows
+    block: Block
+    span: slice
+
+    def rates(self) -> Rates:
+        """Rates of these ports at the ticks of the span."""
+        block = self.block
+        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
+        span = np.s_[:, :, self.span]
+        return Rates(found.bytes_per_second[span], found.seconds[span], found.reset[span])
+
+
+def read_groups(
+    reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
+) -> Iterator[StrideGroup]:
+    """Records of slots at the ticks from `first_tick` to `last_tick`, stride by stride."""
+    for stride, rows in rows_by_stride(strides):
+        block = reader.read([slots[row] for row in rows], first_tick - stride, last_tick + stride - 1)
+        span = slice(stride, stride + max(0, last_tick - first_tick + 1))
+        yield StrideGroup(np.array(rows, dtype=np.intp), block, span)
+
+
+def join_rates(groups: Sequence[StrideGroup], rows: int, ticks: int) -> Rates:
+    """The rates of all groups as arrays (rows, 2, ticks)."""
+    if len(groups) == 1:
+        return groups[0].rates()
+    shape = (rows, 2, ticks)
+    out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
+    for group in groups:
+        found = group.rates()
+        out.bytes_per_second[group.rows] = found.bytes_per_second
+        out.seconds[group.rows] = found.seconds
+        out.reset[group.rows] = found.reset
+    return out
+
+
+def read_rates(
+    reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
+) -> Rates:
+    """Rates at the ticks from `first_tick` to `last_tick`, both included: arrays (slots, 2, ticks), NaN in holes.
+
+    `strides` are those of the slots, or wider where a port was sampled more rarely in the span than now. A tick has a
+    rate only once the ring holds the sample at the end of its stride.
+    """
+    groups = list(read_groups(reader, slots, strides, first_tick, last_tick))
+    return join_rates(groups, len(slots), max(0, last_tick - first_tick + 1))
+
+
+def read_planned(reader: RingReader, slots: Sequence[int], stride: int, count: int, last_tick: int) -> Block:
+    """The last `count` records up to a tick at which ports of one stride were meant to be sampled.
+
+    Those ticks are the multiples of the stride.
+    """
+    last_tick -= last_tick % stride
+    return reader.read(slots, last_tick - (count - 1) * stride, last_tick).every(stride)
+
+
+@dataclass(frozen=True, slots=True)
+class TickRun:
+    """A run of `count` ticks from `tick` on, the first at `wall_tick`: wall time in intervals since the epoch."""
+
+    tick: int
+    wall_tick: int
+    count: int
+
+
+def read_series(
+    reader: RingReader, slots: Sequence[int], run: TickRun, newest_tick: int
+) -> Iterator[tuple[int, Singles]]:
+    """Rates of each slot over a run: its position and float32 (2, ticks), NaN in holes.
+
+    Nothing after `newest_tick` is read. This is the fast way to long windows: as many ports at a time are read as stay
+    in the cache.
+    """
+    last = run.tick + run.count - 1
+    for stride, rows in rows_by_stride(reader.strides(slots)):
+        padded = max(last, min(last + stride - 1, newest_tick))
+        together = max(1, CACHED_RECORDS // (padded - run.tick + stride + 1))
+        for begin in range(0, len(rows), together):
+            chosen = rows[begin : begin + together]
+            block = reader.read([slots[row] for row in chosen], run.tick - stride, padded)
+            for index, row in enumerate(chosen):
+                yield row, _series(block, index)[:, stride : stride + run.count]
+
+
+def _series(block: Block, index: int) -> Singles:
+    """Rates of one port of a block: float32 (2, ticks)."""
+    # a counter that was not read, at.ABSENT, is -1 as a signed number
+    records = block.records[index].view(np.int64)
+    return rate_series(
+        records[:, at.R_BEFORE : at.R_AFTER + 1],
+        records[:, at.R_TRANSMIT : at.R_RECEIVE + 1],
+        block.present[index],
+        int(block.scale[index]),
+        int(block.stride[index]) if block.strides is None else block.strides[index],
+    )
+
+
+def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:
+    """The ticks from `first_tick` to before `end_tick`, cut where the wall clock was set."""
+    ticks = np.arange(first_tick, end_tick, dtype=np.int64)
+    wall = reader.wall_ns(ticks) // reader.interval_ns
+    begins = [0, *(np.flatnonzero(np.diff(wall) != 1) + 1).tolist()] if len(ticks) else []
+    ends = [*begins[1:], len(ticks)]
+    return [TickRun(int(ticks[a]), int(wall[a]), b - a) for a, b in zip(begins, ends, strict=False)]
+
+
+def runs_of_wall_time(
+    segments: Sequence[tuple[int, int]], oldest: int, newest: int, begin: int, end: int
+) -> list[TickRun]:
+    """Runs of ticks that fill the wall ticks from `begin` to before `end`; no two share a wall tick.
+
+    `segments` are (first tick, shift), oldest first. The newest run has its wall time to itself: what an older one
+    measured at the same wall time, before the clock was set back, is left out.
+    """
+    free, found, following = [(begin, end)], [], newest + 1
+    for first, shift in reversed(segments):
+        low, high = max(first, oldest) - shift, following - shift
+        following = min(first, following)
+        if low >= high:
+            continue
+        for left, right in free:
+            start, stop = max(left, low), min(right, high)
+            if start < stop:
+                found.append(TickRun(start + shift, start, stop - start))
+        rest = [part for left, right in free for part in ((left, min(right, low)), (max(left, high), right))]
+        free = [(left, right) for left, right in rest if left < right]
+    return found

@@ -1,0 +1,319 @@
+"""Spans of the ring as rates: which ticks are certain, padding by strides, holes, and clock segments."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.ring import layout as at
+from ibpulse.ring import window
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.ring.window import (
+    TickRun,
+    complete_tick,
+    join_rates,
+    place_ports,
+    read_groups,
+    read_planned,
+    read_rates,
+    read_series,
+    rows_by_stride,
+    runs_of_ticks,
+    runs_of_wall_time,
+    settled_tick,
+    ticks_to_settle,
+    widest_stride,
+)
+from tests.aggregator.rings import MS, Ring, constant, port, square
+
+PORTS = ("mlx5_0:1", "mlx5_1:1", "mlx5_2:1")
+STRIDES = (5, 1, 10)
+WAVE = square(20e9, 30, 20)
+LAST = 400
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Ring:
+    """Three ports of different strides, sampled from tick 1 to tick 400."""
+    made = Ring.create(tmp_path, *map(port, PORTS), seconds=10)
+    for number, (name, stride) in enumerate(zip(PORTS, STRIDES, strict=True), start=1):
+        made.write(name, (WAVE, constant(number * 1e9)), 1, LAST, stride=stride)
+    return made
+
+
+def slots_of(ring: Ring) -> list[int]:
+    slots = ring.file.slots()
+    return [slots[name] for name in PORTS]
+
+
+def known(tick: int, stride: int) -> bool:
+    """Whether both samples around a tick lie in what was sampled: the first one stands at the stride."""
+    end = -(-tick // stride) * stride
+    return end - stride >= 1 and end <= LAST
+
+
+def mean_wave(tick: int, stride: int) -> float:
+    """Mean rate of the ticks that share a sample with this one."""
+    end = -(-tick // stride) * stride
+    return sum(WAVE(one) for one in range(end - stride + 1, end + 1)) / stride
+
+
+def expected(first: int, last: int) -> np.ndarray:
+    return np.array(
+        [
+            [
+                [mean_wave(tick, stride) if known(tick, stride) else np.nan for tick in range(first, last + 1)],
+                [number * 1e9 if known(tick, stride) else np.nan for tick in range(first, last + 1)],
+            ]
+            for number, stride in enumerate(STRIDES, start=1)
+        ]
+    )
+
+
+# strides
+
+
+def test_the_widest_stride_is_that_of_the_port_sampled_most_rarely() -> None:
+    assert widest_stride([5, 1, 10, 2]) == 10
+    assert widest_stride(iter(())) == 1
+
+
+def test_a_slot_that_tells_no_stride_is_sampled_at_every_tick(ring: Ring) -> None:
+    assert ring.reader.strides(slots_of(ring)) == list(STRIDES)
+    ring.file.words[at.slot_at(slots_of(ring)[0]) + at.S_STRIDE] = 0
+    assert ring.reader.stride(slots_of(ring)[0]) == 1
+
+
+def test_ports_are_placed_in_their_order_and_those_without_a_slot_or_a_source_left_out(ring: Ring) -> None:
+    mute = port("mlx5_1:1")
+    mute = type(mute)(mute.id, mute.identity, True, "ACTIVE", None, None)
+    asked = (port("mlx5_2:1"), port("mlx5_7:1"), mute, port("mlx5_0:1"))
+    placed = place_ports(ring.reader, asked, ring.file.slots())
+    assert [(str(one.port.id), one.stride) for one in placed] == [("mlx5_2:1", 10), ("mlx5_0:1", 5)]
+    assert [one.slot for one in placed] == [slots_of(ring)[2], slots_of(ring)[0]]
+
+
+def test_rows_are_grouped_by_stride_narrowest_first() -> None:
+    assert rows_by_stride([5, 1, 10, 5, 1]) == [(1, [1, 4]), (5, [0, 3]), (10, [2])]
+    assert rows_by_stride([]) == []
+
+
+# certain ticks
+
+
+@pytest.mark.parametrize("interval_ms", [1, 2, 8, 10, 100, 125, 250, 1000])
+@pytest.mark.parametrize("widest", [1, 5, 100])
+def test_a_settled_tick_is_at_least_200_ms_old_and_its_stride_is_over(interval_ms: int, widest: int) -> None:
+    waited = next(ticks for ticks in range(1000) if ticks * interval_ms >= 200)
+    assert ticks_to_settle(interval_ms * MS, widest) == waited + (widest - 1)
+
+
+def test_the_settled_and_the_complete_tick_follow_the_wall_clock_and_its_segment(ring: Ring) -> None:
+    now_ns = 390 * 10 * MS
+    assert ring.reader.newest_tick(now_ns) == 390 - GUARD_TICKS
+    assert complete_tick(ring.reader, 1, now_ns) == 388
+    assert complete_tick(ring.reader, 10, now_ns) == 379
+    assert settled_tick(ring.reader, 1, now_ns) == 368
+    assert settled_tick(ring.reader, 10, now_ns) == 359
+    ring.file.begin_segment(200, -1000)
+    assert settled_tick(ring.reader, 10, (390 + 1000) * 10 * MS) == 359
+
+
+def test_every_complete_tick_has_its_rate_and_not_every_tick_after_it(tmp_path: Path) -> None:
+    """A sampler that is on time: at every instant the newest tick is the last one written."""
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
+    counters, after = (1000, 2000), []
+    for tick in range(1, 60):
+        counters = ring.write("mlx5_0:1", (constant(1e9), constant(1e9)), tick, tick, stride=5, start=counters)
+        last = complete_tick(ring.reader, 5, (tick + GUARD_TICKS) * 10 * MS)
+        if last >= 6:
+            found = read_rates(ring.reader, [0], [5], last, last + 1).bytes_per_second[0, 0]
+            assert found[0] == pytest.approx(1e9)
+            after.append(bool(np.isnan(found[1])))
+    # when the last tick written is one before a sample, the tick after the complete one waits for that sample
+    assert after.count(True) == 10
+
+
+# ticks to rates
+
+
+def test_rates_stand_at_their_ticks_in_any_span(ring: Ring) -> None:
+    for first, last in [(1, 400), (1, 1), (96, 100), (101, 133), (250, 251), (399, 400)]:
+        found = read_rates(ring.reader, slots_of(ring), STRIDES, first, last)
+        np.testing.assert_allclose(found.bytes_per_second, expected(first, last), rtol=1e-6)
+        np.testing.assert_allclose(found.seconds, np.where(np.isnan(expected(first, last)), 0, 0.01))
+        assert not found.reset.any()
+
+
+def test_before_and_after_what_the_ring_holds_there_are_holes(ring: Ring) -> None:
+    found = read_rates(ring.reader, slots_of(ring), STRIDES, -20, 460)
+    np.testing.assert_allclose(found.bytes_per_second, expected(-20, 460), rtol=1e-6)
+
+
+def test_at_the_old_end_a_rate_needs_the_sample_a_stride_before(tmp_path: Path) -> None:
+    """One second of ring, guarded by two ticks: of 400 ticks the samples from 303 on can be read."""
+    ring = Ring.create(tmp_path, *map(port, PORTS), seconds=1)
+    for name, stride in zip(PORTS, STRIDES, strict=True):
+        ring.write(name, (constant(1e9), constant(1e9)), 1, LAST, stride=stride)
+    assert LAST - ring.reader.capacity + GUARD_TICKS + 1 == 303
+    found = read_rates(ring.reader, slots_of(ring), STRIDES, 280, LAST).bytes_per_second
+    # first samples at 305, 303 and 310: the ticks after them have rates
+    assert [280 + int(np.flatnonzero(~np.isnan(one[0]))[0]) for one in found] == [306, 304, 311]
+
+
+def test_an_empty_span_and_no_ports_give_empty_arrays(ring: Ring) -> None:
+    assert read_rates(ring.reader, slots_of(ring), STRIDES, 50, 49).bytes_per_second.shape == (3, 2, 0)
+    assert read_rates(ring.reader, [], [], 50, 59).seconds.shape == (0, 2, 10)
+
+
+def test_a_reset_is_told_at_its_tick(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *map(port, PORTS), seconds=10)
+    for name, stride in zip(PORTS, STRIDES, strict=True):
+        ring.write(name, (constant(1e9), constant(1e9)), 1, LAST, stride=stride, resets={200})
+    found = read_rates(ring.reader, slots_of(ring), STRIDES, 150, 249)
+    assert np.argwhere(found.reset[:, 0]).tolist() == [[0, 50], [1, 50], [2, 50]]
+    holes = [np.flatnonzero(np.isnan(one[0])) + 150 for one in found.bytes_per_second]
+    assert [(hole[0], hole[-1], len(hole)) for hole in holes] == [(196, 200, 5), (200, 200, 1), (191, 200, 10)]
+
+
+@settings(deadline=None, max_examples=25)
+@given(holes=st.sets(st.integers(1, 60), max_size=20))
+def test_a_missed_tick_is_a_hole_and_so_is_the_rate_after_it(
+    holes: set[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ring = Ring.create(tmp_path_factory.mktemp("holes"), port("mlx5_0:1"), seconds=10)
+    ring.write("mlx5_0:1", (WAVE, constant(1e9)), 1, 60, holes=holes)
+    found = read_rates(ring.reader, [0], [1], 2, 60)
+    missing = [tick in holes or tick - 1 in holes for tick in range(2, 61)]
+    assert np.isnan(found.bytes_per_second[0, 1]).tolist() == missing
+    wanted = [np.nan if hole else WAVE(tick) for tick, hole in enumerate(missing, start=2)]
+    np.testing.assert_allclose(found.bytes_per_second[0, 0], wanted, rtol=1e-6)
+
+
+def test_a_port_sampled_more_rarely_before_needs_its_old_stride(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
+    counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200, stride=10)
+    ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 201, 400, start=counters)
+    assert ring.reader.strides([0]) == [1]
+    assert np.isnan(read_rates(ring.reader, [0], [1], 95, 100).bytes_per_second).all()
+    found = read_rates(ring.reader, [0], [10], 95, 100).bytes_per_second
+    np.testing.assert_allclose(found[0], np.repeat([[1e9], [2e9]], 6, axis=1), rtol=1e-6)
+
+
+def test_samples_from_before_a_longer_interval_keep_their_own(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
+    counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200)
+    ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 201, 400, stride=10, start=counters)
+    (slot,) = ring.file.slots().values()
+    assert ring.reader.strides([slot]) == [10]
+    found = read_rates(ring.reader, [slot], [10], 151, 350).bytes_per_second[0]
+    wanted = np.repeat([[1e9], [2e9]], 200, axis=1)
+    # the change is a hole of one stride, and no false rate
+    wanted[:, 50:60] = np.nan
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_group_is_padded_by_its_own_stride_alone(ring: Ring) -> None:
+    groups = list(read_groups(ring.reader, slots_of(ring), STRIDES, 101, 150))
+    assert [group.rows.tolist() for group in groups] == [[1], [0], [2]]
+    assert [group.block.first_tick for group in groups] == [100, 96, 91]
+    assert [group.block.records.shape[1] for group in groups] == [51, 59, 69]
+    joined = join_rates(groups, 3, 50)
+    np.testing.assert_allclose(joined.bytes_per_second, expected(101, 150), rtol=1e-6)
+
+
+@pytest.mark.parametrize("stride", [1, 5, 10])
+def test_planned_samples_stand_at_the_multiples_of_the_stride(ring: Ring, stride: int) -> None:
+    slot = slots_of(ring)[STRIDES.index(stride)]
+    block = read_planned(ring.reader, [slot], stride, 7, 399)
+    last = 399 // stride * stride
+    ticks = [last - stride * back for back in range(6, -1, -1)]
+    assert (block.records[0, :, at.R_TICK] & np.uint64(at.TICK_MASK)).tolist() == ticks
+    assert block.present.all()
+    assert block.time_ns()[0, 0].tolist() == [tick * 10 * MS for tick in ticks]
+
+
+# the fast way
+
+
+@pytest.mark.parametrize("cached", [1, 150, 100_000])
+@pytest.mark.parametrize(("first", "last"), [(1, 400), (7, 7), (96, 203)])
+def test_the_series_are_the_rates(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch, cached: int, first: int, last: int
+) -> None:
+    monkeypatch.setattr(window, "CACHED_RECORDS", cached)
+    run = TickRun(first, 0, last - first + 1)
+    found = dict(read_series(ring.reader, slots_of(ring), run, LAST))
+    assert sorted(found) == [0, 1, 2]
+    for row, values in found.items():
+        assert values.dtype == np.float32
+        np.testing.assert_allclose(values, expected(first, last)[row], rtol=1e-6)
+
+
+def test_a_series_takes_nothing_after_the_newest_tick(ring: Ring) -> None:
+    run = TickRun(291, 0, 6)
+    ends = dict(read_series(ring.reader, slots_of(ring), run, 299))
+    # the sample at 300 would stand for the ticks from 291 on, or from 296 on
+    assert np.isnan(ends[0][0]).tolist() == [False] * 5 + [True]
+    assert not np.isnan(ends[1]).any()
+    assert np.isnan(ends[2]).all()
+
+
+def test_a_series_knows_a_counter_that_was_not_read(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
+    ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 50, absent={(20, 1), (1, 0)})
+    ((_, values),) = read_series(ring.reader, [0], TickRun(2, 0, 40), 50)
+    # the first tick is 2; without the sample before it there is no rate
+    assert np.argwhere(np.isnan(values)).tolist() == [[0, 0], [1, 18], [1, 19]]
+
+
+# the wall clock
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> list[tuple[int, int]]:
+    begins = draw(st.lists(st.integers(2, 60), max_size=4, unique=True))
+    shifts = st.integers(-30, 30)
+    return [(begin, draw(shifts)) for begin in [1, *sorted(begins)]]
+
+
+def wall_tick(clock: list[tuple[int, int]], tick: int) -> int:
+    """Wall time in intervals of a tick, by the last segment that began at or before it."""
+    return tick - [shift for begin, shift in clock if begin <= tick][-1]
+
+
+@given(clock=segments(), oldest=st.integers(1, 70), newest=st.integers(1, 70), begin=st.integers(-40, 90))
+def test_runs_fill_a_span_of_wall_time_with_the_newest_ticks(
+    clock: list[tuple[int, int]], oldest: int, newest: int, begin: int
+) -> None:
+    end = begin + 40
+    filled = {wall_tick(clock, tick): tick for tick in range(oldest, newest + 1)}
+    runs = runs_of_wall_time(clock, oldest, newest, begin, end)
+    found = [(run.wall_tick + step, run.tick + step) for run in runs for step in range(run.count)]
+    # each wall tick once, from the last tick that had it
+    assert sorted(found) == sorted((wall, tick) for wall, tick in filled.items() if begin <= wall < end)
+
+
+def test_a_part_of_the_clock_that_the_ring_no_longer_holds_is_left_out() -> None:
+    assert runs_of_wall_time([(1, 0), (50, 3)], oldest=60, newest=90, begin=0, end=100) == [TickRun(60, 57, 31)]
+
+
+@settings(deadline=None, max_examples=50)
+@given(clock=segments(), first=st.integers(1, 70), count=st.integers(0, 40))
+def test_runs_of_ticks_end_where_the_clock_was_set(
+    clock: list[tuple[int, int]], first: int, count: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ring = Ring.create(tmp_path_factory.mktemp("clock"), seconds=1).file
+    ring.words[at.H_SEGMENTS] = 0
+    for begin, shift in clock:
+        ring.begin_segment(begin, shift)
+    runs = runs_of_ticks(RingReader(ring), first, first + count)
+    ticks = [(run.tick + step, run.wall_tick + step) for run in runs for step in range(run.count)]
+    assert ticks == [(tick, wall_tick(clock, tick)) for tick in range(first, first + count)]
+    # no run could be one with the next
+    assert all(one.wall_tick + one.count != two.wall_tick for one, two in itertools.pairwise(runs))
