@@ -24,7 +24,11 @@ from ibpulse.doctor.facts import (
     TreeFacts,
     WebPort,
 )
+from ibpulse.doctor.gather import Order
 from ibpulse.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
+from ibpulse.sampler.supervisor import SupervisorOptions
+from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.overrides import Override
 
 MS = 1_000_000
 FOLDER = "/sys/class/infiniband"
@@ -38,6 +42,12 @@ IDENTITY = PortIdentity(
     driver="mlx5_core",
     kind="pf",
 )
+
+
+def make_order(options: DoctorOptions, overrides: Mapping[str, Override] | None = None, **changes: Any) -> Order:
+    """What doctor's child does with these options, with the inventory and the sampler that they describe."""
+    inventory = Inventory(options.sysfs, options.include, options.exclude, options.rails, overrides=overrides)
+    return Order(options, inventory, SupervisorOptions(options.scheduler, options.cpu), **changes)
 
 
 def make_port(

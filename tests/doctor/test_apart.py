@@ -13,18 +13,18 @@ import pytest
 from ibpulse.doctor import DoctorOptions, gather
 from ibpulse.doctor.gather import Gathered, Order, gather_apart
 from ibpulse.errors import FabricError
-from tests.doctor.making import make_facts
+from tests.doctor.making import make_facts, make_order
 from tests.sysfs.trees import Tree
 
 
 def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
     tree.add("mlx5_0")
-    order = Order(DoctorOptions(sysfs=tree.root, port=0, look=False), with_tree=True)
+    order = make_order(DoctorOptions(sysfs=tree.root, port=0, look=False), with_tree=True)
     found = gather_apart(order)
     assert [str(port.id) for port in found.facts.fabric.ports] == ["mlx5_0:1"]
     assert found.tree is not None
     assert "class/infiniband/mlx5_0" in found.tree.links
-    assert gather_apart(Order(order.options)).tree is None
+    assert gather_apart(make_order(order.options)).tree is None
 
 
 def test_facts_can_be_handed_over() -> None:
@@ -40,14 +40,14 @@ def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys; sys.stdin.buffer.read()")
     with pytest.raises(FabricError, match="the process that looks at the devices gave no answer"):
-        gather_apart(Order(DoctorOptions()))
+        gather_apart(make_order(DoctorOptions()))
 
 
 def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
     monkeypatch.setattr(gather, "LONGEST_SECONDS", 0.3)
     with pytest.raises(FabricError):
-        gather_apart(Order(DoctorOptions()))
+        gather_apart(make_order(DoctorOptions()))
 
 
 def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'exporter'}")
     run_instead(monkeypatch, program)
     begin = time.monotonic()
-    assert gather_apart(Order(DoctorOptions())).facts == make_facts()
+    assert gather_apart(make_order(DoctorOptions())).facts == make_facts()
     assert time.monotonic() - begin < 30.0
 
 
@@ -73,7 +73,7 @@ def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, 
         raise KeyboardInterrupt
 
     orders = tmp_path / "order"
-    orders.write_bytes(pickle.dumps(Order(DoctorOptions())))
+    orders.write_bytes(pickle.dumps(make_order(DoctorOptions())))
     monkeypatch.setattr(gather, "gather", interrupt)
     monkeypatch.setattr(gather.logging, "disable", lambda _: None)
     monkeypatch.setattr(gather.os, "dup2", lambda *_: 0)

@@ -120,8 +120,11 @@ def test_the_settings_of_the_daemon_are_those_of_doctor() -> None:
     assert options.look
 
 
-def test_the_places_in_the_topology_file_are_those_of_doctor(tmp_path: Path) -> None:
+def test_the_places_in_the_topology_file_are_those_of_doctor(tree: Tree, tmp_path: Path) -> None:
     file = tmp_path / "topology.yml"
     file.write_text("mlx5_0: {pcie: 32 GT/s x16}\n")
-    found = doctor.make_options(load({"topology.file": [str(file)]}, {})).overrides["mlx5_0"].pcie_bytes_per_second
+    tree.add("mlx5_0")
+    order = doctor.make_order(load({"topology.file": [str(file)], "path.sysfs": [str(tree.root)]}, {}))
+    (place,) = order.inventory.scan().topology.devices
+    found = place.pcie_bytes_per_second
     assert found == pytest.approx(63e9, rel=0.001)

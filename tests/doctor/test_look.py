@@ -22,10 +22,11 @@ from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import Override
 from tests.aggregator.rings import Ring, constant, port, square
-from tests.doctor.making import only_trouble
+from tests.doctor.making import make_order, only_trouble
 from tests.running import eventually
 from tests.sysfs.trees import Tree
 
@@ -223,7 +224,7 @@ def test_without_a_ring_there_is_no_daemon(tmp_path: Path) -> None:
 def test_a_look_alone_samples_the_tree(tree: Tree) -> None:
     tree.add("mlx5_0")
     options = DoctorOptions(sysfs=tree.root, interval_ns=50 * MS)
-    found = asyncio.run(look_alone(Inventory(tree.root), options))
+    found = asyncio.run(look_alone(Inventory(tree.root), SupervisorOptions(), options))
     assert not found.by_daemon
     assert found.ticks > 50
     assert found.ports[PortId("mlx5_0", 1)].samples > 50
@@ -238,27 +239,27 @@ def test_a_look_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.Monke
         raise RingError("ring /x has no room")
 
     monkeypatch.setattr(RingFile, "create", refuse)
-    facts = asyncio.run(gather_facts(DoctorOptions(sysfs=tree.root, port=0)))
+    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tree.root, port=0))))
     assert facts.no_look == "ring /x has no room"
 
 
 def test_a_tree_without_bytes_is_not_sampled(tmp_path: Path) -> None:
-    facts = asyncio.run(gather_facts(DoctorOptions(sysfs=tmp_path, port=0)))
+    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tmp_path, port=0))))
     assert (facts.look, facts.no_look) == (None, "no port counts bytes")
     assert only_trouble(facts).topic == "tree"
 
 
 def test_a_look_is_left_out_when_it_is_not_asked_for(tree: Tree) -> None:
     tree.add("mlx5_0")
-    facts = asyncio.run(gather_facts(DoctorOptions(sysfs=tree.root, port=0, look=False)))
+    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tree.root, port=0, look=False))))
     assert (facts.look, facts.no_look) == (None, "it was not asked for")
     assert PortId("mlx5_0", 1) in facts.counts
 
 
 def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) -> None:
     tree.add("mlx5_0")
-    options = DoctorOptions(sysfs=tree.root, port=0, look=False, overrides={"mlx5_0": Override(numa_node=7)})
-    (place,) = asyncio.run(gather_facts(options)).fabric.topology.devices
+    order = make_order(DoctorOptions(sysfs=tree.root, port=0, look=False), {"mlx5_0": Override(numa_node=7)})
+    (place,) = asyncio.run(gather_facts(order)).fabric.topology.devices
     assert (place.numa_node, place.source) == (7, "topology.file")
 
 
@@ -266,7 +267,7 @@ def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pyt
     tree.add("mlx5_0")
     monkeypatch.setattr("ibpulse.doctor.sampling.LONGEST_LOOK_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
-        asyncio.run(look_alone(Inventory(tree.root), DoctorOptions(sysfs=tree.root)))
+        asyncio.run(look_alone(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 
 
 def test_a_look_beside_a_daemon_reads_its_ring(tree: Tree, tmp_path: Path) -> None:

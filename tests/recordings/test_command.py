@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.commands import record as command
-from ibpulse.commands.record import ProgressLine, record, refuse_existing
-from ibpulse.commands.record_sources import SampleSource
 from ibpulse.errors import IbpulseError, RecordingError, SamplerError
-from ibpulse.recordings import Recording, load
-from ibpulse.recordings.session import Progress, RecorderOptions
+from ibpulse.recordings import Recording, load, progress, session
+from ibpulse.recordings.progress import Progress, ProgressLine
+from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
+from ibpulse.recordings.source import SampleSource
 from tests.recordings.recordings import make_meta, make_recording
 
 S = 1_000_000_000
@@ -28,7 +27,7 @@ HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "WRITE_SECONDS", 0.001)
+    monkeypatch.setattr(session, "WRITE_SECONDS", 0.001)
 
 
 def run(
@@ -140,7 +139,7 @@ def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     line = ProgressLine(stream)
     line.show(HALF)
     assert caplog.text == ""
-    monkeypatch.setattr(command, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     line.show(HALF)
     line.end()
     assert "recorded 30.0s of 8 ports, 213.4 GB/s" in caplog.text

@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,20 +18,18 @@ import uvloop
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from ibpulse import __version__, exposition
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.analysis.signature import Features, SignatureOptions
+from ibpulse.aggregator import Snapshot
+from ibpulse.commands.wiring import (
+    make_aggregator,
+    make_alert_receiver,
+    make_flight_recorder,
+    make_rule_watch,
+    make_supervisor,
+)
 from ibpulse.config import Settings
 from ibpulse.errors import CaptureError, RingError
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
-from ibpulse.flightrecorder.recorder import FlightRecorder
-from ibpulse.flightrecorder.rules import RuleOptions, RuleWatch
-from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -47,15 +44,11 @@ class Captures:
 
     def __init__(self, settings: Settings, reader: RingReader) -> None:
         capture = settings.capture
-        self.recorder = FlightRecorder(reader, _options(settings))
-        self._watch = RuleWatch(
-            capture.rules,
-            capture.cooldown,
-            RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS),
-        )
+        self.recorder = make_flight_recorder(settings, reader)
+        self._watch = make_rule_watch(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
-            desk=AlertReceiver(capture.node or (socket.gethostname(),), capture.cooldown),
+            desk=make_alert_receiver(settings),
             usual_ns=(capture.before, capture.after),
             open_to_all=capture.allow_unauthenticated,
         )
@@ -71,20 +64,6 @@ class Captures:
             else:
                 log.info("%s %s: capture %s is taken", trigger.reason, dict(trigger.labels), pending.name)
         return replace(snapshot, captures=self.recorder.counts())
-
-
-def _options(settings: Settings) -> CaptureOptions:
-    capture = settings.capture
-    return CaptureOptions(
-        directory=capture.dir,
-        # in a pod the host name is the pod's, and the setting is the node's
-        host=capture.node[0] if capture.node else socket.gethostname(),
-        before_ns=capture.before,
-        after_ns=capture.after,
-        max_count=capture.max_count,
-        max_bytes=capture.max_bytes,
-        min_free_bytes=capture.min_free,
-    )
 
 
 # The ends of the ring cannot be read while the sampler writes there.
@@ -134,8 +113,8 @@ class Daemon:
         self._settings = settings
         self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
         self._reader = RingReader(self._ring)
-        self._supervisor = Supervisor(self._ring, _inventory(settings), _supervisor_options(settings))
-        self._aggregator = Aggregator(self._reader, _aggregator_options(settings))
+        self._supervisor = make_supervisor(settings, self._ring)
+        self._aggregator = make_aggregator(settings, self._reader)
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -240,50 +219,3 @@ class Daemon:
         supervisor = self._supervisor
         snapshot = self._aggregator.update(supervisor.fabric, supervisor.health(), self._reader.newest_tick())
         self._snapshot = self._captures.note(snapshot)
-
-
-def _inventory(settings: Settings) -> Inventory:
-    ports = settings.ports
-    return Inventory(
-        Path(settings.path.sysfs),
-        ports.include,
-        ports.exclude,
-        ports.rails,
-        counters=settings.slow.counters,
-        overrides=read_overrides(settings.topology.file),
-    )
-
-
-def _supervisor_options(settings: Settings) -> SupervisorOptions:
-    return SupervisorOptions(
-        scheduler=settings.sampler.scheduler,
-        cpu=settings.sampler.cpu,
-        scan_seconds=settings.slow.interval / SECOND_NS,
-    )
-
-
-def _aggregator_options(settings: Settings) -> AggregatorOptions:
-    analysis = settings.analysis
-    return AggregatorOptions(
-        active_bytes_per_second=analysis.active_threshold,
-        windows_ns=tuple(analysis.windows),
-        timescales_ns=tuple(analysis.timescales),
-        burst_low_bytes_per_second=analysis.burst_low,
-        traffic_window_ns=analysis.traffic_window,
-        signature=SignatureOptions(
-            dense=Features(*analysis.signature_dense),
-            moe=Features(*analysis.signature_moe),
-            tolerance=Features(*analysis.signature_tolerance),
-            least_confidence=analysis.signature_confidence,
-        ),
-        saturation=SaturationOptions(
-            level=analysis.saturation_level, window_seconds=analysis.saturation_window // SECOND_NS
-        ),
-        moe_saturation=MoeSaturationOptions(
-            least_confidence=analysis.signature_confidence,
-            least_duty=analysis.moe_saturation_duty,
-            least_peak_utilization=analysis.moe_saturation_peak,
-            hold_seconds=analysis.moe_saturation_hold / SECOND_NS,
-        ),
-        xmit_wait_tick_bytes=settings.slow.xmit_wait_tick,
-    )

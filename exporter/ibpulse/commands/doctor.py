@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.doctor import DoctorOptions
     from ibpulse.doctor.facts import Facts
+    from ibpulse.doctor.gather import Order
 
 EVERY = "10s"
 CLEAR = "\033[H\033[2J"
@@ -58,9 +59,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     names = _check_names(arguments.check)
     pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
-    options = make_options(settings, look=not arguments.no_look)
+    order = make_order(settings, look=not arguments.no_look, with_tree=arguments.bundle is not None)
     while True:
-        code = _run_once(arguments, settings, options, names)
+        code = _run_once(arguments, settings, order, names)
         if pause_ns is None:
             return code
         time.sleep(pause_ns / 1e9)
@@ -68,12 +69,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(CLEAR, end="")
 
 
-def _run_once(arguments: argparse.Namespace, settings: Settings, options: DoctorOptions, names: Sequence[str]) -> int:
+def _run_once(arguments: argparse.Namespace, settings: Settings, order: Order, names: Sequence[str]) -> int:
     from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
     from ibpulse.doctor.bundle import Contents, write_bundle
-    from ibpulse.doctor.gather import Order, gather_apart
+    from ibpulse.doctor.gather import gather_apart
 
-    gathered = gather_apart(Order(options, with_tree=arguments.bundle is not None))
+    gathered = gather_apart(order)
     facts = gathered.facts
     findings = examine(facts, names)
     title, about = _title(facts), _tell_about(facts)
@@ -90,17 +91,28 @@ def _run_once(arguments: argparse.Namespace, settings: Settings, options: Doctor
     return 1 if worst_level(findings) >= least else 0
 
 
+def make_order(settings: Settings, *, look: bool = True, with_tree: bool = False) -> Order:
+    """What the child process is to do, with the inventory and the sampler that the daemon would have.
+
+    Raises:
+        ConfigError: the file that topology.file names cannot be used.
+    """
+    from ibpulse.commands.wiring import make_inventory, supervisor_options  # not for help texts
+    from ibpulse.doctor.gather import Order
+
+    options = make_options(settings, look=look)
+    return Order(options, make_inventory(settings), supervisor_options(settings), with_tree)
+
+
 def make_options(settings: Settings, *, look: bool = True) -> DoctorOptions:
     """What doctor is told by the settings."""
     from ibpulse.doctor import DoctorOptions  # not for help texts
-    from ibpulse.sysfs.overrides import read_overrides
 
     return DoctorOptions(
         sysfs=Path(settings.path.sysfs),
         include=tuple(settings.ports.include),
         exclude=tuple(settings.ports.exclude),
         rails=tuple(settings.ports.rails),
-        overrides=read_overrides(settings.topology.file),
         interval_ns=settings.sampler.interval,
         history_ns=settings.sampler.history,
         scheduler=settings.sampler.scheduler,

@@ -96,15 +96,14 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
 
 async def show_node(settings: Settings) -> None:
     """Sample this node's ports and show them; the log has no place on the screen but its last line."""
-    from ibpulse.commands import daemon
-    from ibpulse.commands.wiring import sampling
+    from ibpulse.commands.wiring import aggregator_options, temporary_sampler
     from ibpulse.model import Fabric
     from ibpulse.terminal.driver import Terminal
     from ibpulse.terminal.ring_watcher import RingWatcher
 
     notes = Notes()
     logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)
-    async with sampling(settings, HISTORY_SECONDS) as running:
+    async with temporary_sampler(settings, HISTORY_SECONDS) as running:
         supervisor = running.supervisor
 
         def fabric() -> Fabric:
@@ -115,7 +114,7 @@ async def show_node(settings: Settings) -> None:
             running.reader,
             fabric,
             lambda: supervisor.health().restarts,
-            daemon._aggregator_options(settings),
+            aggregator_options(settings),
             f"{platform.node()}, sampled here",
         )
         await Terminal(watcher, lambda: notes.last).run()

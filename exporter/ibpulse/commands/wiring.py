@@ -1,110 +1,129 @@
-"""Builds inventories, supervisors, aggregators and temporary samplers from the settings."""
+"""Builds every part that the settings configure: inventory, supervisor, aggregator, flight recorder, samplers."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
-import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+import socket
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.config import Settings
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.rules import RuleOptions, RuleWatch
+from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.sampler.temporary import TemporarySampler
+from ibpulse.sampler.temporary import temporary_sampler as run_sampler
+from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.units import SECOND_NS
 
-SCRATCH = "ibpulse-sampling-"
 
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """A supervisor at work and a reader of its ring."""
-
-    supervisor: Supervisor
-    reader: RingReader
-    task: asyncio.Task[None]
-
-    def check(self) -> None:
-        """Nothing while the supervisor works.
-
-        Raises:
-            IbpulseError: why it ended.
-        """
-        if self.task.done():
-            self.task.result()
-
-
-@asynccontextmanager
-async def sampling(settings: Settings, history_seconds: int) -> AsyncIterator[Sampling]:
-    """Every port of this node sampled while the block runs; nothing stays behind.
+def make_inventory(settings: Settings, counters: CounterSet = "none") -> Inventory:
+    """The ports of this node, and which of their error counters are read.
 
     Raises:
-        IbpulseError: the ring cannot be made, or the sampler cannot be started.
+        ConfigError: the file that topology.file names cannot be used.
     """
-    interval_ns = settings.sampler.interval
-    with _scratch() as scratch:
-        ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns)
-        supervisor = Supervisor(ring, make_inventory(settings), supervisor_options(settings))
-        await supervisor.start()
-        task = asyncio.create_task(supervisor.run(), name="supervisor")
-        # a task that never began would not stop the sampler at its end
-        await asyncio.sleep(0)
-        try:
-            yield Sampling(supervisor, RingReader(ring), task)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            ring.close()
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory in memory that is gone after the block; what killed processes left of theirs goes first."""
-    memory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
-    for left in memory.glob(f"{SCRATCH}*"):
-        with suppress(OSError), _held(left):
-            shutil.rmtree(left)
-    fresh = Path(tempfile.mkdtemp(prefix="ibpulse-", dir=memory))
-    with _held(fresh):
-        # under this name only when it is held
-        scratch = fresh.rename(memory / f"{SCRATCH}{fresh.name.removeprefix('ibpulse-')}")
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    """A lock on a directory, which the death of the process lets go.
-
-    Raises:
-        OSError: another process holds it, or it cannot be read.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def make_inventory(settings: Settings) -> Inventory:
-    """The inventory of this node's ports as the settings choose them."""
     ports = settings.ports
-    return Inventory(Path(settings.path.sysfs), ports.include, ports.exclude, ports.rails)
+    overrides = read_overrides(settings.topology.file)
+    return Inventory(
+        Path(settings.path.sysfs), ports.include, ports.exclude, ports.rails, counters=counters, overrides=overrides
+    )
 
 
 def supervisor_options(settings: Settings) -> SupervisorOptions:
-    """What the settings ask of the sampler."""
+    """How the sampler process runs, and how often devices are re-read."""
     return SupervisorOptions(
         scheduler=settings.sampler.scheduler,
         cpu=settings.sampler.cpu,
         scan_seconds=settings.slow.interval / SECOND_NS,
     )
+
+
+def make_supervisor(settings: Settings, ring: RingFile) -> Supervisor:
+    """The daemon's supervisor, which also reads error counters."""
+    return Supervisor(ring, make_inventory(settings, settings.slow.counters), supervisor_options(settings))
+
+
+def temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
+    """Every port of this node sampled for one command, without error counters; nothing is left at its end.
+
+    Raises:
+        IbpulseError: the ring cannot be created, or the sampler cannot be started.
+    """
+    return run_sampler(
+        make_inventory(settings), supervisor_options(settings), settings.sampler.interval, history_seconds
+    )
+
+
+def aggregator_options(settings: Settings) -> AggregatorOptions:
+    """The thresholds, windows and time scales of everything that is computed from samples."""
+    analysis = settings.analysis
+    return AggregatorOptions(
+        active_bytes_per_second=analysis.active_threshold,
+        windows_ns=tuple(analysis.windows),
+        timescales_ns=tuple(analysis.timescales),
+        burst_low_bytes_per_second=analysis.burst_low,
+        traffic_window_ns=analysis.traffic_window,
+        signature=signature_options(settings),
+        saturation=SaturationOptions(
+            level=analysis.saturation_level, window_seconds=analysis.saturation_window // SECOND_NS
+        ),
+        moe_saturation=MoeSaturationOptions(
+            least_confidence=analysis.signature_confidence,
+            least_duty=analysis.moe_saturation_duty,
+            least_peak_utilization=analysis.moe_saturation_peak,
+            hold_seconds=analysis.moe_saturation_hold / SECOND_NS,
+        ),
+        xmit_wait_tick_bytes=settings.slow.xmit_wait_tick,
+    )
+
+
+def signature_options(settings: Settings) -> SignatureOptions:
+    """The two references of the workload signature, and the least confidence."""
+    analysis = settings.analysis
+    return SignatureOptions(
+        dense=Features(*analysis.signature_dense),
+        moe=Features(*analysis.signature_moe),
+        tolerance=Features(*analysis.signature_tolerance),
+        least_confidence=analysis.signature_confidence,
+    )
+
+
+def make_aggregator(settings: Settings, reader: RingReader) -> Aggregator:
+    """The aggregator over a ring."""
+    return Aggregator(reader, aggregator_options(settings))
+
+
+def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecorder:
+    """The flight recorder over a ring; captures name the node as the settings do, else as the host is called."""
+    capture = settings.capture
+    options = CaptureOptions(
+        directory=capture.dir,
+        # in a pod the host name is the pod's, and the setting is the node's
+        host=capture.node[0] if capture.node else socket.gethostname(),
+        before_ns=capture.before,
+        after_ns=capture.after,
+        max_count=capture.max_count,
+        max_bytes=capture.max_bytes,
+        min_free_bytes=capture.min_free,
+    )
+    return FlightRecorder(reader, options)
+
+
+def make_rule_watch(settings: Settings) -> RuleWatch:
+    """The local rules that take captures."""
+    options = RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS)
+    return RuleWatch(settings.capture.rules, settings.capture.cooldown, options)
+
+
+def make_alert_receiver(settings: Settings) -> AlertReceiver:
+    """The receiver of Alertmanager's webhook for this node."""
+    return AlertReceiver(settings.capture.node or (socket.gethostname(),), settings.capture.cooldown)

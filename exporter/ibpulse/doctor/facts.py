@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.model import Fabric, PortId, SamplerHealth
-from ibpulse.sysfs.overrides import Override
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,6 @@ class DoctorOptions:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     rails: tuple[str, ...] = ()
-    overrides: Mapping[str, Override] = field(default_factory=dict)
     interval_ns: int = 10_000_000
     history_ns: int = 300_000_000_000
     scheduler: str = "other"

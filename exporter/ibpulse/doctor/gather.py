@@ -20,15 +20,26 @@ from ibpulse.doctor.sampling import find_daemon, look_alone, look_at_daemon
 from ibpulse.doctor.tree_facts import TELLING, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
+from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 
 
-async def gather_facts(options: DoctorOptions) -> Facts:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the child is to do: how to look, with which inventory and sampler, and whether the tree is to be copied."""
+
+    options: DoctorOptions
+    inventory: Inventory
+    sampling: SupervisorOptions
+    with_tree: bool = False
+
+
+async def gather_facts(order: Order) -> Facts:
     """All that can be found out now; a device that does not answer is named, and holds up nothing."""
-    inventory = Inventory(options.sysfs, options.include, options.exclude, options.rails, overrides=options.overrides)
+    options, inventory = order.options, order.inventory
     fabric = await asyncio.to_thread(inventory.scan)
     (tree, machine, begin), (look, no_look) = await asyncio.gather(
-        asyncio.to_thread(_read_still, options, fabric), _look(options, inventory, fabric)
+        asyncio.to_thread(_read_still, options, fabric), _look(order, fabric)
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
     return Facts(options, fabric, tree, look, no_look, join_counts(begin, end), machine)
@@ -41,8 +52,9 @@ def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Mach
     return read_tree(options, fabric), read_machine(options, sampled), begin
 
 
-async def _look(options: DoctorOptions, inventory: Inventory, fabric: Fabric) -> tuple[Look | None, str]:
+async def _look(order: Order, fabric: Fabric) -> tuple[Look | None, str]:
     """The look, or why there is none."""
+    options, inventory = order.options, order.inventory
     if not options.look:
         return None, "it was not asked for"
     if not any(port.source for port in fabric.ports):
@@ -50,7 +62,7 @@ async def _look(options: DoctorOptions, inventory: Inventory, fabric: Fabric) ->
     daemon = await asyncio.to_thread(find_daemon, options)
     try:
         if daemon is None:
-            return await look_alone(inventory, options), ""
+            return await look_alone(inventory, order.sampling, options), ""
         return await look_at_daemon(daemon, inventory, options), ""
     except IbpulseError as error:
         return None, str(error)
@@ -60,14 +72,6 @@ async def _look(options: DoctorOptions, inventory: Inventory, fabric: Fabric) ->
 LONGEST_SECONDS = 20.0
 LENGTH_BYTES = 8
 ENDING_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the child is to do: how to look, and whether the tree is to be copied."""
-
-    options: DoctorOptions
-    with_tree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 
 def gather(order: Order) -> Gathered:
     """What the order asks for, found by this process."""
-    facts = asyncio.run(gather_facts(order.options))
+    facts = asyncio.run(gather_facts(order))
     devices = [name for name in facts.tree.admitted if name not in facts.tree.silent]
     tree = copy_tree(order.options.sysfs, facts.fabric, devices) if order.with_tree else None
     return Gathered(facts, tree)

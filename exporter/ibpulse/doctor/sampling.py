@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.doctor.facts import DoctorOptions, Look
@@ -31,7 +31,8 @@ from ibpulse.ring.window import place_ports
 from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
 from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE
-from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
+from ibpulse.sampler.supervisor import PortInventory, SupervisorOptions
+from ibpulse.sampler.temporary import TemporarySampler, temporary_sampler
 from ibpulse.units import SECOND_NS
 
 POLL_SECONDS = 0.1
@@ -98,41 +99,25 @@ async def look_at_daemon(ring: RingFile, inventory: PortInventory, options: Doct
     return _conclude(ring, seen, _daemon_health(ring, options), begin, options, by_daemon=True)
 
 
-async def look_alone(inventory: PortInventory, options: DoctorOptions) -> Look:
+async def look_alone(inventory: PortInventory, sampling: SupervisorOptions, options: DoctorOptions) -> Look:
     """Some seconds of samples by a sampler that the daemon's own supervisor runs.
 
     Raises:
         IbpulseError: nothing can be sampled: no room for the ring, or no process can be started.
     """
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="ibpulse-doctor-", dir=memory, ignore_cleanup_errors=True) as scratch:
-        capacity = OWN_CAPACITY_SECONDS * SECOND_NS // options.interval_ns
-        ring = RingFile.create(Path(scratch) / "ring", options.interval_ns, capacity)
-        try:
-            return await _supervise(ring, inventory, options)
-        finally:
-            ring.close()
+    often = replace(sampling, scan_seconds=SCAN_SECONDS)
+    async with temporary_sampler(inventory, often, options.interval_ns, OWN_CAPACITY_SECONDS) as sampler:
+        supervisor, reader = sampler.supervisor, sampler.reader
+        seen = [supervisor.fabric]
+        begin = await _await_first_tick(sampler)
+        await _wait(reader, lambda: _note(seen, supervisor.fabric), begin, lambda: sampler.ended)
+        sampler.check()
+        return _conclude(reader.ring, seen, supervisor.health(), begin, options, by_daemon=False)
 
 
-async def _supervise(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> Look:
-    supervisor = Supervisor(ring, inventory, SupervisorOptions(options.scheduler, options.cpu, SCAN_SECONDS))
-    await supervisor.start()
-    seen = [supervisor.fabric]
-    running = asyncio.create_task(supervisor.run())
-    try:
-        begin = await _await_first_tick(ring, running)
-        await _wait(RingReader(ring), lambda: _note(seen, supervisor.fabric), begin, running)
-        if running.done():
-            running.result()
-        return _conclude(ring, seen, supervisor.health(), begin, options, by_daemon=False)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def _await_first_tick(ring: RingFile, running: asyncio.Task[None]) -> Mark:
-    deadline = time.monotonic() + LONGEST_LOOK_SECONDS / 2
-    while not ring.latest_tick() and time.monotonic() < deadline and not running.done():
+async def _await_first_tick(sampler: TemporarySampler) -> Mark:
+    ring, deadline = sampler.reader.ring, time.monotonic() + LONGEST_LOOK_SECONDS / 2
+    while not ring.latest_tick() and time.monotonic() < deadline and not sampler.ended:
         await asyncio.sleep(0.02)
     if not ring.latest_tick():
         raise SamplerError("the sampler took no sample; its own message is above, if it gave one")
@@ -142,11 +127,11 @@ async def _await_first_tick(ring: RingFile, running: asyncio.Task[None]) -> Mark
 
 
 async def _wait(
-    reader: RingReader, fabric: Callable[[], Fabric], begin: Mark, running: asyncio.Task[None] | None = None
+    reader: RingReader, fabric: Callable[[], Fabric], begin: Mark, ended: Callable[[], bool] = lambda: False
 ) -> None:
     """Wait until whole seconds after the mark can be judged, or for as long as a look may take."""
     deadline = time.monotonic() + LONGEST_LOOK_SECONDS
-    while time.monotonic() < deadline and not (running and running.done()):
+    while time.monotonic() < deadline and not ended():
         ports = place_ports(reader, fabric().ports, reader.ring.slots())
         if reader.newest_tick() > last_tick_needed(reader, begin.tick, ports):
             return

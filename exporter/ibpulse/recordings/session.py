@@ -1,19 +1,30 @@
-"""Pieces into a growing file until it is long enough or the traffic has ended, and the progress as text."""
+"""Writes samples into a growing file until it is long enough, the traffic has ended, or a signal asks for the end."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import signal
+import sys
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.errors import RecordingError
+from ibpulse.errors import IbpulseError, RecordingError
 from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.recordings.progress import Progress, ProgressLine, say_end
+from ibpulse.recordings.source import SampleSource
 from ibpulse.recordings.writing import RecordingWriter
-from ibpulse.text import elapsed_text, file_size_text, percent
 from ibpulse.units import SECOND_NS
+
+log = logging.getLogger(__name__)
+
+# A kill loses what was not written yet, and the 0.2 s that are not certain yet.
+WRITE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +38,6 @@ class RecorderOptions:
     duration_ns: int | None = None
     until_idle_ns: int | None = None
     active_bytes_per_second: float = 0.1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a recording is. `bandwidth_bytes_per_second` is that of the last piece, None where it is all holes."""
-
-    seconds: float
-    ticks: int
-    ports: int
-    kept_ratio: float
-    bandwidth_bytes_per_second: float | None
-    bytes_written: int
-    remaining_seconds: float | None
 
 
 class Recorder:
@@ -126,27 +124,93 @@ class Recorder:
         self._idle_ticks += int(np.count_nonzero(known))
 
 
-def say_progress(progress: Progress) -> str:
-    """One line: time, bandwidth of the rails, size of the file and how it grows, time left if there is a bound."""
-    bandwidth = progress.bandwidth_bytes_per_second
-    parts = [
-        f"{elapsed_text(progress.seconds)} of {progress.ports} ports",
-        "nothing measured" if bandwidth is None else f"{bandwidth / 1e9:.1f} GB/s",
-        f"{file_size_text(progress.bytes_written)}"
-        + (f" ({file_size_text(progress.bytes_written / progress.seconds)}/s)" if progress.seconds else ""),
-    ]
-    if progress.kept_ratio < 1:
-        parts.append(f"{percent(progress.kept_ratio)} kept")
-    if progress.remaining_seconds is not None:
-        parts.append(f"{elapsed_text(progress.remaining_seconds)} left")
-    return ", ".join(parts)
+def refuse_existing(path: Path, force: bool) -> None:
+    """Nothing, unless the file is there, or what a killed recording left of it, and is not to be replaced.
+
+    Raises:
+        RecordingError: it is.
+    """
+    for there in _both(path):
+        if there.exists() and not force:
+            raise RecordingError(f"recording {there} exists already; name another file, or replace it with --force")
 
 
-def say_end(path: Path, progress: Progress, file_bytes: int, trimmed_seconds: float) -> str:
-    """What was recorded: one sentence."""
-    cut = f"; {elapsed_text(trimmed_seconds)} of silence cut off" if trimmed_seconds >= 0.05 else ""
-    return (
-        f"{path}: {elapsed_text(progress.seconds - trimmed_seconds)} of {progress.ports} ports, "
-        f"{progress.ticks} ticks read, {percent(progress.kept_ratio)} of their samples kept, "
-        f"{file_size_text(file_bytes)}{cut}"
-    )
+async def record(
+    path: Path, opening: AbstractAsyncContextManager[SampleSource], options: RecorderOptions, trim: bool
+) -> str:
+    """Record into the file until it is enough or a signal asks for the end; the sentence that says what was recorded.
+
+    Raises:
+        IbpulseError: nothing can be sampled any more, or the file cannot be written.
+    """
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    async with opening as source:
+        _make_way(path)
+        writer = RecordingWriter(path, source.meta)
+        recorder = Recorder(writer, source.meta, options)
+        try:
+            await _follow(source, recorder, asked)
+        except RecordingError:
+            raise
+        except IbpulseError as error:
+            await asyncio.to_thread(writer.close)
+            left = f"what was recorded until then is in {path}" if writer.ticks else "nothing was recorded"
+            raise type(error)(f"{error}; {left}") from error
+    return await asyncio.to_thread(finish, writer, recorder, trim)
+
+
+async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event) -> None:
+    shown = ProgressLine(sys.stderr)
+    try:
+        while not (asked.is_set() or recorder.done):
+            try:
+                await asyncio.wait_for(asked.wait(), WRITE_SECONDS)
+            except TimeoutError:
+                pass
+            source.check()
+            # the disk may be slow, and the supervisor must not wait for it
+            await asyncio.to_thread(recorder.add, source.read())
+            shown.show(recorder.progress())
+    finally:
+        shown.end()
+
+
+def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
+    """The sentence that says what was recorded, with the file whole, and without silence at its ends if `trim`.
+
+    Raises:
+        RecordingError: there is no sample, or the file cannot be written.
+    """
+    path, progress = writer.path, recorder.progress()
+    first, last = 0, progress.ticks - 1
+    if trim and recorder.active_ticks is None:
+        log.warning("recording %s is never active, so nothing is cut off", path)
+    elif trim and recorder.active_ticks is not None:
+        first, last = recorder.active_ticks
+    try:
+        writer.close(first, last)
+    except RecordingError as error:
+        raise RecordingError(
+            f"{error}; all of it is kept in {writer.partial}, and every command reads it as {path}"
+        ) from error
+    if not progress.ticks:
+        raise RecordingError(f"recording {path} ended before its first sample, so nothing was written; record longer")
+    cut_seconds = progress.seconds * (1 - (last - first + 1) / progress.ticks)
+    return say_end(path, progress, path.stat().st_size, cut_seconds)
+
+
+def _both(path: Path) -> tuple[Path, Path]:
+    """The file, and what it is called while it grows."""
+    return path, path.with_name(f"{path.name}.partial")
+
+
+def _make_way(path: Path) -> None:
+    for there in _both(path):
+        try:
+            there.unlink(missing_ok=True)
+        except OSError as error:
+            raise RecordingError(
+                f"recording {there} cannot be replaced: {error.strerror}; name another file"
+            ) from error
