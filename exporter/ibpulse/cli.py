@@ -1,18 +1,25 @@
-"""The command line: picks the verb, gathers its settings, runs it. It must not know what a verb does.
+"""The command line: picks the verb, gathers its settings, runs it.
 
-Errors are printed and become exit codes here and nowhere else.
+Only this module prints errors and turns them into exit codes.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ibpulse import __version__
 from ibpulse.commands import Verb
 from ibpulse.commands.parser import Parsed, find_verb, overview, parse
 from ibpulse.errors import ConfigError, IbpulseError
+
+if TYPE_CHECKING:
+    from ibpulse.config import Settings
+
+log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -72,5 +79,16 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
         raise ConfigError([*parsed.faults, *error.faults]) from None
     if parsed.faults:
         raise ConfigError(parsed.faults)
+    warn([*parsed.warnings], resolved.settings)
     parsed.arguments.origins = resolved.origins
     return verb.load().run(parsed.arguments, resolved.settings)
+
+
+def warn(warnings: Sequence[str], settings: Settings) -> None:
+    """Log the warnings about the command line and the settings, in the form that the settings ask for."""
+    if warnings:
+        from ibpulse.commands.logs import set_up_log
+
+        set_up_log(settings.log.level, settings.log.format)
+    for warning in warnings:
+        log.warning("%s", warning)

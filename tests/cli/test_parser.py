@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from ibpulse.commands import VERBS, parser
+from ibpulse import commands
+from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, find_verb, overview, parse
 from ibpulse.config.table import SettingRow, describe
 from ibpulse.errors import ConfigError
@@ -36,7 +37,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser, "ROWS", (SettingRow("log.share", "RATIO", "5%", "At most 5% of all."),))
+    monkeypatch.setattr(commands, "ROWS", (SettingRow("log.share", "RATIO", "5%", "At most 5% of all."),))
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG).format_help())
 
 

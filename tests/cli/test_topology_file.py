@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from ibpulse.cli import main
+from ibpulse.commands import wiring
+from ibpulse.commands.record import node_source
+from ibpulse.config import Settings, load
+from ibpulse.model import Fabric
+from ibpulse.recordings import RecordedPort
+from tests.sysfs.conftest import opened, tree
+from tests.sysfs.trees import Tree
+
+__all__ = ["opened", "tree"]
 
 
 def test_config_check_tells_the_faults_of_the_file_of_places(
@@ -38,3 +48,46 @@ def test_the_daemon_does_not_start_with_a_file_that_is_not_there(
 def test_an_empty_setting_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check", "--topology.file="], {}) == 0
     assert "topology.file = none (flag --topology.file)" in capsys.readouterr().out
+
+
+@pytest.fixture
+def placed(tree: Tree, tmp_path: Path) -> Settings:
+    """A node whose topology file names the GPUs of one device."""
+    tree.add("mlx5_0")
+    file = tmp_path / "topology.yaml"
+    file.write_text("mlx5_0: {numa_node: 1, gpus: [0000:1b:00.0], distance: PIX}\n")
+    return load({"path.sysfs": [str(tree.root)], "topology.file": [str(file)]}, {})
+
+
+def test_a_recording_names_the_gpus_that_the_daemon_names(placed: Settings) -> None:
+    async def recorded_ports() -> tuple[RecordedPort, ...]:
+        async with node_source(placed) as source:
+            return source.meta.ports
+
+    (daemons,) = wiring.make_inventory(placed, placed.slow.counters).scan().ports
+    (port,) = asyncio.run(recorded_ports())
+    assert port.identity == daemons.identity
+    assert (port.identity.gpu, port.identity.gpu_distance, port.identity.numa_node) == ("0000:1b:00.0", "PIX", "1")
+
+
+def test_every_sampler_of_a_command_knows_the_places_of_the_file(placed: Settings) -> None:
+    async def sampled() -> Fabric:
+        async with wiring.temporary_sampler(placed, 10) as sampler:
+            return sampler.supervisor.fabric
+
+    (place,) = asyncio.run(sampled()).topology.devices
+    assert (place.source, place.gpus) == ("topology.file", ("0000:1b:00.0",))
+
+
+@pytest.mark.parametrize("words", [("record", "x.parquet"), ("top", "--alone"), ("doctor",)])
+def test_no_command_ignores_a_file_that_is_not_there(
+    words: tuple[str, ...],
+    tree: Tree,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ibpulse.terminal.display.check_terminal", lambda: None)
+    assert main([*words, f"--path.sysfs={tree.root}", "--topology.file=none.yaml"], {}) == 2
+    assert "topology.file: none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import build_parser
 from ibpulse.config import Settings
+from ibpulse.config.table import ROWS
 from ibpulse.errors import RingError
 from tools.reference.__main__ import cli_markdown
 
@@ -42,7 +43,9 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
     command = Probe()
     module = SimpleNamespace(add_arguments=command.add_arguments, run=command.run)
     monkeypatch.setitem(sys.modules, "ibpulse.commands.probe", module)
-    monkeypatch.setitem(VERBS, "probe", Verb("probe", "Looks.", "ibpulse probe /x", groups=("log", "slow")))
+    monkeypatch.setitem(
+        VERBS, "probe", Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow"), ignored=("analysis",))
+    )
     return command
 
 
@@ -85,6 +88,16 @@ def test_a_verb_takes_only_the_flags_of_its_groups(probe: Probe, capsys: pytest.
     assert probe.seen == []
 
 
+def test_a_flag_of_0_1_that_has_no_effect_is_accepted_with_a_warning(
+    probe: Probe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", "/x", "--analysis.windows=1m", "--analysis.windows=30s"], {}) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(" WARNING flag --analysis.windows: has no effect on `ibpulse probe`")
+    assert probe.seen
+    assert "--analysis.windows" not in build_parser(VERBS["probe"]).format_help()
+
+
 def test_a_wrong_argument_of_the_verb_itself_exits_with_2(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", "/x", "--depth=deep"], {}) == 2
     assert (
@@ -110,4 +123,35 @@ def test_the_page_of_commands_has_the_arguments_of_every_verb(probe: Probe) -> N
     assert "--parent" not in page
     assert "| `DIR` |  | Where to look; 100% of it. |\n| `--depth` | `3` | How deep. |" in page
     assert "| `--seed` | `0` | Of chance. |\n| `--fault` |  | Again and again. |\n| `--slow` |  | No hurry. |" in page
-    assert "the settings of [log](configuration.md#log), [slow](configuration.md#slow) as flags." in page
+    assert "the settings of [slow](configuration.md#slow), [log](configuration.md#log) as flags." in page
+
+
+SAMPLES = {"path.sysfs", "sampler.interval", "sampler.scheduler", "sampler.cpu", "topology.file", "slow.interval"} | {
+    "ports.include",
+    "ports.exclude",
+    "ports.rails",
+}
+
+
+def test_each_verb_offers_the_settings_that_it_reads() -> None:
+    offered = {name: {row.name for row in verb.rows()} for name, verb in VERBS.items()}
+    everything = {row.name for row in ROWS}
+    assert offered["serve"] == offered["config"] == everything
+    assert offered["demo"] == everything - {"path.sysfs", "ring.dir"}
+    assert offered["record"] == SAMPLES | {"analysis.active-threshold", "log.level", "log.format"}
+    assert SAMPLES < offered["top"] < everything
+    assert "web.listen-address" in offered["top"] & offered["doctor"]
+    assert {"ring.dir", "capture.dir", "sampler.history"} < offered["doctor"]
+    assert not {name for name in offered["doctor"] if name.startswith(("log.", "capture.rules", "slow.", "web.max"))}
+    assert offered["simulate"] == offered["replay"] == {"log.level", "log.format"}
+    assert offered["import"] == set()
+
+
+def test_every_flag_of_0_1_is_accepted() -> None:
+    accepted = {name: {row.name for row in (*verb.rows(), *verb.ignored_rows())} for name, verb in VERBS.items()}
+    everything = {row.name for row in ROWS}
+    for name in ("serve", "demo", "doctor", "record", "top", "config"):
+        assert accepted[name] == everything
+    analysis = {name for name in everything if name.startswith(("analysis.", "log."))}
+    assert accepted["report"] == accepted["render"] == analysis
+    assert accepted["import"] == {"log.level", "log.format"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,3 +102,24 @@ def test_a_daemon_that_is_named_must_answer() -> None:
     with pytest.raises(DaemonError, match=r"^http://127.0.0.1:1 does not answer: Connection refused; is `ibpulse"):
         find_daemon("http://127.0.0.1:1", ListenAddress("", 1))
     assert find_daemon(None, ListenAddress("::", 1)) is None
+
+
+OWN_SAMPLES = """
+import asyncio, sys
+from ibpulse.commands import top
+from ibpulse.config import load
+from ibpulse.terminal.driver import Terminal
+from ibpulse.units import SECOND_NS
+
+async def look():
+    async with top.watch_node(load({"path.sysfs": [sys.argv[1]]}, {})) as watcher:
+        return watcher.look(1, SECOND_NS)
+
+print(len(asyncio.run(look()).rails))
+print(sorted({"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", "pyarrow"} & set(sys.modules)))
+"""
+
+
+def test_sampling_by_itself_it_loads_no_web_server(tree: Path) -> None:
+    words = [sys.executable, "-c", OWN_SAMPLES, str(tree)]
+    assert subprocess.check_output(words, text=True) == "3\n[]\n"

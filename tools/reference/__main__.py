@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ibpulse.commands import VERBS, Verb
+from ibpulse.commands import EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow
 from tools.grafana.alerts import ALERTS
@@ -66,14 +66,17 @@ def _verb_section(verb: Verb) -> str:
     lines = [_argument_row(action) for action in own_actions(parser) if action.help != argparse.SUPPRESS]
     if lines:
         parts.append("\n".join(["| argument | default | what it is |", "|---|---|---|", *lines]))
-    parts.append(f"It takes `{CONFIG_FILE.flag}` and {_settings_link(verb)} as flags.")
+    taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
+    parts.append(f"It takes {taken} as {'flags' if verb.settings else 'a flag'}.")
     return "\n\n".join(parts)
 
 
 def _settings_link(verb: Verb) -> str:
-    if verb.groups == tuple(GROUPS):
+    if verb.settings == EVERY_SETTING:
         return "all [settings](configuration.md)"
-    return "the settings of " + ", ".join(f"[{group}](configuration.md#{group})" for group in verb.groups)
+    groups = [f"[{name}](configuration.md#{name})" for name in GROUPS if name in verb.settings]
+    single = [f"[{row.name}](configuration.md#{row.group})" for row in verb.rows() if row.group not in verb.settings]
+    return " and ".join([f"the settings of {', '.join(groups)}"] * bool(groups) + [", ".join(single)] * bool(single))
 
 
 def _argument_row(action: argparse.Action) -> str:

@@ -1,6 +1,6 @@
-"""The verbs of the command line, one module each: the only room that wires parts together.
+"""The verbs of the command line, one module each, and the list of them.
 
-This file holds their list and what a verb's module must offer. It must import no verb: help texts must be quick.
+This file imports no verb, so that help is quick.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ibpulse.config.table import GROUPS
+from ibpulse.config.table import GROUPS, ROWS, SettingRow
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
@@ -30,15 +30,42 @@ class Command(Protocol):
         """
 
 
+EVERY_SETTING = tuple(GROUPS)
+SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
+"""What a verb reads that samples this node by itself."""
+DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
+REPORT = tuple(
+    f"analysis.{name}"
+    for name in ("burst-low", "signature-dense", "signature-moe", "signature-tolerance", "signature-confidence")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One line of `ibpulse --help`, what its own help adds, and the groups of settings that it takes as flags."""
+    """One line of `ibpulse --help`, what its own help adds, and the settings that it reads.
+
+    `settings` are whole groups or single names. The other flags of the groups in `ignored` are accepted with a warning
+    that they have no effect, because version 0.1 accepted them.
+    """
 
     name: str
     summary: str
     example: str
-    groups: tuple[str, ...] = tuple(GROUPS)
+    settings: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
     module: str = ""
+
+    def reads(self, row: SettingRow) -> bool:
+        """Whether a setting has an effect on this verb."""
+        return row.group in self.settings or row.name in self.settings
+
+    def rows(self) -> list[SettingRow]:
+        """The settings that have an effect, in the order of the table."""
+        return [row for row in ROWS if self.reads(row)]
+
+    def ignored_rows(self) -> list[SettingRow]:
+        """The settings whose flags are accepted without an effect."""
+        return [row for row in ROWS if row.group in self.ignored and not self.reads(row)]
 
     def load(self) -> Command:
         """The module that does it: the one of its name, unless that is a word of the language."""
@@ -52,62 +79,75 @@ VERBS = {
             "serve",
             "Sample every port of this node; serve /metrics and the raw samples.",
             "ibpulse serve --sampler.interval=10ms --ports.exclude=mlx5_bond_0",
+            settings=EVERY_SETTING,
         ),
         Verb(
             "demo",
             "Serve a simulated fabric under a simulated training job; no hardware is needed.",
             "ibpulse demo --workload=moe --web.listen-address=127.0.0.1:10055",
+            settings=tuple(group for group in GROUPS if group not in ("path", "ring")),
+            ignored=EVERY_SETTING,
         ),
         Verb(
             "simulate",
             "Write a simulated fabric as a sysfs tree that advances in real time, and nothing else.",
             "ibpulse simulate /tmp/fabric --workload=dense",
-            groups=("log",),
+            settings=("log",),
         ),
         Verb(
             "doctor",
             "Tell whether this node's numbers can be trusted, and what to do; needs no daemon and disturbs none.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
+            settings=("path", "sampler", "ring", "ports", "topology", "web.listen-address", *DOCTOR),
+            ignored=EVERY_SETTING,
         ),
         Verb(
             "record",
             "Record the samples of this node, or of a running daemon, into a file.",
             "ibpulse record run.parquet --duration=60s",
+            settings=(*SAMPLING, "analysis.active-threshold", "log"),
+            ignored=EVERY_SETTING,
         ),
         Verb(
             "replay",
             "Write a recording as a sysfs tree that advances in real time, or faster.",
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
-            groups=("log",),
+            settings=("log",),
         ),
         Verb(
             "top",
             "Show the rails and the node's numbers live in this terminal.",
             "ibpulse top --url=http://node7:10055",
+            settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", *REPORT, "web.listen-address"),
+            ignored=EVERY_SETTING,
         ),
         Verb(
             "report",
             "Print the statistics of recordings side by side, with what differs beyond the noise.",
             "ibpulse report before.parquet after.parquet --trim",
-            groups=("analysis", "log"),
+            settings=("analysis.active-threshold", *REPORT),
+            ignored=("analysis", "log"),
         ),
         Verb(
             "render",
             "Draw recordings: a heatmap of all rails, an animation, or the distribution of their bandwidth.",
             "ibpulse render dense.parquet moe.parquet -o rails.png",
-            groups=("analysis", "log"),
+            settings=("analysis.active-threshold", "analysis.burst-low"),
+            ignored=("analysis", "log"),
         ),
         Verb(
             "import",
             "Turn the counter log of another program, CSV or Parquet, into a recording.",
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
-            groups=("log",),
+            settings=(),
+            ignored=("log",),
             module="import_log",
         ),
         Verb(
             "config",
             "Check the configuration and say where each value came from, or print it as a file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
+            settings=EVERY_SETTING,
         ),
     )
 }

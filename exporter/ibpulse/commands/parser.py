@@ -1,4 +1,4 @@
-"""The arguments of each verb: the settings as flags, and its own. It must not print, exit, or run a verb."""
+"""Parses the arguments of each verb: its own, and the settings that it reads as flags."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import NoReturn
 
 from ibpulse.commands import VERBS, Verb
@@ -17,11 +18,12 @@ DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, ever
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A command line taken apart: the verb's own arguments, the settings' flags as texts, and what nobody knows."""
+    """A parsed command line: the verb's own arguments, the settings' flags as texts, unknown flags, and warnings."""
 
     arguments: argparse.Namespace
     flags: Mapping[str, Sequence[str]]
     faults: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class Parser(argparse.ArgumentParser):
@@ -71,11 +73,12 @@ def build_parser(verb: Verb) -> Parser:
     needed = [_usage_word(action) for action in own_actions(parser) if action.required]
     parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
     _add_setting(parser, CONFIG_FILE)
-    for group in verb.groups:
+    for group, rows in groupby(verb.rows(), lambda row: row.group):
         section = parser.add_argument_group(f"{group} settings", GROUPS[group])
-        for row in ROWS:
-            if row.group == group:
-                _add_setting(section, row)
+        for row in rows:
+            _add_setting(section, row)
+    for row in verb.ignored_rows():
+        parser.add_argument(row.flag, dest=row.name, action="append", help=argparse.SUPPRESS)
     return parser
 
 
@@ -98,7 +101,10 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     values = vars(arguments)
     flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
     known = [flag for action in parser._actions for flag in action.option_strings]
-    return Parsed(arguments, flags, tuple(_unknown_faults(unknown, known, f"see `{parser.prog} --help`")))
+    faults = _unknown_faults(unknown, known, f"see `{parser.prog} --help`")
+    ignored = (row for row in verb.ignored_rows() if flags[row.name])
+    warnings = [f"flag {row.flag}: has no effect on `{parser.prog}`" for row in ignored]
+    return Parsed(arguments, flags, tuple(faults), tuple(warnings))
 
 
 def _usage_word(action: argparse.Action) -> str:

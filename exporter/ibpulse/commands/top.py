@@ -7,17 +7,20 @@ import asyncio
 import logging
 import platform
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ibpulse.errors import ConfigError, DaemonError
 from ibpulse.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from ibpulse.config import Settings
     from ibpulse.config.values import ListenAddress
+    from ibpulse.model import Fabric
     from ibpulse.terminal.daemon_watcher import DaemonWatcher
+    from ibpulse.terminal.ring_watcher import RingWatcher
 
 # the longest sparkline, and the minute in which counters that stand still are found
 HISTORY_SECONDS = 160
@@ -96,28 +99,38 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
 
 async def show_node(settings: Settings) -> None:
     """Sample this node's ports and show them; the log has no place on the screen but its last line."""
-    from ibpulse.commands.wiring import aggregator_options, temporary_sampler
-    from ibpulse.model import Fabric
-    from ibpulse.terminal.driver import Terminal
-    from ibpulse.terminal.ring_watcher import RingWatcher
+    from ibpulse.terminal.driver import Terminal  # not for help texts
 
     notes = Notes()
     logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)
-    async with temporary_sampler(settings, HISTORY_SECONDS) as running:
-        supervisor = running.supervisor
+    async with watch_node(settings) as watcher:
+        await Terminal(watcher, lambda: notes.last).run()
+
+
+@asynccontextmanager
+async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
+    """A watcher of this node's ports, which are sampled while the block runs.
+
+    Raises:
+        IbpulseError: nothing can be sampled.
+    """
+    from ibpulse.commands.wiring import aggregator_options, temporary_sampler  # not for help texts
+    from ibpulse.terminal.ring_watcher import RingWatcher
+
+    async with temporary_sampler(settings, HISTORY_SECONDS) as sampler:
+        supervisor = sampler.supervisor
 
         def fabric() -> Fabric:
-            running.check()
+            sampler.check()
             return supervisor.fabric
 
-        watcher = RingWatcher(
-            running.reader,
+        yield RingWatcher(
+            sampler.reader,
             fabric,
             lambda: supervisor.health().restarts,
             aggregator_options(settings),
             f"{platform.node()}, sampled here",
         )
-        await Terminal(watcher, lambda: notes.last).run()
 
 
 class Notes(logging.Handler):
