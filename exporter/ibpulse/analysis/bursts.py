@@ -8,6 +8,7 @@ lengths are biased towards short ones where holes are many; `censored_seconds` s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +71,25 @@ class Runs:
     def censored_seconds(self, row: int = 0) -> float:
         """Time of the row's runs whose length is not known."""
         return float(self.seconds[~self.whole & (self.row == row)].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """Bursts, or gaps, of known length: how many, quantiles of their seconds, mean bytes; NaN where there is none."""
+
+    count: int
+    p50_seconds: float
+    p95_seconds: float
+    longest_seconds: float
+    mean_bytes: float
+
+
+def describe_runs(seconds: Floats, moved_bytes: Floats) -> RunStatistics:
+    """The statistics of runs of these lengths and bytes, one each."""
+    if not len(seconds):
+        return RunStatistics(0, math.nan, math.nan, math.nan, math.nan)
+    p50, p95 = np.quantile(seconds, [0.5, 0.95])
+    return RunStatistics(len(seconds), float(p50), float(p95), float(seconds.max()), float(moved_bytes.mean()))
 
 
 def start_runs(rows: int) -> RunState:

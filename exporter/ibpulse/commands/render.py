@@ -200,13 +200,12 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     span = slice(series.lead, series.lead + series.ticks)
     line, facts = _describe(path, recording, chosen)
     node = PictureNode(series.bandwidth[span], series.measured[span], line, facts)
-    return take_run(name, window.recording, [str(port.id) for port in series.ports], node)
+    return take_run(name, window.recording, list(series.rails.names), node)
 
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
     """The line rate of the sum, NaN if not known, and the key numbers as text."""
-    from ibpulse.reports.resampling_units import variation_key
-    from ibpulse.reports.rows import rows
+    from ibpulse.reports.rows import rows, variation_key
     from ibpulse.reports.run import describe_run
     from ibpulse.reports.table import plain_text
     from ibpulse.text import duration_text  # not for help texts

@@ -1,20 +1,29 @@
-"""The rows of the table: what each is called, its unit, what it means. Documentation and tests read them too."""
+"""The rows of the table: what each is called, its unit, what it means, and which statistic of a span it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from ibpulse.reports.resampling_units import variation_key
+import numpy as np
+
+from ibpulse.analysis.resampling_units import StepStatistics, UnitStatistics
+from ibpulse.analysis.span_statistics import SpanStatistics
+from ibpulse.arrays import Bools, Floats
 from ibpulse.units import format_duration
 
 Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
+Value = float | int | str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
     """A row: its key in JSON, the section it stands in, its label, unit and definition.
+
+    The value is `of_span` of the statistics of a span, else `of_units` or `of_steps` of those that follow from sums. An
+    interval comes from resampled sums, so a row has one only with one of these two.
 
     `finest` says that it rests on single ticks, so that it is not known where counters stand still over several.
     `least` is the smallest change that can matter, in its unit, besides the relative one. Where `compared` is false a
@@ -26,31 +35,90 @@ class ReportRow:
     label: str
     unit: Unit
     definition: str
+    of_span: Callable[[SpanStatistics], Value | Floats] | None = None
+    of_units: Callable[[UnitStatistics], Floats] | None = None
+    of_steps: Callable[[StepStatistics], Floats] | None = None
     finest: bool = False
     least: float = 0.0
     compared: bool = True
 
+    def value(self, span: SpanStatistics) -> Value:
+        """The value of the row for a span; NaN where it is not known."""
+        if self.of_span:
+            found = self.of_span(span)
+        elif self.of_units:
+            found = self.of_units(span.whole)
+        elif self.of_steps:
+            found = self.of_steps(span.steps)
+        else:
+            raise ValueError(f"row {self.key} has no statistic")
+        return float(found) if isinstance(found, np.ndarray | float) else found
+
+
+def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
+    """The names of some rails."""
+    return tuple(name for name, here in zip(span.series.rails.names, which, strict=True) if here)
+
 
 _BEFORE = (
-    ReportRow("mean_bytes_per_second", "Throughput", "mean", "rate", "Bytes of both directions ÷ observed time."),
-    ReportRow("transmit_bytes_per_second", "Throughput", "mean, transmit", "rate", "Bytes sent ÷ observed time."),
-    ReportRow("receive_bytes_per_second", "Throughput", "mean, receive", "rate", "Bytes received ÷ observed time."),
+    ReportRow(
+        "mean_bytes_per_second",
+        "Throughput",
+        "mean",
+        "rate",
+        "Bytes of both directions ÷ observed time.",
+        of_units=lambda units: units.node.mean,
+    ),
+    ReportRow(
+        "transmit_bytes_per_second",
+        "Throughput",
+        "mean, transmit",
+        "rate",
+        "Bytes sent ÷ observed time.",
+        of_units=lambda units: units.node.transmit,
+    ),
+    ReportRow(
+        "receive_bytes_per_second",
+        "Throughput",
+        "mean, receive",
+        "rate",
+        "Bytes received ÷ observed time.",
+        of_units=lambda units: units.node.receive,
+    ),
     ReportRow(
         "active_mean_bytes_per_second",
         "Throughput",
         "mean when active",
         "rate",
         "Time-weighted mean of the ticks above the threshold.",
+        of_units=lambda units: units.node.active_mean,
         finest=True,
     ),
-    ReportRow("peak_bytes_per_second", "Throughput", "peak", "rate", "Highest single tick.", finest=True),
-    ReportRow("peak_to_mean_ratio", "Throughput", "peak ÷ mean", "number", "Peak ÷ mean.", finest=True),
+    ReportRow(
+        "peak_bytes_per_second",
+        "Throughput",
+        "peak",
+        "rate",
+        "Highest single tick.",
+        of_span=lambda span: span.node.peak,
+        finest=True,
+    ),
+    ReportRow(
+        "peak_to_mean_ratio",
+        "Throughput",
+        "peak ÷ mean",
+        "number",
+        "Peak ÷ mean.",
+        of_span=lambda span: span.node.peak_to_mean,
+        finest=True,
+    ),
     ReportRow(
         "duty_cycle_ratio",
         "Throughput",
         "duty cycle",
         "ratio",
         "Time of the ticks above the threshold ÷ observed time.",
+        of_units=lambda units: units.node.duty_cycle,
         finest=True,
         least=0.002,
     ),
@@ -60,9 +128,16 @@ _BEFORE = (
         "utilisation, mean",
         "ratio",
         "Mean ÷ line rate, both directions, of the rails that carry at least 5 % of what the fullest does.",
+        of_span=lambda span: span.node.mean / span.line,
     ),
     ReportRow(
-        "peak_utilization_ratio", "Throughput", "utilisation, peak", "ratio", "Peak ÷ that line rate.", finest=True
+        "peak_utilization_ratio",
+        "Throughput",
+        "utilisation, peak",
+        "ratio",
+        "Peak ÷ that line rate.",
+        of_span=lambda span: span.node.peak / span.line,
+        finest=True,
     ),
     ReportRow(
         "line_bytes_per_second",
@@ -70,6 +145,7 @@ _BEFORE = (
         "line rate",
         "rate",
         "That line rate: 2 x the sum of the rails' rates.",
+        of_span=lambda span: span.line,
         compared=False,
     ),
 )
@@ -80,29 +156,98 @@ _AFTER = (
         "bursts",
         "count",
         "Runs of ticks above the threshold whose beginning and end were seen.",
+        of_span=lambda span: span.bursts.count,
         finest=True,
     ),
-    ReportRow("burst_seconds_p50", "Bursts", "burst length, median", "seconds", "Of those bursts.", finest=True),
-    ReportRow("burst_seconds_p95", "Bursts", "burst length, p95", "seconds", "Of those bursts.", finest=True),
-    ReportRow("burst_seconds_longest", "Bursts", "burst length, longest", "seconds", "Of those bursts.", finest=True),
-    ReportRow("burst_bytes", "Bursts", "bytes per burst", "bytes", "Mean of those bursts.", finest=True),
     ReportRow(
-        "gaps", "Bursts", "gaps", "count", "Runs of the other ticks whose beginning and end were seen.", finest=True
+        "burst_seconds_p50",
+        "Bursts",
+        "burst length, median",
+        "seconds",
+        "Of those bursts.",
+        of_span=lambda span: span.bursts.p50_seconds,
+        finest=True,
     ),
-    ReportRow("gap_seconds_p50", "Bursts", "gap length, median", "seconds", "Of those gaps.", finest=True),
-    ReportRow("gap_seconds_p95", "Bursts", "gap length, p95", "seconds", "Of those gaps.", finest=True),
-    ReportRow("gap_seconds_longest", "Bursts", "gap length, longest", "seconds", "Of those gaps.", finest=True),
+    ReportRow(
+        "burst_seconds_p95",
+        "Bursts",
+        "burst length, p95",
+        "seconds",
+        "Of those bursts.",
+        of_span=lambda span: span.bursts.p95_seconds,
+        finest=True,
+    ),
+    ReportRow(
+        "burst_seconds_longest",
+        "Bursts",
+        "burst length, longest",
+        "seconds",
+        "Of those bursts.",
+        of_span=lambda span: span.bursts.longest_seconds,
+        finest=True,
+    ),
+    ReportRow(
+        "burst_bytes",
+        "Bursts",
+        "bytes per burst",
+        "bytes",
+        "Mean of those bursts.",
+        of_span=lambda span: span.bursts.mean_bytes,
+        finest=True,
+    ),
+    ReportRow(
+        "gaps",
+        "Bursts",
+        "gaps",
+        "count",
+        "Runs of the other ticks whose beginning and end were seen.",
+        of_span=lambda span: span.gaps.count,
+        finest=True,
+    ),
+    ReportRow(
+        "gap_seconds_p50",
+        "Bursts",
+        "gap length, median",
+        "seconds",
+        "Of those gaps.",
+        of_span=lambda span: span.gaps.p50_seconds,
+        finest=True,
+    ),
+    ReportRow(
+        "gap_seconds_p95",
+        "Bursts",
+        "gap length, p95",
+        "seconds",
+        "Of those gaps.",
+        of_span=lambda span: span.gaps.p95_seconds,
+        finest=True,
+    ),
+    ReportRow(
+        "gap_seconds_longest",
+        "Bursts",
+        "gap length, longest",
+        "seconds",
+        "Of those gaps.",
+        of_span=lambda span: span.gaps.longest_seconds,
+        finest=True,
+    ),
     ReportRow(
         "censored_seconds",
         "Bursts",
         "time in runs cut off",
         "seconds",
         "Time of runs that touch a hole or an end of the window, so that nobody knows how long they were.",
+        of_span=lambda span: span.censored_seconds,
         finest=True,
         compared=False,
     ),
     ReportRow(
-        "step_period_seconds", "Steps", "step period", "seconds", "Period of the sum over the rails; none below 0.4."
+        "step_period_seconds",
+        "Steps",
+        "step period",
+        "seconds",
+        "Period of the sum over the rails; none below 0.4.",
+        of_span=lambda span: span.period.seconds,
     ),
     ReportRow(
         "step_period_score",
@@ -110,18 +255,32 @@ _AFTER = (
         "score of the period",
         "number",
         "0 to 1: twice the rhythm's share of the variance.",
+        of_span=lambda span: span.period.score,
         compared=False,
     ),
     ReportRow(
-        "steps", "Steps", "whole steps", "count", "Steps that were told apart, of which at least half was observed."
+        "steps",
+        "Steps",
+        "whole steps",
+        "count",
+        "Steps that were told apart, of which at least half was observed.",
+        of_span=lambda span: len(span.step_sums),
     ),
-    ReportRow("step_seconds", "Steps", "step time", "seconds", "Mean length of the whole steps."),
+    ReportRow(
+        "step_seconds",
+        "Steps",
+        "step time",
+        "seconds",
+        "Mean length of the whole steps.",
+        of_steps=lambda steps: steps.seconds,
+    ),
     ReportRow(
         "step_spread_seconds",
         "Steps",
         "step time, spread",
         "seconds",
         "Standard deviation of the length of whole steps.",
+        of_span=lambda span: span.step_spread_seconds,
         compared=False,
     ),
     ReportRow(
@@ -130,6 +289,7 @@ _AFTER = (
         "exposed gaps per step",
         "seconds",
         "Time of a whole step in which the wire is silent: (1 - its duty cycle) x its length, mean.",
+        of_steps=lambda steps: steps.gap_seconds,
         finest=True,
         least=0.0005,
     ),
@@ -139,27 +299,57 @@ _AFTER = (
         "bytes per step",
         "bytes",
         "Mean rate in whole steps x their mean length; without holes their bytes ÷ their number.",
+        of_steps=lambda steps: steps.moved_bytes,
     ),
-    ReportRow("rails", "Rails", "rails", "count", "Ports that are described."),
-    ReportRow("active_rails", "Rails", "active rails", "count", "Those with a mean above the threshold."),
+    ReportRow(
+        "rails",
+        "Rails",
+        "rails",
+        "count",
+        "Ports that are described.",
+        of_span=lambda span: len(span.series.rails.names),
+    ),
+    ReportRow(
+        "active_rails",
+        "Rails",
+        "active rails",
+        "count",
+        "Those with a mean above the threshold.",
+        of_span=lambda span: span.balance.active,
+    ),
     ReportRow(
         "fairness_ratio",
         "Rails",
         "fairness (Jain index)",
         "number",
         "(Σx)² ÷ (n Σx²) of the mean rates of the rails.",
+        of_span=lambda span: span.balance.fairness,
+        of_units=lambda units: units.fairness,
         least=0.002,
     ),
-    ReportRow("idle_rails", "Rails", "idle rails", "names", "Below 5 % of the median of their siblings."),
+    ReportRow(
+        "idle_rails",
+        "Rails",
+        "idle rails",
+        "names",
+        "Below 5 % of the median of their siblings.",
+        of_span=lambda span: _chosen(span, span.balance.idle),
+    ),
     ReportRow(
         "slow_rails",
         "Rails",
         "slow rails",
         "names",
         "Not idle, and below 75 % of the median of their siblings, by the mean or by the mean when active.",
+        of_span=lambda span: _chosen(span, span.balance.slow),
     ),
     ReportRow(
-        "signature", "Signature", "resembles", "word", "dense_like, moe_like, idle or unknown: a resemblance, no fact."
+        "signature",
+        "Signature",
+        "resembles",
+        "word",
+        "dense_like, moe_like, idle or unknown: a resemblance, no fact.",
+        of_span=lambda span: span.signature.label,
     ),
     ReportRow(
         "signature_confidence",
@@ -167,12 +357,44 @@ _AFTER = (
         "confidence",
         "number",
         "Of that label, at most 0.6 for dense and MoE.",
+        of_span=lambda span: span.signature.confidence,
         compared=False,
     ),
-    ReportRow("window_seconds", "Window", "window", "seconds", "Length of what is described.", compared=False),
-    ReportRow("observed_ratio", "Window", "observed", "ratio", "Time that no hole covers ÷ window.", compared=False),
-    ReportRow("holes", "Window", "holes", "count", "Runs of ticks at which the sum over the rails is not known."),
-    ReportRow("hole_seconds_longest", "Window", "longest hole", "seconds", "Of those.", compared=False),
+    ReportRow(
+        "window_seconds",
+        "Window",
+        "window",
+        "seconds",
+        "Length of what is described.",
+        of_span=lambda span: span.coverage.seconds,
+        compared=False,
+    ),
+    ReportRow(
+        "observed_ratio",
+        "Window",
+        "observed",
+        "ratio",
+        "Time that no hole covers ÷ window.",
+        of_span=lambda span: span.coverage.observed_ratio,
+        compared=False,
+    ),
+    ReportRow(
+        "holes",
+        "Window",
+        "holes",
+        "count",
+        "Runs of ticks at which the sum over the rails is not known.",
+        of_span=lambda span: span.coverage.holes,
+    ),
+    ReportRow(
+        "hole_seconds_longest",
+        "Window",
+        "longest hole",
+        "seconds",
+        "Of those.",
+        of_span=lambda span: span.coverage.longest_hole_seconds,
+        compared=False,
+    ),
 )
 
 
@@ -185,8 +407,14 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
             f"CV at {format_duration(scale_ns)}",
             "number",
             "σ ÷ mean of the bins of that length that are above the threshold.",
+            of_units=partial(UnitStatistics.variation, timescale_ns=scale_ns),
             least=0.01,
         )
         for scale_ns in timescales_ns
     )
     return (*_BEFORE, *variations, *_AFTER)
+
+
+def variation_key(scale_ns: int) -> str:
+    """The key of the row of the coefficient of variation at a time scale."""
+    return f"burstiness_cv_{format_duration(scale_ns)}"

@@ -1,35 +1,24 @@
-"""One recording with all that is said of it. It must not compare, nor write text."""
+"""One recording with all that is said of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from ibpulse.analysis.balance import Balance, RailSums
 from ibpulse.analysis.bootstrap import find_interval, resample
+from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
+from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
 from ibpulse.recordings import Recording, RecordingMeta
-from ibpulse.reports.resampling_units import DURATION, Sums, Units, split, step_ratios, window_ratios
-from ibpulse.reports.rows import rows
-from ibpulse.reports.span import RailSeries, ReportOptions, ReportSpan, choose_window
-from ibpulse.reports.statistics import (
-    Rhythm,
-    Value,
-    describe_holes,
-    describe_peak,
-    describe_rails,
-    describe_runs,
-    find_rhythm,
-    is_known,
-    line_rate,
-    name_traffic,
-    sum_ports,
-    weigh,
-)
+from ibpulse.reports.rows import ReportRow, Value, rows
+from ibpulse.reports.span import ReportOptions, choose_window
+
+_Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,112 +66,77 @@ class Run:
     ports: tuple[PortLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What the statistics of a window are made of."""
-
-    window: ReportSpan
-    sums: Sums
-    totals: RailSums
-    balance: Balance
-    line: float
-    rhythm: Rhythm
-    units: Units
-    steps: Floats
-
-    @property
-    def series(self) -> RailSeries:
-        return self.window.series
-
-    def ratios(self, sums: Floats) -> dict[str, Floats]:
-        series = self.series
-        return window_ratios(sums, self.sums.timescales_ns, series.recorded, len(series.ports))
-
-
 def describe_run(path: Path, recording: Recording, options: ReportOptions, place: int = 0) -> Run:
     """All statistics of the part of a recording that the options choose; `place` is its place in the report.
 
     Raises:
         RecordingError: nothing is left of it, or it lacks a chosen port.
     """
-    parts = _take_apart(choose_window(path, recording, options), options)
-    values = _values(parts, options)
+    chosen = choose_window(path, recording, options)
+    span, table = describe_span(chosen.series, options.span_options()), rows(options.timescales_ns)
+    values = {row.key: _value(row, span) for row in table}
     # another place, other chance: else two runs would be drawn alike
-    spreads = _spreads(parts, values, options.resamples, np.random.default_rng((options.seed, place)))
-    series, window = parts.series, parts.window.recording
-    lengths = parts.units.sums[:, DURATION]
+    spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))
+    window, interval_seconds = chosen.recording, span.series.interval_seconds
+    lengths = span.units.sums[:, DURATION]
     return Run(
         path=path,
         meta=recording.meta,
         start_ns=window.start_ns - window.meta.interval_ns,
         end_ns=window.end_ns - window.meta.interval_ns,
-        cut_seconds=(
-            parts.window.cut_before * series.interval_seconds,
-            parts.window.cut_after * series.interval_seconds,
-        ),
-        recorded=series.recorded,
+        cut_seconds=(chosen.cut_before * interval_seconds, chosen.cut_after * interval_seconds),
+        recorded=span.series.recorded,
         values=values,
         spreads=spreads,
-        units=("step" if parts.units.steps else "block") if spreads else "",
+        units=("step" if span.units.steps else "block") if spreads else "",
         unit_count=len(lengths),
         unit_seconds=float(lengths.mean()) if len(lengths) else 0.0,
-        ports=_ports(parts),
+        ports=_ports(span),
     )
 
 
-def _take_apart(window: ReportSpan, options: ReportOptions) -> _Parts:
-    series = window.series
-    sums = Sums(series, options)
-    totals = sum_ports(series, options)
-    rhythm = find_rhythm(series)
-    units, steps = split(sums, series, rhythm.steps, rhythm.period.seconds)
-    return _Parts(window, sums, totals, weigh(totals, options), line_rate(series, totals), rhythm, units, steps)
+def _value(row: ReportRow, span: SpanStatistics) -> Value:
+    """The value of a row, None where it is not known or cannot be told."""
+    if row.finest and span.series.resolution_ticks > 1:
+        return None
+    value = row.value(span)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _values(parts: _Parts, options: ReportOptions) -> dict[str, Value]:
-    """The statistics by the key of their row, None for what is not known or cannot be told."""
-    series = parts.series
-    plain = {key: float(value) for key, value in parts.ratios(parts.sums.whole()).items()}
-    found: dict[str, Value] = {
-        **plain,
-        **describe_peak(series, plain["mean_bytes_per_second"], parts.line),
-        **describe_runs(series, options),
-        "step_period_seconds": parts.rhythm.period.seconds,
-        "step_period_score": parts.rhythm.period.score,
-        **_describe_steps(parts.steps),
-        **describe_rails(series, parts.balance),
-        **name_traffic(series, plain, parts.line, options),
-        **describe_holes(series),
-    }
-    told = series.resolution_ticks == 1
-    return {
-        row.key: found.get(row.key) if is_known(found.get(row.key)) and (told or not row.finest) else None
-        for row in rows(options.timescales_ns)
-    }
-
-
-def _describe_steps(steps: Floats) -> dict[str, Value]:
-    if not len(steps):
-        return {"steps": 0}
-    ratios = {key: float(value) for key, value in step_ratios(steps.sum(axis=0)).items()}
-    return {"steps": len(steps), **ratios, "step_spread_seconds": float(steps[:, DURATION].std())}
-
-
-def _spreads(parts: _Parts, values: Mapping[str, Value], resamples: int, rng: np.random.Generator) -> dict[str, Spread]:
+def _spreads(
+    span: SpanStatistics,
+    table: Sequence[ReportRow],
+    values: Mapping[str, Value],
+    resamples: int,
+    rng: np.random.Generator,
+) -> dict[str, Spread]:
     """How the values scatter that are quotients of sums."""
-    of_units = resample(parts.units.sums, resamples, rng, parts.units.begun)
-    of_steps = resample(parts.steps, resamples, rng)
+    of_units = resample(span.units.sums, resamples, rng, span.units.begun)
+    of_steps = resample(span.step_sums, resamples, rng)
     found: dict[str, Spread] = {}
-    for drawn, whole, ratios in (
-        (of_units, parts.units.sums, parts.ratios),
-        (of_steps, parts.steps, step_ratios),
-    ):
-        if drawn:
-            middle = ratios(whole.sum(axis=0))
-            for key, replicates in ratios(drawn.sums).items():
-                value = values.get(key)
-                if isinstance(value, float) and np.isfinite(replicates).any():
-                    found[key] = Spread(_around(value, replicates, float(middle[key])), drawn.groups)
+    if of_units:
+        drawn, own = span.of_units(of_units.sums), span.of_units(span.units.sums.sum(axis=0))
+        getters = {row.key: row.of_units for row in table if row.of_units}
+        found |= _scatter(getters, values, drawn, own, of_units.groups)
+    if of_steps:
+        steps = {row.key: row.of_steps for row in table if row.of_steps}
+        found |= _scatter(steps, values, describe_steps(of_steps.sums), span.steps, of_steps.groups)
+    return found
+
+
+def _scatter(
+    getters: Mapping[str, Callable[[_Statistics], Floats]],
+    values: Mapping[str, Value],
+    drawn: _Statistics,
+    own: _Statistics,
+    groups: int,
+) -> dict[str, Spread]:
+    """How values scatter whose statistic is known of resampled units; `own` are the statistics of all units."""
+    found = {}
+    for key, statistic in getters.items():
+        value, replicates = values[key], statistic(drawn)
+        if isinstance(value, float) and np.isfinite(replicates).any():
+            found[key] = Spread(_around(value, replicates, float(statistic(own))), groups)
     return found
 
 
@@ -191,11 +145,11 @@ def _around(value: float, replicates: Floats, middle: float) -> Floats:
     return replicates * (value / middle) if middle > 0 else replicates
 
 
-def _ports(parts: _Parts) -> tuple[PortLine, ...]:
-    balance = parts.balance
+def _ports(span: SpanStatistics) -> tuple[PortLine, ...]:
+    balance = span.balance
     columns = zip(
-        parts.series.ports,
-        parts.totals.mean_rates(),
+        span.series.rails.names,
+        span.rail_means,
         balance.share,
         balance.ratio,
         balance.idle,
@@ -203,8 +157,8 @@ def _ports(parts: _Parts) -> tuple[PortLine, ...]:
         strict=True,
     )
     return tuple(
-        PortLine(str(port.id), _number(mean), _number(share), _number(ratio), bool(idle), bool(slow))
-        for port, mean, share, ratio, idle, slow in columns
+        PortLine(name, _number(mean), _number(share), _number(ratio), bool(idle), bool(slow))
+        for name, mean, share, ratio, idle, slow in columns
     )
 
 

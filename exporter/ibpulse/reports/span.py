@@ -1,7 +1,8 @@
-"""Which part of a recording is described: its span, its ports, and the sum over rails tick by tick."""
+"""Which part of a recording is described, and of which of its ports."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.analysis.bursts import Thresholds
-from ibpulse.analysis.node_statistics import Seconds, sum_rails
+from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
-from ibpulse.arrays import Bools, Floats
+from ibpulse.analysis.span_statistics import SpanOptions
 from ibpulse.errors import RecordingError
-from ibpulse.model import DIRECTIONS
-from ibpulse.recordings import RecordedPort, Recording
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.recordings import Recording
+from ibpulse.units import MILLISECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,10 @@ class ReportOptions:
         low, high = self.burst_low_bytes_per_second, self.active_bytes_per_second
         return Thresholds(high, high if low is None else min(low, high))
 
+    def span_options(self) -> SpanOptions:
+        """What the statistics are computed with."""
+        return SpanOptions(self.thresholds(), self.timescales_ns, self.signature)
+
 
 @dataclass(frozen=True, slots=True)
 class ReportSpan:
@@ -83,7 +87,7 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions) -> R
     """
     rows = _choose_ports(path, recording, options)
     first, end = _between(path, recording, options)
-    series = add_up(recording.cut(first, end), rows)
+    series = series_of(recording.cut(first, end), rows)
     if options.trim:
         with np.errstate(invalid="ignore"):
             active = np.flatnonzero(series.bandwidth > options.active_bytes_per_second) - series.lead
@@ -91,7 +95,7 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions) -> R
             raise RecordingError(f"recording {path} is never active, so nothing is left after --trim; leave that out")
         first, end = first + int(active[0]), first + int(active[-1]) + 1
         if end - first < series.ticks:
-            series = add_up(recording.cut(first, end), rows)
+            series = series_of(recording.cut(first, end), rows)
     return ReportSpan(recording.cut(first, end), series, first, recording.ticks - end)
 
 
@@ -132,102 +136,16 @@ def _between(path: Path, recording: Recording, options: ReportOptions) -> tuple[
     return first, end
 
 
-@dataclass(frozen=True, slots=True)
-class RailSeries:
-    """The chosen ports of a recording over a window.
-
-    `rates` and `seconds` are (ports, 2, ticks), 0 where `good` (ports, ticks) is false. `directions` (2, ticks),
-    `measured` (ticks,) and `whole` (ticks,) are those of the sum over the ports whose link is up: 0 and false in holes.
-    Up to `ticks_per_second - 1` ticks of the window's first second, before its first tick, and of its last second are
-    holes; `lead` is the place of the first tick. `recorded` says for each direction whether there is any value.
-    """
-
-    ports: tuple[RecordedPort, ...]
-    interval_ns: int
-    lead: int
-    ticks: int
-    ticks_per_second: int
-    recorded: tuple[bool, bool]
-    rates: Floats
-    seconds: Floats
-    good: Bools
-    directions: Floats
-    measured: Floats
-    whole: Bools
-
-    @property
-    def bandwidth(self) -> Floats:
-        """Transmit + receive of all ports: (ticks,), NaN in holes."""
-        return np.where(self.whole, self.directions.sum(axis=0), np.nan)
-
-    @property
-    def interval_seconds(self) -> float:
-        """Distance of the ticks."""
-        return self.interval_ns / SECOND_NS
-
-    @property
-    def up(self) -> list[int]:
-        """Which ports have a link that is up."""
-        return [index for index, port in enumerate(self.ports) if port.active]
-
-    @property
-    def coarsest_stride(self) -> int:
-        """Ticks between two samples of the port that is sampled least often."""
-        return max((self.ports[index].stride for index in self.up), default=1)
-
-    @property
-    def resolution_ticks(self) -> int:
-        """Ticks of the finest statistic that the counters can tell; 1 unless some were seen to stand still."""
-        up = (self.ports[index] for index in self.up)
-        return max((finest_ticks(port.resolution_seconds, self.interval_ns, port.stride) for port in up), default=1)
-
-
-def add_up(recording: Recording, rows: Sequence[int]) -> RailSeries:
-    """The ports of `rows` and their sum, over all ticks of the recording.
-
-    A direction that was recorded of no port at all counts as 0 in the sum, and is not `recorded`. For the rest the sum
-    is the daemon's: see `sum_rails`.
-    """
-    ports = tuple(recording.meta.ports[row] for row in rows)
-    interval_ns = recording.meta.interval_ns
-    per_second, lead = _place(recording.start_ns, interval_ns)
-    blocks = -(-(lead + recording.ticks) // per_second)
-    span = slice(lead, lead + recording.ticks)
-    shape = (len(rows), 2, blocks * per_second)
-    rates, seconds, good = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], shape[2]), dtype=np.bool_)
-    found = recording.bytes_per_second[list(rows)]
-    known = ~np.isnan(found)
-    recorded = [bool(known[:, way].any()) for way in range(len(DIRECTIONS))]
-    good[:, span] = known[:, recorded].all(axis=1) if any(recorded) else False
-    measured = recording.seconds[list(rows)]
-    for way, there in enumerate(recorded):
-        if there:
-            rates[:, way, span] = np.where(good[:, span], found[:, way], 0.0)
-        seconds[:, way, span] = np.where(good[:, span], measured[:, way if there else 1 - way], 0.0)
-    up = [index for index, port in enumerate(ports) if port.active]
-    split = (len(up), 2, blocks, per_second)
-    summed = sum_rails(
-        Seconds(rates[up].reshape(split), seconds[up].reshape(split), good[up].reshape(len(up), blocks, per_second))
+def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
+    """The ports of `rows` and their sum, over all ticks of a recording."""
+    ports, interval_ns = [recording.meta.ports[row] for row in rows], recording.meta.interval_ns
+    finest = [finest_ticks(port.resolution_seconds, interval_ns, port.stride) for port in ports]
+    rails = RailTraits(
+        names=tuple(str(port.id) for port in ports),
+        up=np.array([port.active for port in ports], dtype=np.bool_),
+        line_rates=np.array([port.rate_bytes_per_second or math.nan for port in ports]),
+        strides=np.array([port.stride for port in ports], dtype=np.int64),
+        finest_ticks=np.array(finest, dtype=np.int64),
     )
-    return RailSeries(
-        ports=ports,
-        interval_ns=interval_ns,
-        lead=lead,
-        ticks=recording.ticks,
-        ticks_per_second=per_second,
-        recorded=(recorded[0], recorded[1]),
-        rates=rates,
-        seconds=seconds,
-        good=good,
-        directions=summed.directions.reshape(2, -1),
-        measured=summed.measured.ravel(),
-        whole=summed.good.ravel(),
-    )
-
-
-def _place(start_ns: int, interval_ns: int) -> tuple[int, int]:
-    """Ticks of a second, and how many of the first second lie before `start_ns`; a second's first tick ends in it."""
-    if SECOND_NS % interval_ns:
-        return max(1, SECOND_NS // interval_ns), 0
-    per_second = SECOND_NS // interval_ns
-    return per_second, (start_ns // interval_ns - 1) % per_second
+    chosen = list(rows)
+    return add_up(recording.bytes_per_second[chosen], recording.seconds[chosen], rails, recording.start_ns, interval_ns)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from ibpulse.reports.comparison import Change, Report
-from ibpulse.reports.rows import ReportRow, Unit
+from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
-from ibpulse.reports.statistics import Value
 from ibpulse.text import NOT_KNOWN, SCALES, find_scale, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 

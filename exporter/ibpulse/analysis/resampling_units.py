@@ -1,22 +1,22 @@
-"""The units that a window is resampled in, and the sums over each that every statistic is a quotient of."""
+"""The steps, or blocks of time, that a span is resampled in: sums whose quotients are its statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import jain_index
+from ibpulse.analysis.node_statistics import FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
+from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.steps import Steps
 from ibpulse.arrays import Floats
-from ibpulse.reports.span import RailSeries, ReportOptions
-from ibpulse.units import format_duration
 
-# fields of the last axis of sums: those of the active ticks, these, those of each time scale, the bytes of each port
-DURATION, COUNT, OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 5)
-FIRST_SCALE = moments.FIELDS + 5
+# fields of the last axis of sums: those of the node, these, those of each time scale, the bytes of each rail
+DURATION, COUNT = range(FIELDS, FIELDS + 2)
+FIRST_SCALE = FIELDS + 2
 # steps stand for the whole window when they make up so much of it
 MOST = 0.8
 BLOCK_SECONDS = 1.0
@@ -42,12 +42,12 @@ class Units:
 class Sums:
     """Running sums of a window, which give the sums of any part of it, also between two ticks."""
 
-    def __init__(self, series: RailSeries, options: ReportOptions) -> None:
+    def __init__(self, series: RailSeries, active_bytes_per_second: float, timescales_ns: Sequence[int]) -> None:
         self._series = series
-        self._threshold = options.active_bytes_per_second
-        scales = dict.fromkeys((*options.timescales_ns, *signature.TIMESCALES_NS))
+        self._threshold = active_bytes_per_second
+        scales = dict.fromkeys((*timescales_ns, *signature.TIMESCALES_NS))
         self.timescales_ns = tuple(scale for scale in scales if not scale % series.interval_ns)
-        self.fields = FIRST_SCALE + moments.FIELDS * len(self.timescales_ns) + len(series.ports)
+        self.fields = FIRST_SCALE + moments.FIELDS * len(self.timescales_ns) + len(series.rails.names)
 
     def between(self, bounds: Floats) -> Floats:
         """Sums between each two neighbours of the bounds, places in the series: (bounds - 1, fields)."""
@@ -64,7 +64,7 @@ class Sums:
             field = FIRST_SCALE + moments.FIELDS * index
             out[:, field : field + moments.FIELDS] = self._of_scale(ticks, bounds)
         for port, (rates, seconds) in enumerate(zip(series.rates, series.seconds, strict=True)):
-            out[:, port - len(series.ports)] = _cut((rates * seconds).sum(axis=0), bounds)
+            out[:, port - len(series.rails.names)] = _cut((rates * seconds).sum(axis=0), bounds)
         return out
 
     def whole(self) -> Floats:
@@ -126,36 +126,49 @@ def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
     return whole[enough], begun[enough]
 
 
-def window_ratios(
-    sums: Floats, timescales_ns: Sequence[int], recorded: Sequence[bool], ports: int
-) -> dict[str, Floats]:
-    """The statistics of a window by the key of their row, from its sums (..., fields); NaN for what is not known."""
-    observed = sums[..., OBSERVED]
-    ratios = {
-        "mean_bytes_per_second": moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], observed),
-        "active_mean_bytes_per_second": moments.mean(sums[..., : moments.FIELDS]),
-        "duty_cycle_ratio": moments.duty_cycle(sums[..., moments.SECONDS], observed),
-    }
-    for name, field, there in zip(("transmit", "receive"), (TRANSMIT, RECEIVE), recorded, strict=True):
-        value = moments.quotient(sums[..., field], observed)
-        ratios[f"{name}_bytes_per_second"] = value if there else np.full_like(value, np.nan)
-    for index, scale_ns in enumerate(timescales_ns):
-        field = FIRST_SCALE + moments.FIELDS * index
-        scale = sums[..., field : field + moments.FIELDS]
-        enough = scale[..., moments.COUNT] >= 2
-        ratios[variation_key(scale_ns)] = np.where(enough, moments.variation(scale), np.nan)
-    ratios["fairness_ratio"] = np.apply_along_axis(jain_index, -1, sums[..., -ports:])
-    return ratios
+@dataclass(frozen=True, slots=True)
+class UnitStatistics:
+    """Statistics that follow from the sums of units, of one span or of many resampled ones: arrays (...).
+
+    `fairness` is the Jain index of the bytes of the rails. `node.burstiness_cv` is (..., timescales).
+    """
+
+    node: NodeStatistics
+    fairness: Floats
+    timescales_ns: tuple[int, ...]
+
+    def variation(self, timescale_ns: int) -> Floats:
+        """Coefficient of variation at a time scale; NaN for one that is not a whole number of ticks."""
+        if timescale_ns not in self.timescales_ns:
+            return np.full_like(self.fairness, np.nan)
+        return np.asarray(self.node.burstiness_cv[..., self.timescales_ns.index(timescale_ns)])
 
 
-def step_ratios(sums: Floats) -> Mapping[str, Floats]:
-    """The statistics of steps by the key of their row, from their sums (..., fields)."""
+def describe_units(sums: Floats, series: RailSeries, timescales_ns: tuple[int, ...]) -> UnitStatistics:
+    """The statistics of sums (..., fields), but for the peak, which no sums give."""
+    count = len(series.rails.names)
+    scales = sums[..., FIRST_SCALE : sums.shape[-1] - count].reshape(*sums.shape[:-1], -1, moments.FIELDS)
+    nothing = np.full(sums.shape[:-1], np.nan)
+    node = describe_node(sums[..., :FIELDS], nothing, scales, series.resolution_ticks == 1)
+    transmit, receive = (
+        way if there else nothing for way, there in zip((node.transmit, node.receive), series.recorded, strict=True)
+    )
+    fairness = np.apply_along_axis(jain_index, -1, sums[..., sums.shape[-1] - count :])
+    return UnitStatistics(replace(node, transmit=transmit, receive=receive), fairness, timescales_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatistics:
+    """Mean length of steps, their silent time, and their bytes: arrays (...)."""
+
+    seconds: Floats
+    gap_seconds: Floats
+    moved_bytes: Floats
+
+
+def describe_steps(sums: Floats) -> StepStatistics:
+    """The statistics of steps from their sums (..., fields)."""
     duration = moments.quotient(sums[..., DURATION], sums[..., COUNT])
     silent = 1.0 - moments.duty_cycle(sums[..., moments.SECONDS], sums[..., OBSERVED])
     mean = moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], sums[..., OBSERVED])
-    return {"step_seconds": duration, "step_gap_seconds": silent * duration, "step_bytes": mean * duration}
-
-
-def variation_key(scale_ns: int) -> str:
-    """The key of the row of the coefficient of variation at a time scale."""
-    return f"burstiness_cv_{format_duration(scale_ns)}"
+    return StepStatistics(duration, silent * duration, mean * duration)

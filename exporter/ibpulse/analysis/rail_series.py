@@ -1,0 +1,129 @@
+"""The rails of a recorded span and their sum, tick by tick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.analysis.node_statistics import NodeTicks, Seconds, sum_rails
+from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class RailTraits:
+    """What is known of each rail besides its rates; all are one per rail.
+
+    `line_rates` are those of one direction, NaN for one that is not known. A rail is sampled every `strides` ticks, and
+    its counters tell nothing finer than `finest_ticks`; see `resolution.finest_ticks`.
+    """
+
+    names: tuple[str, ...]
+    up: Bools
+    line_rates: Floats
+    strides: Counts
+    finest_ticks: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class RailSeries:
+    """The rails of a span.
+
+    `rates` and `seconds` are (rails, 2, ticks), 0 where `good` (rails, ticks) is false. `directions` (2, ticks),
+    `measured` (ticks,) and `whole` (ticks,) are those of the sum over the rails whose link is up: 0 and false where
+    data is missing. Up to `ticks_per_second - 1` ticks of the first second, before the first tick of the span, and of
+    its last second are missing; `lead` is the place of the first tick. `recorded` says for each direction whether there
+    is any value.
+    """
+
+    rails: RailTraits
+    interval_ns: int
+    lead: int
+    ticks: int
+    ticks_per_second: int
+    recorded: tuple[bool, bool]
+    rates: Floats
+    seconds: Floats
+    good: Bools
+    directions: Floats
+    measured: Floats
+    whole: Bools
+
+    @property
+    def bandwidth(self) -> Floats:
+        """Transmit + receive of all rails: (ticks,), NaN where data is missing."""
+        return np.where(self.whole, self.directions.sum(axis=0), np.nan)
+
+    @property
+    def interval_seconds(self) -> float:
+        """Distance of the ticks."""
+        return self.interval_ns / SECOND_NS
+
+    @property
+    def coarsest_stride(self) -> int:
+        """Ticks between two samples of the rail that is sampled least often."""
+        return int(self.rails.strides[self.rails.up].max(initial=1))
+
+    @property
+    def resolution_ticks(self) -> int:
+        """Ticks of the finest statistic that the counters can tell; 1 unless some were seen to stand still."""
+        return int(self.rails.finest_ticks[self.rails.up].max(initial=1))
+
+
+def add_up(
+    bytes_per_second: Floats, seconds: Floats, rails: RailTraits, first_tick_ns: int, interval_ns: int
+) -> RailSeries:
+    """The rails and their sum, from rates and measured times (rails, 2, ticks), NaN and 0 where data is missing.
+
+    A direction that was recorded of no rail at all counts as 0 in the sum, and is not `recorded`. The sum is formed
+    second by second, as that of a daemon is: see `sum_rails`.
+    """
+    ticks = bytes_per_second.shape[2]
+    per_second, lead = _place(first_tick_ns, interval_ns)
+    blocks = -(-(lead + ticks) // per_second)
+    span = slice(lead, lead + ticks)
+    shape = (len(bytes_per_second), 2, blocks * per_second)
+    rates, measured, good = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], shape[2]), dtype=np.bool_)
+    known = ~np.isnan(bytes_per_second)
+    recorded = [bool(known[:, way].any()) for way in range(2)]
+    good[:, span] = known[:, recorded].all(axis=1) if any(recorded) else False
+    for way, there in enumerate(recorded):
+        if there:
+            rates[:, way, span] = np.where(good[:, span], bytes_per_second[:, way], 0.0)
+        measured[:, way, span] = np.where(good[:, span], seconds[:, way if there else 1 - way], 0.0)
+    summed = _sum_up(rates, measured, good, rails.up, per_second)
+    return RailSeries(
+        rails=rails,
+        interval_ns=interval_ns,
+        lead=lead,
+        ticks=ticks,
+        ticks_per_second=per_second,
+        recorded=(recorded[0], recorded[1]),
+        rates=rates,
+        seconds=measured,
+        good=good,
+        directions=summed.directions.reshape(2, -1),
+        measured=summed.measured.ravel(),
+        whole=summed.good.ravel(),
+    )
+
+
+def _sum_up(rates: Floats, seconds: Floats, good: Bools, up: Bools, ticks_per_second: int) -> NodeTicks:
+    count, blocks = np.count_nonzero(up), rates.shape[2] // ticks_per_second
+    split = (count, 2, blocks, ticks_per_second)
+    return sum_rails(
+        Seconds(
+            rates[up].reshape(split),
+            seconds[up].reshape(split),
+            good[up].reshape(count, blocks, ticks_per_second),
+        )
+    )
+
+
+def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:
+    """Ticks of a second, and how many of the first second lie before the first tick; a second's first ends in it."""
+    if SECOND_NS % interval_ns:
+        return max(1, SECOND_NS // interval_ns), 0
+    per_second = SECOND_NS // interval_ns
+    return per_second, (first_tick_ns // interval_ns - 1) % per_second

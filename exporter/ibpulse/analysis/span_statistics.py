@@ -1,0 +1,205 @@
+"""All statistics of a span of samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ibpulse.analysis import moments, signature
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, line_of_carriers
+from ibpulse.analysis.bins import rate_bins
+from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
+from ibpulse.analysis.node_statistics import NodeStatistics, usual_peak
+from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.rail_series import RailSeries
+from ibpulse.analysis.resampling_units import (
+    DURATION,
+    StepStatistics,
+    Sums,
+    Units,
+    UnitStatistics,
+    describe_steps,
+    describe_units,
+    split,
+)
+from ibpulse.analysis.signature import Signature, SignatureOptions, describe_features, find_signature
+from ibpulse.analysis.steps import NONE, Steps, find_steps
+from ibpulse.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """What the statistics of a span are computed with; active is above the upper threshold."""
+
+    thresholds: Thresholds
+    timescales_ns: tuple[int, ...]
+    signature: SignatureOptions = field(default_factory=SignatureOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a span was seen: `holes` are the runs of ticks without data; `longest_hole_seconds` NaN for none."""
+
+    seconds: float
+    observed_ratio: float
+    holes: int
+    longest_hole_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpanStatistics:
+    """The statistics of a span; NaN for one that is not known.
+
+    `whole` are those of the sums over the span. `usual_peak` is what the signature is found by. `rail_means` (rails,)
+    are the mean rates that the rails are weighed by. `units` are what the span is resampled in; `step_sums` (steps,
+    fields) are the sums of its whole steps, `steps` their statistics.
+    """
+
+    series: RailSeries
+    whole: UnitStatistics
+    line: float
+    bursts: RunStatistics
+    gaps: RunStatistics
+    censored_seconds: float
+    period: StepPeriod
+    steps: StepStatistics
+    step_spread_seconds: float
+    balance: Balance
+    rail_means: Floats
+    signature: Signature
+    coverage: Coverage
+    units: Units
+    step_sums: Floats
+
+    @property
+    def node(self) -> NodeStatistics:
+        """The statistics of the sum over the rails."""
+        return self.whole.node
+
+    def of_units(self, sums: Floats) -> UnitStatistics:
+        """The statistics that follow from other sums (..., fields) of units of this span."""
+        return describe_units(sums, self.series, self.whole.timescales_ns)
+
+
+def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
+    """All statistics of a span."""
+    active = options.thresholds.high
+    sums = Sums(series, active, options.timescales_ns)
+    rails = sum_over_span(series, active)
+    means = rails.mean_rates()
+    line = line_of_carriers(means, series.rails.line_rates, sum(series.recorded))
+    period, steps = find_rhythm(series)
+    units, step_sums = split(sums, series, steps, period.seconds)
+    whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
+    bursts, gaps, censored_seconds = _describe_runs(series, options.thresholds)
+    return SpanStatistics(
+        series=series,
+        whole=whole,
+        line=line,
+        bursts=bursts,
+        gaps=gaps,
+        censored_seconds=censored_seconds,
+        period=period,
+        steps=describe_steps(step_sums.sum(axis=0)),
+        step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
+        balance=balance_rails(means, rails.active_rates(), BalanceOptions(active_bytes_per_second=active)),
+        rail_means=means,
+        signature=_name_traffic(series, whole, line, options.signature),
+        coverage=_describe_coverage(series),
+        units=units,
+        step_sums=step_sums,
+    )
+
+
+def sum_over_span(series: RailSeries, active_bytes_per_second: float) -> RailSums:
+    """The sums that the rails are weighed by; time is that of the first direction that was recorded."""
+    ways = np.flatnonzero(series.recorded)
+    chosen = series.good[:, None] & (series.rates > active_bytes_per_second)
+    return RailSums(
+        active=moments.weighted_sums(series.rates, series.seconds, chosen),
+        moved_bytes=np.einsum("pwi,pwi->pw", series.rates, series.seconds),
+        observed_seconds=series.seconds[:, ways[0]].sum(axis=-1) if len(ways) else np.zeros(len(series.rates)),
+        up=series.rails.up,
+    )
+
+
+def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
+    """The period of the sum over the rails, and the steps, whose bounds are places in the series.
+
+    A daemon has counters, which say what flowed while data is missing; a series has not: a hole is filled by a straight
+    line from the rate before it to that after, unless it is longer than two bins.
+    """
+    bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
+    span = len(series.whole) * series.interval_seconds
+    bins = int(span / bin_seconds)
+    known = np.flatnonzero(series.rails.up & series.good.any(axis=1))
+    if bins < 1 or not len(known):
+        return find_rails_period([], bin_seconds), NONE
+    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
+    period = find_rails_period([_bins_of(series, int(rail), edges) for rail in known], bin_seconds)
+    if math.isnan(period.seconds):
+        return period, NONE
+    return period, find_steps(series.bandwidth, period.seconds / series.interval_seconds)
+
+
+def _bins_of(series: RailSeries, rail: int, edges: Floats) -> Floats:
+    good = series.good[rail]
+    rates = series.rates[rail].sum(axis=0)
+    at = np.arange(len(good))
+    if not good.all():
+        rates = np.interp(at, at[good], rates[good])
+    seconds = np.arange(len(good) + 1, dtype=np.float64) * series.interval_seconds
+    moved = np.concatenate(([0.0], np.cumsum(rates * series.interval_seconds)))
+    # what is known of a running sum is its value on either side of a known tick
+    kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
+    return rate_bins(seconds[kept], moved[kept], edges)
+
+
+def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics:
+    """The statistics of the whole span with its highest tick."""
+    node = statistics.node
+    known = series.whole.any() and series.resolution_ticks == 1
+    peak = np.asarray(np.nanmax(series.bandwidth) if known else np.nan)
+    return replace(statistics, node=replace(node, peak=peak, peak_to_mean=moments.quotient(peak, node.mean)))
+
+
+def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:
+    """Bursts and gaps of the sum over the rails, and the time in runs of unknown length."""
+    # one more hole ends the last run
+    rates = np.append(series.bandwidth, np.nan)[None]
+    measured = np.append(series.measured, 0.0)[None]
+    _, runs = split_runs(start_runs(1), rates, measured, thresholds)
+    bursts, gaps = (
+        describe_runs(runs.seconds[which], runs.moved_bytes[which]) for which in (runs.bursts(), runs.gaps())
+    )
+    return bursts, gaps, runs.censored_seconds()
+
+
+def _describe_coverage(series: RailSeries) -> Coverage:
+    whole = series.whole[series.lead : series.lead + series.ticks]
+    edges = np.flatnonzero(np.diff(np.concatenate(([True], whole, [True]))))
+    lengths = (edges[1::2] - edges[::2]) * series.interval_seconds
+    return Coverage(
+        seconds=series.ticks * series.interval_seconds,
+        observed_ratio=float(np.count_nonzero(whole)) / series.ticks,
+        holes=len(lengths),
+        longest_hole_seconds=float(lengths.max()) if len(lengths) else math.nan,
+    )
+
+
+def _name_traffic(series: RailSeries, whole: UnitStatistics, line: float, options: SignatureOptions) -> Signature:
+    """The signature of the span, by the features of the daemon."""
+    node = whole.node
+    seconds = (-1, series.ticks_per_second)
+    peaks = series.directions.sum(axis=0).reshape(seconds).max(axis=1)
+    peak = usual_peak(peaks, series.measured.reshape(seconds).sum(axis=1))
+    features = describe_features(
+        float(node.duty_cycle),
+        float(node.active_mean),
+        peak if series.resolution_ticks == 1 else math.nan,
+        {scale: float(whole.variation(scale)) for scale in signature.TIMESCALES_NS},
+        line,
+    )
+    return find_signature(features, options)
