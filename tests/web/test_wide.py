@@ -13,7 +13,8 @@ from ibpulse.web.admission import WideRequests
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.window_route import answer_window, is_wide
-from ibpulse.web.window.query import WindowPlan, WindowQuery, plan_window
+from ibpulse.web.window.query import WindowQuery, plan_window
+from ibpulse.web.window.values import WindowPlan
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, Node
 

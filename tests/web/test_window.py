@@ -11,13 +11,61 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ibpulse.ring import layout as at
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.web.window.values import Bins, WindowPlan, bins_between, newest_bins, read_window
 from tests.web.conftest import make_client
-from tests.web.rings import EPOCH, RATE, Node, fabric, make_node, port
+from tests.web.rings import EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
 
 WINDOW = "/api/v1/window"
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
+
+
+spans_ns = st.integers(1, 10**15)
+bases = st.integers(1, 10**6)
+most = st.none() | st.integers(2, 10**7)
+
+
+@given(spans_ns, bases, most)
+def test_the_newest_bins_are_complete_and_cover_the_span(span_ns: int, base: int, max_points: int | None) -> None:
+    now_ns = EPOCH * INTERVAL_NS
+    bins = newest_bins(span_ns, now_ns, INTERVAL_NS, base, max_points)
+    width_ns = bins.width * INTERVAL_NS
+    assert 0 <= bins.points * width_ns - span_ns < width_ns
+    assert bins.end <= now_ns // INTERVAL_NS - GUARD_TICKS + 1 < bins.end + bins.width
+    assert_aligned(bins, base, max_points)
+
+
+@given(spans_ns, st.integers(0, 10**15), bases, most)
+def test_the_bins_between_two_times_are_all_that_touch_them_and_are_complete(
+    span_ns: int, age_ns: int, base: int, max_points: int | None
+) -> None:
+    now_ns = EPOCH * INTERVAL_NS
+    to_ns = now_ns - age_ns
+    bins = bins_between(to_ns - span_ns, to_ns, now_ns, INTERVAL_NS, base, max_points)
+    assert bins.first * INTERVAL_NS <= to_ns - span_ns < (bins.first + bins.width) * INTERVAL_NS
+    if bins.points:
+        complete = now_ns // INTERVAL_NS - GUARD_TICKS + 1
+        assert bins.end <= complete
+        assert bins.end * INTERVAL_NS >= to_ns or bins.end + bins.width > complete
+    assert_aligned(bins, base, max_points)
+
+
+def assert_aligned(bins: Bins, base: int, max_points: int | None) -> None:
+    assert (bins.first % bins.width, bins.width % base) == (0, 0)
+    assert bins.points <= max_points if max_points else bins.width == base
+
+
+def test_a_plan_needs_no_request(node: Node) -> None:
+    reader, bins = RingReader(node.ring), Bins(EPOCH, 100, 1)
+    plan = WindowPlan(("mlx5_0:1",), (node.slots["mlx5_0:1"],), (None,), (1,), INTERVAL_NS, bins, "max", "bytes")
+    found = read_window(plan, reader, node.parts().wall_clock_ns())
+    assert found.names() == [("mlx5_0:1", "receive")]
+    values = [None if np.isnan(value) else float(value) for value in found.values[0]]
+    assert_close(values, node.expected("mlx5_0:1", 1, EPOCH, 100, 1, max))
 
 
 def at_ms(tick: int) -> int:

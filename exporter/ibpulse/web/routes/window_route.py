@@ -12,8 +12,8 @@ from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, problems
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
-from ibpulse.web.window.query import Format, WindowPlan, WindowQuery, plan_window
-from ibpulse.web.window.values import read_window
+from ibpulse.web.window.query import Format, WindowQuery, plan_window
+from ibpulse.web.window.values import WindowPlan, read_window
 
 _ANSWER: dict[str, Any] = {
     "description": "The window. Holes are null in JSON, empty in CSV and NaN in NPY.",
@@ -38,9 +38,9 @@ def answer_window(parts: WebParts, plan: WindowPlan, wanted: Format) -> Response
 
 def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
     """Whether the plan reads or returns more than a short pause of the server allows."""
-    ticks = min(plan.points * plan.width, parts.reader.capacity)
+    ticks = min(plan.bins.points * plan.bins.width, parts.reader.capacity)
     read = 2 * len(plan.ports) * ticks
-    return max(read, plan.points * plan.series) > parts.limits.wide_values
+    return max(read, plan.bins.points * plan.series) > parts.limits.wide_values
 
 
 def window_router(parts: WebParts) -> APIRouter:

@@ -51,10 +51,11 @@ def ports_event(ports: Sequence[Port], interval_ns: int, history_ns: int, versio
 
 
 def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64]) -> bytes:
-    """The rates of some ticks in whole MB/s, null in holes; its identity is the last tick."""
-    # rates are never negative, so -1 can stand for a hole until the numbers are text
-    whole = np.nan_to_num(np.rint(bytes_per_second / BYTES_PER_MEGABYTE), nan=-1.0).astype(np.int32)
-    numbers = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY).replace(b"-1", b"null")
+    """The rates of some ticks in whole MB/s, null where data is missing; its identity is the last tick."""
+    megabytes = np.rint(bytes_per_second / BYTES_PER_MEGABYTE)
+    whole = np.nan_to_num(megabytes).astype(np.int32).astype(object)
+    whole[np.isnan(megabytes)] = None
+    numbers = orjson.dumps(whole.tolist())
     data = b'{"start_ms":%d,"megabytes_per_second":%b}' % (start_ns // MILLISECOND_NS, numbers)
     return event("batch", data, last_tick)
 

@@ -1,4 +1,4 @@
-"""A window as JSON, CSV, NPY or a Grafana data frame. It must not read anything."""
+"""Writes the values of a window as JSON, CSV, NPY or a Grafana data frame."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ NPY_HEADER = "X-Ibpulse-Window"
 
 
 def write_window(window: WindowValues, wanted: Format) -> Response:
-    """The response with a window in the wanted format."""
+    """The response with a window in the format asked for."""
     return {"json": _json, "csv": _csv, "npy": _npy, "grafana": _grafana}[wanted](window)
 
 
 def _coverage(window: WindowValues) -> dict[str, Any]:
-    """What the values are, and how much of them is missing."""
+    """The members that describe the values, and how many of them are missing."""
     plan, holes = window.plan, window.holes()
-    step_ms = plan.width * plan.interval_ns // MILLISECOND_NS
+    step_ms = plan.bins.width * plan.interval_ns // MILLISECOND_NS
     return {
         "interval_ms": plan.interval_ns // MILLISECOND_NS,
         "resolution_ms": step_ms,
         "statistic": plan.statistic,
         "unit": plan.unit,
         "start_ms": window.start_ms,
-        "end_ms": window.start_ms + plan.points * step_ms,
-        "points": plan.points,
+        "end_ms": window.start_ms + plan.bins.points * step_ms,
+        "points": plan.bins.points,
         "holes": holes,
         "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
         "coverage": _sentence(window, holes),
@@ -76,10 +76,12 @@ def _grafana(window: WindowValues) -> Response:
 def _csv(window: WindowValues) -> Response:
     head = io.StringIO()
     csv.writer(head, lineterminator="\n").writerow(["time_ms", *(" ".join(name) for name in window.names())])
-    # orjson writes the numbers; a row of JSON without its brackets and nulls is a row of CSV
-    times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")
-    rows = orjson.dumps(np.ascontiguousarray(window.values.T), option=_NUMPY)[2:-2].replace(b"null", b"").split(b"],[")
-    lines = [b"%b,%b\n" % pair for pair in zip(times, rows, strict=True)] if window.values.size else []
+    lines = []
+    if window.values.size:
+        for time_ms, row in zip(window.times_ms().tolist(), np.ascontiguousarray(window.values.T), strict=True):
+            # orjson writes the shortest text of a float32; without the brackets, and with nothing for null, it is CSV
+            numbers = orjson.dumps(row, option=_NUMPY)[1:-1].replace(b"null", b"")
+            lines.append(b"%d,%b\n" % (time_ms, numbers))
     return Response(head.getvalue().encode() + b"".join(lines), media_type=CSV_TYPE)
 
 

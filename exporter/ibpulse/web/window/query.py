@@ -1,24 +1,22 @@
-"""The parameters of a window and the span, ports and bins that they mean. It must not read the ring."""
+"""The query of a window, its checks, and the plan that it asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.model import DIRECTIONS
-from ibpulse.ring.reader import GUARD_TICKS
 from ibpulse.units import format_duration
 from ibpulse.web.parameters import INSTANT_FORMS, OptionalDuration, OptionalInstant, read_duration, read_instant
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
+from ibpulse.web.window.values import Bins, Unit, WindowPlan, bins_between, newest_bins
 
 DEFAULT_LAST = "5s"
 Direction = Literal["transmit", "receive", "both"]
-Unit = Literal["bytes", "ratio"]
 Format = Literal["json", "csv", "npy", "grafana"]
 
 
@@ -44,32 +42,6 @@ class WindowQuery(BaseModel):
     format: Format = Field("json", description="How the answer is written.")
 
 
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """What to read: `points` bins of `width` ticks each, from `first` on (wall time in intervals), for each port."""
-
-    ports: tuple[str, ...]
-    slots: tuple[int, ...]
-    rates: tuple[float | None, ...]
-    directions: tuple[int, ...]
-    interval_ns: int
-    first: int
-    points: int
-    width: int
-    statistic: Statistic
-    unit: Unit
-
-    @property
-    def series(self) -> int:
-        """Number of series in the answer."""
-        return len(self.ports) * len(self.directions)
-
-    @property
-    def end(self) -> int:
-        """The wall tick behind the last bin."""
-        return self.first + self.points * self.width
-
-
 def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
     """The plan of a query.
 
@@ -77,7 +49,6 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         ProblemError: a parameter cannot be used, a port is not known, or the answer would be too large.
     """
     names, slots = _ports(query.port, parts)
-    first, points, width = _bins(query, parts)
     known = {str(port.id): port.rate_bytes_per_second for port in parts.fabric().ports}
     plan = WindowPlan(
         ports=names,
@@ -85,9 +56,7 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         rates=tuple(known.get(name) for name in names),
         directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
         interval_ns=parts.reader.interval_ns,
-        first=first,
-        points=points,
-        width=width,
+        bins=_bins(query, parts),
         statistic=query.statistic,
         unit=query.unit,
     )
@@ -122,29 +91,20 @@ def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> Problem
     )
 
 
-def _bins(query: WindowQuery, parts: WebParts) -> tuple[int, int, int]:
-    """First wall tick, number and width in ticks of bins, which begin at multiples of their width since the epoch."""
+def _bins(query: WindowQuery, parts: WebParts) -> Bins:
     interval_ns, now_ns = parts.reader.interval_ns, parts.wall_clock_ns()
-    complete = now_ns // interval_ns - GUARD_TICKS + 1
     base = _base_width(query.resolution, interval_ns)
     if query.from_ is None:
         if query.to is not None:
             raise bad_parameter("to", "needs from; or ask for the newest span with last=5s")
         span_ns = read_duration("last", DEFAULT_LAST if query.last is None else query.last)
-        width = _width(base, interval_ns, span_ns, query.max_points)
-        end = complete // width * width
-        points = -(-span_ns // (width * interval_ns))
-        return end - points * width, points, width
+        return newest_bins(span_ns, now_ns, interval_ns, base, query.max_points)
     if query.last is not None:
         raise bad_parameter("last", "excludes from and to; give one or the other")
     from_ns = read_instant("from", query.from_)
     to_ns = now_ns if query.to is None else read_instant("to", query.to)
     _refuse_impossible(from_ns, to_ns, now_ns, query)
-    # one bin more than the span: a span that is not aligned touches another
-    width = _width(base, interval_ns, to_ns - from_ns, query.max_points and query.max_points - 1)
-    first = from_ns // (width * interval_ns) * width
-    end = min(-(-to_ns // (width * interval_ns)), complete // width) * width
-    return first, max(0, end - first) // width, width
+    return bins_between(from_ns, to_ns, now_ns, interval_ns, base, query.max_points)
 
 
 def _refuse_impossible(from_ns: int, to_ns: int, now_ns: int, query: WindowQuery) -> None:
@@ -166,20 +126,13 @@ def _base_width(resolution: str | None, interval_ns: int) -> int:
     return width
 
 
-def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> int:
-    """The smallest multiple of `base` with which `max_bins` cover the span; it depends on the span's length alone."""
-    if max_bins is None:
-        return base
-    return base * max(1, -(-span_ns // (max_bins * base * interval_ns)))
-
-
 def _refuse_too_many(plan: WindowPlan, limits: WebLimits) -> None:
-    values = plan.points * plan.series
+    values = plan.bins.points * plan.series
     if values > limits.max_values:
         raise ProblemError(
             "too-many-values",
             422,
-            f"The window holds {values} values ({plan.points} points of {plan.series} series), at most "
+            f"The window holds {values} values ({plan.bins.points} points of {plan.series} series), at most "
             f"{limits.max_values} may be asked for at once. Give max_points, a coarser resolution, a shorter span "
             "or fewer ports.",
             bound={"name": "max_values", "limit": limits.max_values, "asked": min(values, 2**63)},

@@ -1,19 +1,88 @@
-"""The values of a planned window out of the ring. It must not know requests, nor how the answer is written."""
+"""A window of the ring on a regular grid of wall time: the plan of its ports and bins, and its values. No HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.analysis.bins import BinGrid
+from ibpulse.analysis.bins import BinGrid, Statistic
 from ibpulse.model import DIRECTIONS
-from ibpulse.ring.reader import RingReader
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import read_series, runs_of_wall_time
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.window.query import WindowPlan
+
+Unit = Literal["bytes", "ratio"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """`points` bins of `width` ticks each, from `first` on: wall time in intervals since the epoch.
+
+    Bins begin at multiples of their width, so that windows asked for one after the other have the same bins.
+    """
+
+    first: int
+    points: int
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The wall tick after the last bin."""
+        return self.first + self.points * self.width
+
+
+def newest_bins(span_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None) -> Bins:
+    """The newest complete bins that cover a span: at most `max_points`, each `base` ticks wide or a multiple of it."""
+    width = _width(base, interval_ns, span_ns, max_points)
+    points = -(-span_ns // (width * interval_ns))
+    end = _complete(now_ns, interval_ns) // width * width
+    return Bins(end - points * width, points, width)
+
+
+def bins_between(
+    from_ns: int, to_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None
+) -> Bins:
+    """The complete bins that touch the time from `from_ns` to before `to_ns`; widths as for the newest bins."""
+    # one bin more than the span: a span that is not aligned touches another
+    width = _width(base, interval_ns, to_ns - from_ns, max_points and max_points - 1)
+    first = from_ns // (width * interval_ns) * width
+    end = min(-(-to_ns // (width * interval_ns)), _complete(now_ns, interval_ns) // width) * width
+    return Bins(first, max(0, end - first) // width, width)
+
+
+def _complete(now_ns: int, interval_ns: int) -> int:
+    """The wall tick after the newest that is surely written."""
+    return now_ns // interval_ns - GUARD_TICKS + 1
+
+
+def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> int:
+    """The smallest multiple of `base` with which `max_bins` cover the span; it depends on the span's length alone."""
+    if max_bins is None:
+        return base
+    return base * max(1, -(-span_ns // (max_bins * base * interval_ns)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins."""
+
+    ports: tuple[str, ...]
+    slots: tuple[int, ...]
+    rates: tuple[float | None, ...]
+    directions: tuple[int, ...]
+    interval_ns: int
+    bins: Bins
+    statistic: Statistic
+    unit: Unit
+
+    @property
+    def series(self) -> int:
+        """Number of series in the answer."""
+        return len(self.ports) * len(self.directions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +103,13 @@ class WindowValues:
 
     def times_ms(self) -> npt.NDArray[np.int64]:
         """Wall time at which each bin begins, in ms since the epoch."""
-        step = self.plan.width * self.plan.interval_ns // MILLISECOND_NS
-        return self.start_ms + step * np.arange(self.plan.points, dtype=np.int64)
+        step = self.plan.bins.width * self.plan.interval_ns // MILLISECOND_NS
+        return self.start_ms + step * np.arange(self.plan.bins.points, dtype=np.int64)
 
     @property
     def start_ms(self) -> int:
         """Wall time at which the first bin begins."""
-        return self.plan.first * self.plan.interval_ns // MILLISECOND_NS
+        return self.plan.bins.first * self.plan.interval_ns // MILLISECOND_NS
 
     def holes(self) -> int:
         """Number of values that are holes."""
@@ -52,8 +121,9 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     segments = reader.ring.segments()
     newest = reader.newest_tick(now_ns)
     oldest = reader.oldest_tick(now_ns)
-    grid = BinGrid(len(plan.ports), plan.first, plan.points, plan.width, plan.statistic)
-    for run in runs_of_wall_time(segments, oldest, newest, plan.first, plan.end):
+    bins = plan.bins
+    grid = BinGrid(len(plan.ports), bins.first, bins.points, bins.width, plan.statistic)
+    for run in runs_of_wall_time(segments, oldest, newest, bins.first, bins.end):
         for row, values in read_series(reader, plan.slots, run, newest):
             grid.add(row, run.wall_tick, values)
     values = grid.values()
@@ -62,12 +132,7 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     chosen = values[:, list(plan.directions)] if len(plan.directions) == 1 else values
     held = max(oldest, segments[0][0]) if segments else newest
     oldest_ms, newest_ms = (int(ns) // MILLISECOND_NS for ns in reader.wall_ns(np.array([held, newest])))
-    return WindowValues(
-        plan,
-        chosen.reshape(plan.series, plan.points),
-        oldest_ms=oldest_ms,
-        newest_ms=newest_ms,
-    )
+    return WindowValues(plan, chosen.reshape(plan.series, bins.points), oldest_ms, newest_ms)
 
 
 def _divide(values: npt.NDArray[np.float32], rates: Sequence[float | None]) -> npt.NDArray[np.float32]:
