@@ -34,7 +34,7 @@ def configuration_markdown() -> str:
 def cli_markdown() -> str:
     """docs/cli.md: every verb, from the same parsers that read the command line."""
     verbs = "\n".join(f"| [`{verb.name}`](#ibpulse-{verb.name}) | {verb.summary} |" for verb in VERBS.values())
-    overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | what it does |\n|---|---|\n{verbs}"
+    overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | description |\n|---|---|\n{verbs}"
     return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *map(_verb_section, VERBS.values())]) + "\n"
 
 
@@ -57,7 +57,7 @@ def _settings_table(rows: Iterable[SettingRow]) -> str:
         f"| `{row.name}` | `{_cell(row.metavar)}` | {row.default_text} | `{row.variable}` | {row.sentence} |"
         for row in rows
     ]
-    return "\n".join(["| setting | value | default | environment | what it is |", "|---|---|---|---|---|", *lines])
+    return "\n".join(["| setting | value | default | environment | description |", "|---|---|---|---|---|", *lines])
 
 
 def _verb_section(verb: Verb) -> str:
@@ -65,9 +65,9 @@ def _verb_section(verb: Verb) -> str:
     parts = [f"## ibpulse {verb.name}", verb.summary, f"```sh\n{parser.usage}\n\n# example\n{verb.example}\n```"]
     lines = [_argument_row(action) for action in own_actions(parser) if action.help != argparse.SUPPRESS]
     if lines:
-        parts.append("\n".join(["| argument | default | what it is |", "|---|---|---|", *lines]))
+        parts.append("\n".join(["| argument | default | description |", "|---|---|---|", *lines]))
     taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
-    parts.append(f"It takes {taken} as {'flags' if verb.settings else 'a flag'}.")
+    parts.append(f"Also accepts {taken} as {'flags' if verb.settings else 'a flag'}.")
     return "\n\n".join(parts)
 
 
@@ -94,8 +94,8 @@ def _cell(text: str) -> str:
 _CONFIGURATION = """\
 # Configuration
 
-A setting has one name everywhere. `sampler.interval` is the flag `--sampler.interval=10ms`, the environment variable
-`IBPULSE_SAMPLER__INTERVAL=10ms`, and in the YAML file:
+A setting has the same name everywhere. `sampler.interval` is the flag `--sampler.interval=10ms`, the environment
+variable `IBPULSE_SAMPLER__INTERVAL=10ms`, and in the YAML file:
 
 ```yaml
 sampler:
@@ -104,22 +104,22 @@ ports:
   exclude: [mlx5_bond_0, "mlx5_4:1"]
 ```
 
-A flag goes before the environment, the environment before the file, the file before the default.
+Flags override environment variables, which override the file, which overrides the defaults.
 
-- Durations are written `10ms`, `5m`, `1h30m`; rates `0.1GB/s`, in decimal units of bytes.
-- A list is comma separated (`--ports.exclude=mlx5_2,mlx5_3`), a flag given several times, or a YAML list. The list of
-  one source stands in place of the list of another; they are not added up. A flag for one value that is given twice
-  takes the last.
-- Unknown flags, unknown keys of the file and unknown variables that begin with `IBPULSE_` are refused. The variables
-  that Kubernetes sets for a service named `ibpulse` are passed over.
-- All faults of flags, environment and file are reported in one run, each with its place. `ibpulse config check` does
-  only that and says where each value came from; `ibpulse config print` prints the configuration as a file.
+- Durations are written `10ms`, `5m`, `1h30m`; rates are written `0.1GB/s`, in decimal units of bytes.
+- A list is a comma-separated value (`--ports.exclude=mlx5_2,mlx5_3`), a repeated flag, or a YAML list. A list from
+  one source replaces the list from another; they are not merged. If a flag with a single value is repeated, the last
+  one wins.
+- Unknown flags, unknown keys in the file and unknown variables that begin with `IBPULSE_` are refused. The variables
+  that Kubernetes sets for a service named `ibpulse` are ignored.
+- All errors in flags, environment and file are reported in one run, each with its location. `ibpulse config check` does
+  only that and shows where each value comes from; `ibpulse config print` prints the configuration as a file.
 
 {table}"""
 
 _EXIT_CODES = """\
-Exit codes: 0 done; 1 it went wrong, standard error says why; 2 the arguments or the configuration have faults, one line
-each; 130 ended by Ctrl-C. The settings, which are flags of most commands, are described in
+Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
+line per error; 130 ended by Ctrl-C. The settings, which most commands accept as flags, are described in
 [configuration.md](configuration.md)."""
 
 _RUNBOOKS = """\

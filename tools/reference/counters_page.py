@@ -1,4 +1,4 @@
-"""`docs/counters.md`: what the error and congestion counters say, with tables written from the table of facts."""
+"""`docs/counters.md`: the error and congestion counters, with tables written from the table of facts."""
 
 from __future__ import annotations
 
@@ -13,50 +13,54 @@ from ibpulse.sysfs.diagnostics import FACTS, INFINIBAND, Counter, CounterSet, ch
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.units import SECOND_NS
 
-# Exported names without prefix and suffix, the side that counts them, what it means when they rise.
+# Exported names without prefix and suffix, the side that counts them, and the meaning of a rise.
 MEANINGS = (
     (
         ("port_transmit_wait",),
         "sender",
-        "It had data and no credits: the switch or the receiver takes data more slowly than the port sends. Normal in "
-        "an all-to-all; on one rail alone, look at that rail's switch port and receivers.",
+        "The port had data but no credits: the switch or the receiver accepts data more slowly than the port sends. "
+        "Normal in an all-to-all. If only one rail shows it, check that rail's switch port and its receivers.",
     ),
     (
         ("port_discards_transmitted",),
         "sender",
-        "It gave up waiting and dropped packets: the port was down, or congestion lasted.",
+        "The port gave up waiting and dropped packets: it was down, or the congestion lasted too long.",
     ),
     (
         ("np_ecn_marked_roce_packets_received", "np_cnp_packets_sent"),
         "responder",
-        "RoCE: a switch queue on the way to this port is long, and this port asks the senders to slow down: incast.",
+        "RoCE: a switch queue on the path to this port is long, and this port asks the senders to slow down: incast.",
     ),
     (
         ("rp_cnp_packets_handled",),
         "requester",
-        "RoCE: this port was asked to slow down and did. Its rate falls, and nothing is broken.",
+        "RoCE: this port was asked to slow down and did. Its rate drops, but nothing is broken.",
     ),
     (
         ("out_of_sequence_packets_received",),
         "responder",
-        "Packets came in another order. With adaptive routing that is normal; without it, packets were lost.",
+        "Packets arrived out of order. With adaptive routing this is normal; without it, packets were lost.",
     ),
-    (("packet_sequence_errors",), "requester", "The other side missed a packet of ours: loss on our path."),
+    (
+        ("packet_sequence_errors",),
+        "requester",
+        "The peer is missing a packet that this port sent: loss on the path from this port.",
+    ),
     (
         ("duplicate_requests_packets",),
         "responder",
-        "The other side sent a request again: its packet or our answer was lost.",
+        "The peer repeated a request: its packet or the response was lost.",
     ),
     (
         ("local_ack_timeout_errors",),
         "requester",
-        "No answer in time: the earliest sign of a dead path or a peer that hangs. Traffic of that connection stops "
-        "until the timeout, which the samples show as a gap.",
+        "No response in time: the earliest sign of a dead path or a hung peer. Traffic of that connection stops until "
+        "the timeout, which the samples show as a gap.",
     ),
     (
         ("roce_adp_retransmits",),
         "requester",
-        "RoCE: the device sent again by itself, sooner than the timeout: loss on the way, mended quickly.",
+        "RoCE: the device retransmitted on its own, before the timeout: loss on the path, recovered quickly.",
     ),
     (
         ("rnr_nak_retry_packets_received",),
@@ -67,12 +71,12 @@ MEANINGS = (
     (
         ("symbol_error", "port_errors_received", "rx_icrc_encapsulated_errors"),
         "receiver",
-        "Bits are damaged: cable, transceiver, dirty fibre.",
+        "Bit errors: cable, transceiver, dirty fibre.",
     ),
     (
         ("link_error_recovery", "link_downed"),
         "both ends",
-        "The link retrained or went down: the same causes, or somebody pulled the cable.",
+        "The link retrained or went down: the same causes, or the cable was pulled.",
     ),
 )
 
@@ -105,7 +109,7 @@ def _count_series(layer: str, counter_set: CounterSet) -> int:
 
 def _meanings_table() -> str:
     lines = [f"| {', '.join(f'`{stem}`' for stem in stems)} | {side} | {text} |" for stems, side, text in MEANINGS]
-    return "\n".join(["| what rises | on | what it means, and where to look |", "|---|---|---|", *lines, ""])
+    return "\n".join(["| rising counter | on | meaning, and where to check |", "|---|---|---|", *lines, ""])
 
 
 def _table(facts: Iterable[Counter]) -> str:
@@ -124,47 +128,51 @@ _TEXT = """\
 
 This page is written by a program from the table of counters.
 
-The samples of 10 ms show *that* a rail stalls. The counters on this page say *why*. They are read every
-`slow.interval` (5 s), beside the samples and never for a scrape, in a thread per device: a device that hangs holds up
-no other, keeps the status that was last known, and after three looks without an answer has no counters.
+The samples of 10 ms show *that* a rail stalls. The counters on this page show *why*. They are read every
+`slow.interval` (5 s), separately from the samples and never during a scrape, in one thread per device. If a device
+hangs, the others are not delayed; the hung device keeps its last known status and loses its counters after three
+intervals without a response.
 
-- **Totals** begin at the counter's own value and grow by every difference, also over resets and while the device was
-  away. A counter that is lower than before was cleared, or wrapped: what it shows is added, what it counted unseen is
-  lost. So a total is a lower bound, and never falls.
-- **A read that fails is no value**, never 0. A file that refuses {tries} times in a row is left alone and tried again
-  after {pause} s, then ever more rarely, at last every {longest} minutes. There is one notice for a port, however many
-  of its files fail.
-- **Names** are those of node_exporter, with `ibpulse_` in place of `node_infiniband_`.
+- **Totals** begin at the counter's own value and increase with every difference, also across resets and while the
+  device was away. A counter that is lower than before was cleared or has wrapped: its new value is added, and any
+  unseen counts are lost. A total is therefore a lower bound and never decreases.
+- **A failed read yields no value**, never 0. A file that fails {tries} times in a row is retried after {pause} s,
+  then at increasing intervals, finally every {longest} minutes. Each port gets a single notice, however many of its
+  files fail.
+- **Names** are those of node_exporter, with `ibpulse_` instead of `node_infiniband_`.
 
-## What they say when a rail stalls
+## Why a rail stalls
 
-A *requester* is the side that sends a request (for a write, the sender of the data); the *responder* receives it. So a
-loss on the way is seen on both sides, under different names.
+A *requester* is the side that sends a request (for a write, the sender of the data); the *responder* receives it. A
+loss on the path is therefore visible on both sides, under different names.
 
 {meanings}
 ## Traps
 
-- **Counters stop when they are full.** A 4-, 8-, 16- or 32-bit counter of `counters/` stays at 15, 255, 65535 or
-  4294967295 until somebody clears the port (`perfquery -R`); ibpulse never does. While it does, its rate is 0 whatever
-  happens, and `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1. The series is there only then. Those of
-  Broadcom wrap instead. Whether the 32-bit counters of mlx5's queues stop or wrap is not published.
-- **The length of a tick** of `port_transmit_wait` depends on the device and is not in sysfs; `perfquery -c` tells it.
-  Recent NVIDIA devices are said to count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`,
-  `ibpulse_port_transmit_stalled_ratio` is the share of time in which the port was stalled. At 400 Gb/s a counter of 32
-  bits is then full after 0.69 s of stall, so on a busy fabric it mostly stands still, and there is no ratio.
-- **Whose counter it is.** On mlx5 the error counters of `counters/` and `port_transmit_wait` are those of the physical
-  port: every function on it, also every virtual one, shows the same, so do not add them up. A virtual function may show
-  zeros or refuse. `hw_counters/` and the bytes are those of the function.
-- **32 bits** of `rx_write_requests` wrap in under a minute at 100 million requests a second; the total is then too low.
-- **On RoCE** most error counters of `counters/` stay 0, so few are read; `ethtool -S` has the errors of the link.
-- **The cache.** The kernel keeps `hw_counters/` for `lifespan` (10 ms). On mlx5 only `rx_write_requests` renews it, so
-  that file is read first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
-- **Drivers differ.** Where drivers count the same thing under other names, the metric is the same; see the table.
+- **Counters stop when they are full.** A 4-, 8-, 16- or 32-bit counter in `counters/` stays at 15, 255, 65535 or
+  4294967295 until the port is cleared (`perfquery -R`); ibpulse never clears it. A full counter has a rate of 0
+  whatever happens, and `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1. The series exists only while
+  the counter is full. Counters of Broadcom devices wrap instead. Whether the 32-bit counters of mlx5's queues stop or
+  wrap is not documented.
+- **The unit of `port_transmit_wait`** depends on the device and is not in sysfs; `perfquery -c` prints it. Recent
+  NVIDIA devices reportedly count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`,
+  `ibpulse_port_transmit_stalled_ratio` is the share of time in which the port was stalled. At 400 Gb/s, a 32-bit
+  counter is then full after 0.69 s of stalling, so on a busy fabric it is usually full, and there is no ratio.
+- **Scope.** On mlx5 the error counters in `counters/` and `port_transmit_wait` belong to the physical port: every
+  function on it, including virtual ones, shows the same values, so do not add them up. A virtual function may show
+  zeros or refuse. `hw_counters/` and the byte counters belong to the function.
+- **32 bits** of `rx_write_requests` wrap in under a minute at 100 million requests per second; the total is then too
+  low.
+- **On RoCE** most error counters in `counters/` stay at 0, so only a few are read; `ethtool -S` shows the errors of
+  the link.
+- **Caching.** The kernel caches `hw_counters/` for `lifespan` (10 ms). On mlx5 only `rx_write_requests` refreshes the
+  cache, so that file is read first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
+- **Drivers differ.** If drivers count the same thing under different names, the metric is the same; see the table.
 
 ## In PromQL
 
-Ports with errors in the last hour, ports whose counters say nothing any more, congestion notifications per second, loss
-per gigabyte sent, and the share of time stalled over any window (with a tick of 8 bytes):
+Ports with errors in the last hour, ports with full counters, congestion notifications per second, loss per gigabyte
+sent, and the share of stalled time over any window (for a unit of 8 bytes):
 
 ```promql
 increase(ibpulse_symbol_error_total[1h]) > 0 or increase(ibpulse_link_downed_total[1h]) > 0
@@ -181,19 +189,20 @@ rate(ibpulse_port_transmit_wait_total[5m]) * 8 / on (instance, device, port) ibp
 max_over_time(ibpulse_port_transmit_stalled_ratio[1h])
 ```
 
-The last but one is wrong while `ibpulse_port_counter_saturated{{counter="port_xmit_wait"}}` is there.
+The last but one is wrong while `ibpulse_port_counter_saturated{{counter="port_xmit_wait"}}` exists.
 
-## Which are read
+## Which counters are read
 
-`slow.counters=diagnostic` (the default) reads those that explain the traffic. On an InfiniBand port of mlx5
-`diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port `diagnostic` is {ethernet}. Eight such ports
-with `all` pass 1000 series for the node. `none` reads nothing. A port has the counters that its driver has; *RoCE*
-stands for every port that is not InfiniBand.
+`slow.counters=diagnostic` (the default) reads the counters that explain the traffic. On an InfiniBand port of mlx5,
+`diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port, `diagnostic` is {ethernet}. Eight such ports
+with `all` exceed 1000 series per node. `none` reads nothing. A port has the counters that its driver provides; *RoCE*
+means every port that is not InfiniBand.
 """
 _ALL = f"""\
-`slow.counters=all` reads every file of `counters/` and of the port's `hw_counters/` that holds a number, but for
-numbers that also fall (`active_qps`, `current_rate`). Beside those above ({len(OTHER_COUNTERS)} more have names of
-node_exporter or like it), a file is called after itself: `hw_counters/SwLinkUp,32` is `ibpulse_hw_sw_link_up_32_total`,
-one of `counters/` begins with `ibpulse_pma_`, and of two files with the same name the second ends in `_2_total`. The
-`hw_counters` of a device, beside those of its ports, are never read: in a container some kernels crash.
+`slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except
+numbers that can also decrease (`active_qps`, `current_rate`). In addition to the counters above,
+{len(OTHER_COUNTERS)} more have names taken from or modelled on node_exporter. Every other metric is named after its
+file: `hw_counters/SwLinkUp,32` becomes `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix
+`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. The `hw_counters` of a device, as
+opposed to those of its ports, are never read: in a container, some kernels crash.
 """

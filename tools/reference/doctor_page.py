@@ -1,4 +1,4 @@
-"""`docs/doctor.md`: how to read what doctor says, with tables written from its checks and from its traps of kernels."""
+"""`docs/doctor.md`: how to read the output of doctor, with tables written from its checks and known kernel faults."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def doctor_markdown() -> str:
         read=f"{LONGEST_READ:.0%}",
         tick=f"{BUSY_SHARE:.0%}",
         checks=_table(
-            ("check", "what it looks at", "of the machine"),
+            ("check", "subject", "machine check"),
             ((f"`{check.name}`", check.sentence, "yes" if check.of_machine else "") for check in CHECKS),
         ),
         traps=_table(
-            ("kernel", "level", "trap", "what follows"),
+            ("kernel", "level", "fault", "consequence"),
             ((_say_versions(trap), Level(trap.level).name, trap.sentence, trap.meaning) for trap in TRAPS),
         ),
     )
@@ -47,88 +47,90 @@ _PAGE = """\
 
 # Doctor
 
-`ibpulse doctor` tells within ten seconds whether the numbers of a node can be trusted, and what to do where they
-cannot. It needs no daemon, no privilege and no setting; on a container host it needs the host's `/sys`:
+`ibpulse doctor` checks within ten seconds whether this node's measurements can be trusted, and explains how to fix
+problems. It needs no daemon, no privilege and no setting. In a container it needs the host's `/sys`:
 
 ```sh
 ibpulse doctor                                  # this node
 ibpulse doctor --path.sysfs=/host/sys           # in a container with the host's /sys mounted there
 ibpulse doctor --format=json                    # for programs
-ibpulse doctor --watch=30s                      # again and again
-ibpulse doctor --bundle=node.tar.gz             # what a maintainer needs, redacted
+ibpulse doctor --watch=30s                      # repeat every 30 s
+ibpulse doctor --bundle=node.tar.gz             # a redacted bundle for the maintainers
 ```
 
-Give it the settings of the daemon (the same flags, environment and file): it looks at what that daemon would do.
+Give it the settings of the daemon (the same flags, environment and file), so that it checks the daemon's configuration.
 
-## How to read it
+## Reading the output
 
-One line per finding: level, check, what it is about, what was found. Findings that say the same of several ports
-stand in one line. Where something is wrong, two more lines say what it means and what to do.
+There is one line per finding: level, check, subject, result. Findings with the same result for several ports share one
+line. If something is wrong, two more lines give the meaning and the remedy.
 
 | level | meaning |
 | --- | --- |
-| OK | nothing to do |
-| WARN | the numbers are true, but not all that they could be, or something of the node needs a look |
+| OK | no action needed |
+| WARN | the numbers are correct, but could be better, or something on the node needs attention |
 | FAIL | numbers are missing, or would be wrong |
 
-The exit code is 0 for OK and WARN and 1 for FAIL; with `--strict` it is 1 for WARN too. Arguments that cannot be
-used end with 2. The JSON document has `verdict`, the worst level, and `findings`, one per subject, each with
-`level`, `topic` (the check), `subject`, `sentence`, `meaning` and `advice`.
+The exit code is 0 for OK and WARN and 1 for FAIL; with `--strict` it is 1 for WARN too. Invalid arguments give 2. The
+JSON document has `verdict`, the worst level, and `findings`, one per subject, each with `level`, `topic` (the check),
+`subject`, `sentence`, `meaning` and `advice`.
 
-## How it looks
+## How it measures
 
-Where a daemon samples the same tree, doctor takes the samples from its ring (`ring.dir`), which it only reads: it
-takes no lock, and samples nothing a second time. Otherwise it samples by itself for about {seconds} whole seconds,
-by the daemon's own sampler on a ring of its own, so that it sees what the daemon would see. A reset is also found
-if it was up to {history} s ago and a daemon saw it. `--no-look` takes no samples at all.
+If a daemon samples the same tree, doctor takes the samples from its ring (`ring.dir`), which it only reads: it takes
+no lock and samples nothing a second time. Otherwise it samples for about {seconds} whole seconds itself, using the
+daemon's sampler with a separate ring, so it sees the same as a daemon would. If a daemon is running, resets up to
+{history} s in the past are also found. `--no-look` restricts doctor to static checks, without sampling.
 
-Every device is asked in a thread of its own, and all of that in a process apart. A device whose firmware does not
-answer is named, and holds up neither the other devices nor the end of the command.
+Each device is examined in its own thread, and all of that in a separate process. A device whose firmware does not
+respond is reported, and delays neither the other devices nor the end of the command.
 
-What it reads on top of what the daemon reads: the counters of each port once, and a few of them twice. It never
-opens `hw_counters` of a device itself, only those of ports.
+In addition to the files that the daemon reads, doctor reads the counters of each port once, and a few of them twice. It
+never opens the `hw_counters` of a device, only those of ports.
 
-## The checks
+## Checks
 
 {checks}
 
-A check of the machine says something of the machine that doctor runs on. When the tree is no kernel's (a simulated
-fabric, a fixture, a bundle), that machine is not the node: such findings are told, but stay OK. `--check=NAME` runs
-only the checks that are named.
+A machine check concerns the machine on which doctor runs. If the tree does not come from a kernel (a simulated
+fabric, a fixture, a bundle), that machine is not the node; such findings are reported, but remain OK. `--check=NAME`
+runs only the given checks.
 
-- **reads.** A read that takes over {read} of the interval is a hole, since nobody knows when its counter was taken.
-  So the shortest honest interval is the shortest that divides a second, of which {read} holds a read at p99, and
-  {tick} holds all reads of a tick at p99, one after the other as one thread does them.
-- **ticks.** More than {lost} lost is a warning. A sampler that is short of CPU time loses ticks, and never invents
-  any.
-- **resolution.** The time between two changes of a counter while traffic flows. Without traffic it is not known.
-- **balance.** The rails of the last {seconds} s against the median of their siblings, by the rules of the daemon. A
-  rail that carries nothing is *idle*. When its queue pairs count requests all the same, its counters are *stuck*.
-  Where nothing else of the port tells the two apart, the line says so.
+- **reads.** A read that takes longer than {read} of the interval counts as missing, because the time at which its
+  counter was taken is too uncertain. The shortest reliable interval is therefore the shortest one that divides a
+  second, that is long enough for a p99 read to fit in {read} of it, and for the p99 of all reads of a sample, done
+  one after the other in a single thread, to fit in {tick} of it.
+- **ticks.** More than {lost} missed samples is a warning. A sampler that is short of CPU time misses samples, but never
+  invents any.
+- **resolution.** The time between two changes of a counter while traffic flows. Without traffic it is unknown.
+- **balance.** The rails over the last {seconds} s, compared with the median of their siblings, by the rules of the
+  daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its counters are
+  *stuck*. If nothing else on the port distinguishes the two, the finding says so.
 - **rails.** A rail whose link is down is a failure; a port that looks like a rail but runs slower is a warning.
-- **devices.** A card of the rails' make without an RDMA device has lost it, or it was moved into another network
-  namespace.
-- **saturation.** Counters of 4, 8, 16 and 32 bits stop when they are full. They say "at least this" from then on.
+- **devices.** A card of the rails' model without an RDMA device: it lost the device, or the device was moved into
+  another network namespace.
+- **saturation.** Counters of 4, 8, 16 and 32 bits stop when they are full. From then on they are only a lower bound.
 
-The simulated job `dense` (and `moe`) leaves one rail of eight idle, as the run that it imitates did: `ibpulse demo`
-with these shows a warning of the check `balance`, rightly. `ibpulse demo --workload=expert-parallel` is all OK.
+The simulated jobs `dense` and `moe` leave one of eight rails idle, like the runs they are modelled on: `ibpulse demo`
+with these correctly shows a warning of the check `balance`. `ibpulse demo --workload=expert-parallel` is OK in all
+checks.
 
-## Traps of kernels
+## Known kernel faults
 
 {traps}
 
-Distributions carry fixes back, so an older kernel may be free of a trap that ends with a later version.
+Distributions backport fixes, so an older kernel may not have a fault that the table lists up to a later version.
 
 ## Bundles
 
-`--bundle=FILE` writes a `.tar.gz` that holds the part of sysfs that ibpulse reads, with the counters as they were
-at one instant, doctor's answer as text and JSON, the settings, and the versions. GUIDs, host names, IP and MAC
-addresses are replaced by made-up ones, the same original by the same one everywhere; the key is random and kept
-nowhere. GIDs, keys, LIDs and serial numbers are left out, and `node_desc` is replaced as a whole. Names of devices
-and interfaces, PCI addresses, firmware versions and paths of the settings stay. The file is readable by its owner
-alone; look through it before you hand it on.
+`--bundle=FILE` writes a `.tar.gz` with the part of sysfs that ibpulse reads, including the counters at one instant,
+the output of doctor as text and JSON, the settings, and the versions. GUIDs, host names, IP and MAC addresses are
+replaced with made-up ones, consistently throughout the bundle; the key is random and not stored. GIDs, keys, LIDs and
+serial numbers are omitted, and `node_desc` is replaced completely. Names of devices and interfaces, PCI addresses,
+firmware versions and paths in the settings remain. Only the owner can read the file; check its content before you
+pass it on.
 
-The tree is a fixture. `ibpulse serve` over it shows the same fabric, with the same `/metrics` but for the GUIDs:
+The tree is a fixture. `ibpulse serve` shows the same fabric with it, and the same `/metrics` except for the GUIDs:
 
 ```sh
 tar -xzf node.tar.gz
@@ -136,7 +138,7 @@ ibpulse serve --path.sysfs=ibpulse-bundle/sys
 ibpulse doctor --path.sysfs=ibpulse-bundle/sys
 ```
 
-A file that refused to be read (`EINVAL`) cannot be kept as such in a tree of plain files. It says `N/A (no PMA)`
-there, as old kernels say it, and nothing is read from it either; `unreadable.json` has the real reason. A device
-that did not answer is named there, and left out of the tree.
+A tree of plain files cannot reproduce a file that failed to be read (`EINVAL`). Such a file contains `N/A (no PMA)`,
+as on old kernels, and is treated as unreadable as well; `unreadable.json` has the real reason. A device that did not
+respond is listed there and not included in the tree.
 """

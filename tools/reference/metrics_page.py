@@ -12,26 +12,27 @@ _PREFACE = """\
 
 This page is written by a program from the table of metrics.
 
-Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1.
-A *good sample* of a port has both counters read at both of its ends and no reset between them. All else is a hole:
-it is left out, and never counted as zero.
+Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1. A *good sample* of
+a port has both counters read at its beginning and its end, and no reset in between. Everything else is missing data:
+it is excluded, and never counted as zero.
 
-**Windows** (`window` label) end at the newest aggregated tick, `ibpulse_aggregated_until_timestamp_seconds`, and cover
-exactly that many whole seconds of ticks. Numbers are aggregated once a second, about 0.25 s after the second is over
-(later by one sampling interval of the slowest sampled port), so a scrape sees a window that ended 0.25 s to 1.3 s ago.
-Scrapes never change a value. With a window at least as long as the scrape interval, `max_over_time` over a peak misses
-nothing.
+**Windows** (`window` label) end at the newest aggregated sample, `ibpulse_aggregated_until_timestamp_seconds`, and
+cover exactly that many whole seconds. Numbers are aggregated once a second, about 0.25 s after the end of the second
+(later by one sampling interval of the slowest port), so a scrape sees a window that ended 0.25 s to 1.3 s ago.
+Scrapes never change a value. If the window is at least as long as the scrape interval, `max_over_time` of a peak
+misses nothing.
 
-**What is not known is absent**, never NaN and never 0 (but for the step period, where NaN says that none was found):
-a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of variation,
-a port of unknown data rate has no utilisation, a port whose counters were never read has no totals. A port whose
-counters were seen to stand still over several samples has no peak, no duty cycle and no coefficient of variation, nor
-has the node if it is a rail. A port that left the fabric has no series; its totals go on when it comes back.
+**Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was
+found): a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of
+variation, a port with an unknown data rate has no utilisation, and a port whose counters were never read has no
+totals. If the counters of a port were seen to stay constant over several samples, the port has no peak, no duty cycle
+and no coefficient of variation, and neither has the node if the port is a rail. A port that left the fabric has no
+series; its totals continue when it comes back.
 
-**Counters start at 0 with the process**, but the error and congestion counters, which start where the port's own
-counter stands. Windows are filled from the history that the ring file kept.
+**Counters start at 0 with the process**, except the error and congestion counters, which start at the value of the
+port's own counter. Windows are filled from the history in the ring.
 
-Mean utilisation, duty cycle and coefficient of variation of any span and any set of ports (sum each rate first):
+Mean utilisation, duty cycle and coefficient of variation over any span and any set of ports (sum each rate first):
 
 ```
 mean = rate(ibpulse_port_transmit_utilization_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
@@ -54,9 +55,9 @@ _SECTIONS = (
 
 _COUNTERS = (*DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED)
 _COUNTERS_TEXT = """\
-Read every `slow.interval`, with `slow.counters=diagnostic`; which of them a port has depends on its link layer and its
-driver. The names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. Files, widths, what they
-mean, and what `slow.counters=all` adds are in [counters.md](counters.md).
+Read every `slow.interval` with `slow.counters=diagnostic`. Which of them a port has depends on its link layer and its
+driver. The names are those of node_exporter with `ibpulse_` instead of `node_infiniband_`. [counters.md](counters.md)
+lists files, widths and meanings, and the counters that `slow.counters=all` adds.
 
 """
 
@@ -74,7 +75,7 @@ def metrics_markdown() -> str:
 
 
 def _markdown_section(title: str, rows: Sequence[Metric], text: str = "") -> list[str]:
-    head = f"\n## {title}\n\n{text}| name | type | labels | unit | what |\n|---|---|---|---|---|\n"
+    head = f"\n## {title}\n\n{text}| name | type | labels | unit | description |\n|---|---|---|---|---|\n"
     return [head, *map(_markdown_row, rows)]
 
 
