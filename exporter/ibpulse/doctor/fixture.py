@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.deadline import call_all
 from ibpulse.model import Fabric
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.diagnostics import REFRESHING_FILE
@@ -78,15 +78,15 @@ class TreeCopy:
 def copy_tree(sysfs: Path, fabric: Fabric, devices: Sequence[str]) -> TreeCopy:
     """What ibpulse reads of these devices and of the GPUs; a device that does not answer is only named."""
     root = os.path.realpath(sysfs)
-    questions: dict[str, Callable[[], TreeCopy]] = {
+    calls: dict[str, Callable[[], TreeCopy]] = {
         name: partial(_copy_device, root, fabric, name) for name in devices if name not in fabric.stuck_devices
     }
-    questions["gpus"] = partial(_copy_gpus, root)
-    answers = ask_all(questions, ANSWER_SECONDS)
+    calls["gpus"] = partial(_copy_gpus, root)
+    results = call_all(calls, ANSWER_SECONDS)
     whole = TreeCopy(folders={"class/infiniband", "class/net", "devices"})
-    for part in answers.given.values():
+    for part in results.values.values():
         whole.add(part)
-    silent = (*fabric.stuck_devices, *(name for name in answers.late if name != "gpus"))
+    silent = (*fabric.stuck_devices, *(name for name in results.late if name != "gpus"))
     whole.unreadable |= {f"class/infiniband/{name}": "did not answer" for name in silent}
     return whole
 

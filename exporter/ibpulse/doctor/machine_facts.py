@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import ClockState, DoctorOptions, Machine, Space, WebPort
 from ibpulse.doctor.tree_facts import find_mount
 from ibpulse.ring import layout as at
@@ -69,19 +69,19 @@ def read_machine(options: DoctorOptions, ports: int) -> Machine:
     """What the machine says, for a daemon that samples so many ports."""
     spaces = {"ring.dir": (options.ring_dir, ring_bytes(options, ports))}
     spaces |= {setting: (path, needed) for setting, path, needed in options.keep}
-    questions: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         name: partial(find_space, options.root, name, path, needed) for name, (path, needed) in spaces.items()
     }
-    questions["web"] = lambda: find_web_holder(options.host, options.port)
-    given = ask_all(questions, ANSWER_SECONDS).given
-    web = given.get("web")
+    calls["web"] = lambda: find_web_holder(options.host, options.port)
+    found = call_all(calls, ANSWER_SECONDS).values
+    web = found.get("web")
     return Machine(
         kernel=os.uname().release,
         clock=read_clock_state(),
         quota_cpus=quota_cpus(options.root),
         allowed_cpus=frozenset(os.sched_getaffinity(0)),
         available_bytes=read_available(options.root),
-        spaces=tuple(space for name in spaces if isinstance(space := given.get(name), Space)),
+        spaces=tuple(space for name in spaces if isinstance(space := found.get(name), Space)),
         web=web if isinstance(web, WebPort) else None,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import Card, Counts, DoctorOptions, Folders, Mount, TreeFacts
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
@@ -43,11 +43,11 @@ def read_counts(sysfs: Path, ports: Sequence[Port], only: frozenset[str] = froze
         if port.source is not None:
             devices.setdefault(port.id.device, []).append(port)
 
-    def question(chosen: Sequence[Port]) -> Callable[[], dict[PortId, PortCounts]]:
+    def reader(chosen: Sequence[Port]) -> Callable[[], dict[PortId, PortCounts]]:
         return lambda: {port.id: _read_port(sysfs, port, only) for port in chosen}
 
-    answers = ask_all({name: question(chosen) for name, chosen in devices.items()}, COUNTER_ANSWER_SECONDS)
-    return {port: counts for found in answers.given.values() for port, counts in found.items()}
+    results = call_all({name: reader(chosen) for name, chosen in devices.items()}, COUNTER_ANSWER_SECONDS)
+    return {port: counts for found in results.values.values() for port, counts in found.items()}
 
 
 def join_counts(begin: Mapping[PortId, PortCounts], end: Mapping[PortId, PortCounts]) -> dict[PortId, Counts]:
@@ -95,7 +95,7 @@ def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:
     admitted = tuple(name for name in listed or () if selection.admits_device(name))
     stuck = set(fabric.stuck_devices)
     folders, shared, silent = _ask_devices(sysfs, fabric, [name for name in admitted if name not in stuck])
-    cards = ask_all({"pci": lambda: tuple(find_cards(sysfs))}, ANSWER_SECONDS).given.get("pci")
+    cards = call_all({"pci": lambda: tuple(find_cards(sysfs))}, ANSWER_SECONDS).values.get("pci")
     return TreeFacts(find_mount(options.root, sysfs), listed, admitted, folders, shared, silent, cards)
 
 
@@ -111,7 +111,7 @@ def _ask_devices(
 ) -> tuple[dict[PortId, Folders], tuple[str, ...], tuple[str, ...]]:
     """Counter folders of every port, devices with an `hw_counters` of their own, devices that did not answer."""
 
-    def question(name: str) -> Callable[[], tuple[dict[PortId, Folders], bool]]:
+    def reader(name: str) -> Callable[[], tuple[dict[PortId, Folders], bool]]:
         folder = os.path.join(sysfs, "class", "infiniband", name)
         ports = [port.id for port in fabric.ports if port.id.device == name]
         return lambda: (
@@ -119,9 +119,9 @@ def _ask_devices(
             os.path.isdir(os.path.join(folder, HW_COUNTERS)),
         )
 
-    answers = ask_all({name: question(name) for name in names}, ANSWER_SECONDS)
-    folders = {port: found for ports, _ in answers.given.values() for port, found in ports.items()}
-    return folders, tuple(name for name, (_, shared) in answers.given.items() if shared), answers.late
+    results = call_all({name: reader(name) for name in names}, ANSWER_SECONDS)
+    folders = {port: found for ports, _ in results.values.values() for port, found in ports.items()}
+    return folders, tuple(name for name, (_, shared) in results.values.items() if shared), results.late
 
 
 def _read_folders(device_folder: str, port: PortId) -> Folders:

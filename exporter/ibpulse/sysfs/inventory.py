@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.model import Fabric, Port
-from ibpulse.sysfs.deadline import Watch
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
 from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.kinds import find_planes, is_other_namespace
@@ -94,7 +93,7 @@ class Inventory:
         self._counters = counters
         self._topology = TopologyReader(self._sysfs, overrides or {})
         self._timeout_seconds = timeout_seconds
-        self._watches: dict[str, _Watch] = {}
+        self._devices = RepeatedReads(self._make_read)
         self._scans = 0
 
     def scan(self) -> Fabric:
@@ -107,23 +106,16 @@ class Inventory:
         names = sorted(filter(self._selection.admits_device, listed), key=natural_key)
         if not names:
             return Fabric(notices=(say_no_devices(self._class_folder, len(listed)),))
-        watches = self._read_devices(names)
-        views = [watch.answer for watch in watches if watch.answer is not None]
-        return self._assemble(views, tuple(watch.name for watch in watches if not watch.answered))
+        join_all(
+            [*self._devices.start(names, self._scans), *self._topology.start(names, self._scans)],
+            self._timeout_seconds,
+        )
+        reads = [self._devices[name] for name in names]
+        views = [read.answer for read in reads if read.answer is not None]
+        return self._assemble(views, tuple(read.name for read in reads if not read.answered))
 
-    def _read_devices(self, names: Sequence[str]) -> list[_Watch]:
-        """Read the devices of these names at once; forget the others unless their threads still hang."""
-        kept = {name: watch for name, watch in self._watches.items() if name in names or watch.is_running()}
-        for name in names:
-            if name not in kept:
-                kept[name] = _Watch(name, DeviceReader(self._sysfs, name, self._selection, self._counters))
-        self._watches = kept
-        threads = [kept[name].start(self._scans) for name in names if not kept[name].is_running()]
-        threads += self._topology.start(names, self._scans)
-        deadline = time.monotonic() + self._timeout_seconds
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        return [kept[name] for name in names]
+    def _make_read(self, name: str) -> _DeviceRead:
+        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters))
 
     def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
         planes = find_planes(views)
@@ -146,11 +138,11 @@ class Inventory:
 
     def _find_fresh_counters(self, devices: Sequence[str]) -> list[DeviceCounters]:
         oldest = self._scans - FRESH_SCANS
-        watches = [self._watches[name] for name in devices]
-        return [watch.counters for watch in watches if watch.counters_scan > oldest]
+        reads = [self._devices[name] for name in devices]
+        return [read.counters for read in reads if read.counters_scan > oldest]
 
 
-class _Watch(Watch[DeviceView]):
+class _DeviceRead(RepeatedRead[DeviceView]):
     """One device's reader, its ports as `answer` (None when it is gone), and its error counters."""
 
     def __init__(self, name: str, reader: DeviceReader) -> None:

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ibpulse.deadline import RepeatedRead, RepeatedReads
 from ibpulse.model import DevicePlace, Gpu, PcieLink, Port, Topology
 from ibpulse.sysfs import kinds
-from ibpulse.sysfs.deadline import Watches
 from ibpulse.sysfs.device import DeviceView
 from ibpulse.sysfs.files import read_text
 from ibpulse.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
@@ -27,7 +27,7 @@ SEVERAL_FORMS = "the GPUs of this node are of several forms ({forms}): see wheth
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class DevicePath:
     """What the kernel says of the place of one device; `function` as in `DeviceView`, to know that both mean one."""
 
     function: str
@@ -66,7 +66,7 @@ class TopologyReader:
         self._class_folder = os.path.join(sysfs, "class", "infiniband")
         self._gpus = GpuReader(sysfs)
         self._overrides = overrides
-        self._paths: Watches[Whereabouts] = Watches(self._make_reader, "sysfs-path-{}", REFRESH_SCANS)
+        self._paths = RepeatedReads(self._make_read, REFRESH_SCANS)
 
     def start(self, names: Sequence[str], scan: int) -> list[threading.Thread]:
         """The threads of the reads that are due for the devices of these names."""
@@ -92,18 +92,18 @@ class TopologyReader:
         remarks += self._remark_on_overrides(views, gpus) + remark_on_forms(gpus)
         return Survey(Topology(tuple(places), gpus, tuple(rows)), tuple(remarks), port_kinds)
 
-    def _make_reader(self, name: str) -> PathReader:
-        return PathReader(os.path.join(self._class_folder, name))
+    def _make_read(self, name: str) -> RepeatedRead[DevicePath]:
+        return RepeatedRead(name, f"sysfs-path-{name}", PathReader(os.path.join(self._class_folder, name)))
 
-    def _find_path(self, view: DeviceView) -> tuple[Whereabouts, bool]:
+    def _find_path(self, view: DeviceView) -> tuple[DevicePath, bool]:
         """What is known of the way of a device, and whether its files are late."""
-        watch = self._paths[view.name]
-        path = watch.answer
+        read = self._paths[view.name]
+        path = read.answer
         if path is not None and path.function != view.function:
             # another card has come under the old name
             self._paths.read_again(view.name)
             path = None
-        return path or Whereabouts(view.function, ""), not watch.answered
+        return path or DevicePath(view.function, ""), not read.answered
 
     def _remark_on_overrides(self, views: Sequence[DeviceView], gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
         there = {view.name for view in views}
@@ -124,13 +124,13 @@ class PathReader:
     def __init__(self, device_folder: str) -> None:
         self._parent = os.path.join(device_folder, "device")
 
-    def __call__(self, scan: int) -> Whereabouts:
+    def __call__(self, scan: int) -> DevicePath:
         """The place as the kernel tells it now; the number of the scan does not matter."""
         real = os.path.realpath(self._parent) if os.path.exists(self._parent) else ""
         folder = find_function_folder(real)
         if not folder:
-            return Whereabouts(real, kinds.VIRTUAL)
-        return Whereabouts(
+            return DevicePath(real, kinds.VIRTUAL)
+        return DevicePath(
             function=real,
             kind=kinds.read_kind(real, folder),
             chain=find_chain(folder),
@@ -141,7 +141,7 @@ class PathReader:
 
 
 def place_device(
-    view: DeviceView, path: Whereabouts, kind: str, gpus: Sequence[Gpu], override: Override
+    view: DeviceView, path: DevicePath, kind: str, gpus: Sequence[Gpu], override: Override
 ) -> tuple[DevicePlace, tuple[str, ...]]:
     """The place of a device, and its distance to each of the GPUs in their order."""
     numa_node = path.numa_node if override.numa_node is None else override.numa_node

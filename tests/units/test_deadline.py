@@ -1,16 +1,16 @@
-"""Questions in threads of their own: whatever one does, the others are answered in time."""
+"""Calls in threads of their own: whatever one does, the others return in time."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from ibpulse.doctor.deadline_threads import ask_all
+from ibpulse.deadline import call_all
 
 
 def test_answers_come_by_name() -> None:
-    answers = ask_all({"a": lambda: 1, "b": lambda: 2}, 5.0)
-    assert (answers.given, answers.late, answers.failed) == ({"a": 1, "b": 2}, (), ())
+    results = call_all({"a": lambda: 1, "b": lambda: 2}, 5.0)
+    assert (results.values, results.late, results.failed) == ({"a": 1, "b": 2}, (), ())
 
 
 def test_answers_come_in_the_order_of_the_questions() -> None:
@@ -24,7 +24,7 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
         second.set()
         return 2
 
-    assert list(ask_all({"a": answer_last, "b": answer_first}, 10.0).given) == ["a", "b"]
+    assert list(call_all({"a": answer_last, "b": answer_first}, 10.0).values) == ["a", "b"]
 
 
 def test_failures_come_in_the_order_of_the_questions() -> None:
@@ -38,15 +38,15 @@ def test_failures_come_in_the_order_of_the_questions() -> None:
         second.set()
         raise OSError("gone")
 
-    assert ask_all({"a": fail_last, "b": fail_first}, 10.0).failed == ("a", "b")
+    assert call_all({"a": fail_last, "b": fail_first}, 10.0).failed == ("a", "b")
 
 
 def test_a_question_that_hangs_is_late_and_holds_up_nobody() -> None:
     release = threading.Event()
     begin = time.monotonic()
-    answers = ask_all({"hangs": release.wait, "answers": lambda: True}, 0.2)
+    results = call_all({"hangs": release.wait, "answers": lambda: True}, 0.2)
     assert time.monotonic() - begin < 5.0
-    assert (dict(answers.given), answers.late) == ({"answers": True}, ("hangs",))
+    assert (dict(results.values), results.late) == ({"answers": True}, ("hangs",))
     release.set()
 
 
@@ -54,5 +54,5 @@ def test_a_question_that_fails_is_named() -> None:
     def fail() -> int:
         raise OSError("gone")
 
-    answers = ask_all({"fails": fail, "answers": lambda: 3}, 5.0)
-    assert (dict(answers.given), answers.late, answers.failed) == ({"answers": 3}, (), ("fails",))
+    results = call_all({"fails": fail, "answers": lambda: 3}, 5.0)
+    assert (dict(results.values), results.late, results.failed) == ({"answers": 3}, (), ("fails",))

@@ -1,0 +1,123 @@
+"""Reads that may block for minutes, each in a daemon thread of its own, and waits for them with one deadline.
+
+Nothing can interrupt a read of a device whose firmware does not answer. A thread that is late is left behind; it is a
+daemon thread, so it does not hold up the end of the process either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
+    """Wait until these threads have ended, together no longer than this."""
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class RepeatedRead(Generic[T]):
+    """One subject that is read again and again, and its last answer; one that comes late counts from the next scan.
+
+    `answer` is None before the first one. `read` takes the number of the scan and must not raise.
+    """
+
+    def __init__(self, name: str, thread_name: str, read: Callable[[int], T]) -> None:
+        self.name = name
+        self.answer: T | None = None
+        self.answered = False
+        self.started_at: int | None = None
+        self._thread_name = thread_name
+        self._read = read
+        self._thread: threading.Thread | None = None
+
+    def is_running(self) -> bool:
+        """Whether the thread of an earlier scan has not come back."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def is_due(self, scan: int, every: int) -> bool:
+        """Whether a read of so many scans ago, or none yet, asks for another."""
+        return self.started_at is None or scan - self.started_at >= every
+
+    def start(self, scan: int) -> threading.Thread:
+        """The thread of a new read; the last one must have come back."""
+        self.answered, self.started_at = False, scan
+        self._thread = threading.Thread(target=self._run, args=(scan,), name=self._thread_name, daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _run(self, scan: int) -> None:
+        self.answer = self._read(scan)
+        self.answered = True
+
+
+R = TypeVar("R", bound=RepeatedRead[Any])
+
+
+class RepeatedReads(Generic[R]):
+    """A read for each of the names of the last scan, and for those whose threads still hang.
+
+    `make` gives the read of a name. Each is started again after `every` scans.
+    """
+
+    def __init__(self, make: Callable[[str], R], every: int = 1) -> None:
+        self._make = make
+        self._every = every
+        self._reads: dict[str, R] = {}
+
+    def start(self, names: Sequence[str], scan: int) -> list[threading.Thread]:
+        """The threads of the reads that this scan begins; names that are not among these are forgotten."""
+        kept = {name: read for name, read in self._reads.items() if name in names or read.is_running()}
+        for name in names:
+            if name not in kept:
+                kept[name] = self._make(name)
+        self._reads = kept
+        idle = [kept[name] for name in names if not kept[name].is_running()]
+        return [read.start(scan) for read in idle if read.is_due(scan, self._every)]
+
+    def __getitem__(self, name: str) -> R:
+        return self._reads[name]
+
+    def read_again(self, name: str) -> None:
+        """Let the next scan read this one, whatever its turn."""
+        self._reads[name].started_at = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallResults(Generic[T]):
+    """What was returned in time by name, and the names of calls that are late, or that failed with an OSError.
+
+    All in the order in which the calls were given.
+    """
+
+    values: Mapping[str, T]
+    late: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+
+
+def call_all(calls: Mapping[str, Callable[[], T]], seconds: float) -> CallResults[T]:
+    """Call all at once, each in a thread, and wait for their results, together no longer than this."""
+    reads = {name: RepeatedRead(name, f"call-{name}", partial(_call, call)) for name, call in calls.items()}
+    join_all([read.start(0) for read in reads.values()], seconds)
+    # a thread may end at any time, and what is reported must not depend on that
+    ended = {name: read.answer for name, read in reads.items() if read.answered}
+    return CallResults(
+        {name: values[0] for name, values in ended.items() if values},
+        tuple(name for name in calls if name not in ended),
+        tuple(name for name, values in ended.items() if not values),
+    )
+
+
+def _call(call: Callable[[], T], _: int) -> tuple[T, ...]:
+    """The result alone, or nothing for a call that failed."""
+    try:
+        return (call(),)
+    except OSError:
+        return ()
