@@ -225,6 +225,10 @@ class SamplerHealth:
     reads: tuple[DeviceReads, ...] = ()
 
 
+CAPTURE_ORIGINS = ("api", "alertmanager", "traffic-stalled", "rail-lost", "moe-saturation", "step-slower")
+"""What can ask for a capture: a request, an alert, and the local rules."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureCounts:
     """How the flight recorder goes: captures taken by what asked for them, failures, and what is stored.

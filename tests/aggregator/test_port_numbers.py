@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.aggregator.snapshot import PortSnapshot, UtilizationMoments
-from ibpulse.metrics import UTILIZATION_BUCKETS
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot, UtilizationMoments
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
 
 A = "mlx5_0:1"

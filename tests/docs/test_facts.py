@@ -15,7 +15,8 @@ from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, find_verb, own_actions, parse
 from ibpulse.config.loading import resolve
 from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS
-from ibpulse.metrics import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, TABLE
+from ibpulse.metrics.counters import OTHER_COUNTERS
+from ibpulse.metrics.table import TABLE
 from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
 from tests.web.rings import full_node
@@ -27,8 +28,6 @@ NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 FILES = ("config.file", "web.config.file", "topology.file")
 # values of the chart look like settings
 CHART_PAGES = ("helm/ibpulse/README.md", "docs/kubernetes.md")
-# of the web server itself, in no table
-OWN_METRICS = {"ibpulse_http_requests_total", "ibpulse_web_config_last_reload_successful"}
 # of a file that ibpulse does not know: such a metric is called after its file
 EXAMPLES = {"ibpulse_hw_sw_link_up_32_total"}
 # names in files that look like metrics
@@ -88,7 +87,7 @@ def spelled_out(text: str) -> list[str]:
 
 
 def is_exported(metric: str) -> bool:
-    names = {row.name for row in (*TABLE, *DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS)} | OWN_METRICS | EXAMPLES
+    names = {row.name for row in (*TABLE, *OTHER_COUNTERS)} | EXAMPLES
     return metric in names or re.sub(r"_(bucket|sum|count)$", "", metric) in names
 
 

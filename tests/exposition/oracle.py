@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.snapshot import Histogram
-from ibpulse.exposition.families import families
+from ibpulse.metrics.row import read_families
+from ibpulse.metrics.table import rows_of
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 
@@ -25,7 +32,7 @@ class SnapshotCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        for row, samples in families(self._snapshot):
+        for row, samples in read_families(rows_of(self._snapshot), self._snapshot):
             if row.type == "info":
                 info = InfoMetricFamily(row.family, row.help)
                 for labels, _ in samples:
@@ -40,3 +47,32 @@ class SnapshotCollector(Collector):
                 else:
                     family.add_metric(labels, value)
             yield family
+
+
+class ServerCollector(Collector):
+    """The families of `snapshots.SERVER`, spelled out: name, text, labels and values stand here a second time."""
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        reloaded = "1 if the web configuration and its certificates are in force as the files have them, else 0."
+        yield GaugeMetricFamily("ibpulse_web_config_last_reload_successful", reloaded, 1)
+        yield GaugeMetricFamily("ibpulse_http_stream_viewers", "Viewers of the live stream.", 2)
+        slow = "Events that viewers of the live stream did not get because they took them too slowly."
+        yield CounterMetricFamily("ibpulse_http_stream_dropped_events", slow, 17)
+        requests = CounterMetricFamily(
+            "ibpulse_http_requests", "HTTP requests finished, by route and status.", labels=["path", "code"]
+        )
+        for path, code, count in (("/metrics", "200", 2), ("/metrics", "405", 1), ("other", "404", 1)):
+            requests.add_metric([path, code], count)
+        yield requests
+        duration = SummaryMetricFamily(
+            "ibpulse_http_request_duration_seconds",
+            "Time from a request's head to its last byte, by route.",
+            labels=["path"],
+            unit="seconds",
+        )
+        duration.add_metric(["/metrics"], 3, 0.0015 + 0.0025 + 0.0001)
+        duration.add_metric(["other"], 1, 0.25)
+        yield duration

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.metrics import CAPTURE_ORIGINS, DIAGNOSTIC_COUNTERS
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS
+from ibpulse.metrics.web import WebCounts
 from ibpulse.model import (
+    CAPTURE_ORIGINS,
     CaptureCounts,
     CounterReading,
     DevicePlace,
@@ -40,6 +42,15 @@ CAPTURES = CaptureCounts(
     stored_bytes=21_000_000,
     newest_seconds=1763683200.5,
 )
+
+SERVER = WebCounts(stream_viewers=2, stream_dropped_events=17, config_reloaded=True)
+for _path, _code, _seconds in (
+    ("/metrics", 200, 0.0015),
+    ("/metrics", 200, 0.0025),
+    ("/metrics", 405, 0.0001),
+    ("other", 404, 0.25),
+):
+    SERVER.observe(_path, _code, _seconds)
 
 
 def mlx5_readings(port: Port, counter_set: CounterSet = "diagnostic", value: int = 7, at_ns: int = 1) -> PortReadings:

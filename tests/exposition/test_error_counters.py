@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.exposition import render
-from ibpulse.exposition.families import counter_families
-from ibpulse.metrics import DIAGNOSTIC_COUNTERS
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
+from ibpulse.metrics.table import rows_of
 from ibpulse.model import PortId
 from tests.exposition.snapshots import node
 
@@ -80,10 +80,9 @@ def test_the_client_library_reads_a_family_that_was_made(snapshot: Snapshot) -> 
 def test_families_come_in_the_order_of_the_table_then_by_name(snapshot: Snapshot) -> None:
     rows = [CounterTotal(metric.name, "file", 1, False) for metric in reversed(DIAGNOSTIC_COUNTERS)]
     others = [CounterTotal(f"ibpulse_hw_{name}_total", name, 1, False) for name in ("b", "a")]
-    found = [
-        metric.name for metric, _ in counter_families(replace(snapshot, counters=(of_port(*others), of_port(*rows))))
-    ]
-    assert found[:-2] == [
+    found = [metric.name for metric in rows_of(replace(snapshot, counters=(of_port(*others), of_port(*rows))))]
+    begin, end = found.index(DIAGNOSTIC_COUNTERS[0].name), found.index(STATE_ROWS[0].name)
+    assert found[begin:end] == [
         *(metric.name for metric in DIAGNOSTIC_COUNTERS),
         *("ibpulse_hw_a_total", "ibpulse_hw_b_total"),
     ]

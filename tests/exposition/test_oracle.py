@@ -14,9 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from ibpulse.aggregator import Snapshot
 from ibpulse.exposition import render
+from ibpulse.metrics import web
 from tests.aggregator.rings import port
-from tests.exposition.oracle import SnapshotCollector
-from tests.exposition.snapshots import node, snapshot_of
+from tests.exposition.oracle import ServerCollector, SnapshotCollector
+from tests.exposition.snapshots import SERVER, node, snapshot_of
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 Parser = Callable[[str], Iterable[Metric]]
@@ -103,3 +104,16 @@ def test_the_library_is_only_asked_for_its_own(tmp_path: Path) -> None:
     Gauge("self_metric", "Of the server.", registry=registry)
     body, _ = render(node(tmp_path, 1), registry, None)
     assert body.endswith(generate_latest(registry))
+
+
+@parametrize_format
+def test_the_families_of_the_server_are_written_as_the_library_writes_them(
+    tmp_path: Path, accept: str, parse: Parser
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(ServerCollector())
+    encode, _ = choose_encoder(accept)
+    snapshot = node(tmp_path, 1)
+    body, _ = render(snapshot, CollectorRegistry(), accept, counts=SERVER)
+    assert body.endswith(encode(registry))
+    assert {family.name for family in parse(encode(registry).decode())} == {row.family for row in web.ROWS}

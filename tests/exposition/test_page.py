@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
-from ibpulse import metrics
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.exposition import compress, render
-from ibpulse.exposition.families import families
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
+from ibpulse.exposition import compress, process_registry, render
 from ibpulse.exposition.lines import escape_label, format_number
-from ibpulse.metrics import UTILIZATION_BUCKETS
+from ibpulse.metrics import web
+from ibpulse.metrics.row import read_families
+from ibpulse.metrics.table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.model import SamplerHealth
 from ibpulse.sysfs.diagnostics import CounterSet
 from tests.aggregator.rings import Ring, port
-from tests.exposition.snapshots import mlx5_readings, node, snapshot_of
+from tests.exposition.snapshots import SERVER, mlx5_readings, node, snapshot_of
 
 PROMTOOL = shutil.which("promtool")
 OPENMETRICS = "application/openmetrics-text"
@@ -28,9 +29,8 @@ OPENMETRICS = "application/openmetrics-text"
 
 def own_registry() -> CollectorRegistry:
     """What a daemon registers beside the snapshot."""
-    registry = CollectorRegistry()
-    for collector in (ProcessCollector, PlatformCollector, GCCollector):
-        collector(registry=registry)
+    registry = process_registry()
+    GCCollector(registry=registry)
     return registry
 
 
@@ -73,7 +73,8 @@ def test_lines_are_written_as_prometheus_writes_them(tmp_path: Path) -> None:
 
 def test_headers_name_the_family_as_the_format_wants() -> None:
     counter, info = "ibpulse_port_resets", "ibpulse_port"
-    assert [metrics.PORT_RESETS.family, metrics.PORT_INFO.family] == [counter, info]
+    families = {metric.name: metric.family for metric in TABLE}
+    assert [families["ibpulse_port_resets_total"], families["ibpulse_port_info"]] == [counter, info]
 
 
 def test_headers_of_both_formats(tmp_path: Path) -> None:
@@ -89,9 +90,27 @@ def test_headers_of_both_formats(tmp_path: Path) -> None:
 
 
 def test_every_row_of_the_table_is_exported_and_nothing_else(tmp_path: Path) -> None:
-    exported = [metric for metric, samples in families(node(tmp_path, 1)) if samples]
-    assert {metric.name for metric in exported} == {metric.name for metric in metrics.TABLE}
-    assert len(exported) == len(metrics.TABLE)
+    snapshot = node(tmp_path, 1)
+    exported = [metric for metric, samples in read_families(rows_of(snapshot), snapshot) if samples]
+    assert exported == list(SNAPSHOT_ROWS)
+
+
+def test_the_families_of_the_server_come_last_and_only_with_their_counts(tmp_path: Path) -> None:
+    snapshot, names = node(tmp_path, 1), ["ibpulse_node_rails", "python_info", *(row.name for row in web.ROWS)]
+    without, whole = (
+        render(snapshot, process_registry(), OPENMETRICS, names, given)[0].decode() for given in (None, SERVER)
+    )
+    assert whole.startswith(without.removesuffix("# EOF\n"))
+    assert whole.endswith("# EOF\n")
+    shown = [line.split()[2] for line in whole.splitlines() if line.startswith("# TYPE")]
+    assert shown == ["ibpulse_node_rails", "python_info", *(row.family for row in web.ROWS)]
+
+
+def test_there_is_no_reload_to_tell_of_without_a_web_configuration(tmp_path: Path) -> None:
+    body, _ = render(node(tmp_path, 1), CollectorRegistry(), counts=web.WebCounts())
+    assert b"ibpulse_http_stream_viewers 0.0\n" in body
+    assert b"ibpulse_web_" not in body
+    assert b"ibpulse_http_request" not in body
 
 
 def test_what_is_not_known_is_absent(tmp_path: Path) -> None:

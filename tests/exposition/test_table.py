@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics import TABLE, UTILIZATION_BUCKETS, Metric
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
+from ibpulse.metrics.row import Metric
+from ibpulse.metrics.table import TABLE
 from tools.reference.metrics_page import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -19,7 +19,7 @@ from ibpulse.flightrecorder.rules import (
     RuleWatch,
     observe,
 )
-from ibpulse.metrics import CAPTURE_ORIGINS
+from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.step import Workload
 from ibpulse.simulate.workloads import ExpertParallel, Stretched

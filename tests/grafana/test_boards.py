@@ -17,7 +17,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from ibpulse.metrics import TABLE
+from ibpulse.exposition import process_registry
+from ibpulse.metrics.table import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tools.grafana import recording_rules
@@ -25,7 +26,7 @@ from tools.grafana.__main__ import main
 from tools.grafana.board_files import BOARDS as PROGRAMS
 from tools.grafana.board_files import LINT_FILE, board_files
 from tools.grafana.queries import RATE, Scope
-from tools.grafana.series_names import FOREIGN, labels_of
+from tools.grafana.series_names import PROMETHEUS, labels_of
 
 RULES = [*BOARD_RULES, *PANEL_RULES]
 EXCEPTIONS = load_exceptions(FOLDER / LINT_FILE)
@@ -38,6 +39,10 @@ UNUSED = {
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_transmit_burstiness_cv": ROLLING,
     "ibpulse_port_receive_burstiness_cv": ROLLING,
+    "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log says what is wrong.",
+    "ibpulse_http_stream_viewers": "Of interest on the node that somebody is watching.",
+    "ibpulse_http_stream_dropped_events_total": "The viewer's own page tells it.",
+    "ibpulse_http_request_duration_seconds": "Prometheus measures the scrape itself; other requests are rare.",
 }
 
 
@@ -280,7 +285,8 @@ def family(name: str) -> str:
 def test_every_metric_of_a_board_is_exported_recorded_or_given_by_prometheus() -> None:
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
-    assert {family(name) for name in used_in_boards()} <= exported | recorded | set(FOREIGN)
+    of_the_process = {sample.name for family in process_registry().collect() for sample in family.samples}
+    assert {family(name) for name in used_in_boards()} <= exported | of_the_process | recorded | set(PROMETHEUS)
 
 
 def test_every_exported_metric_is_used_or_listed_with_the_reason() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.metrics import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, TABLE, find_counter
-from ibpulse.metrics.counters import counter_name, stem_of_file
-from ibpulse.sysfs.diagnostics import FACTS, CounterSet, Wanted, choose_counters
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
+from ibpulse.metrics.table import TABLE
+from ibpulse.sysfs.diagnostics import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
 from ibpulse.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics import TABLE
+from ibpulse.metrics.table import TABLE
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.kinds import KINDS
 from ibpulse.sysfs.overrides import KEYS, Override, read_overrides

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.access import USER, AccessControl
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import WebServer, serve
@@ -61,8 +61,8 @@ async def say(scope: Scope, receive: Receive, send: Send) -> None:
 class Served:
     """A guarded application behind the files' TLS."""
 
-    def __init__(self, files: Files, registry: CollectorRegistry | None = None) -> None:
-        self.files, self.door = files, WebConfigReloader(files.path, registry)
+    def __init__(self, files: Files, counts: WebCounts | None = None) -> None:
+        self.files, self.door = files, WebConfigReloader(files.path, counts)
         self.server: WebServer
 
     async def __aenter__(self) -> Served:

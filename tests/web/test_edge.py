@@ -7,8 +7,8 @@ import httpx
 import pytest
 from starlette.responses import Response
 
+from ibpulse.metrics.web import WebCounts
 from ibpulse.web.app import create_app
-from ibpulse.web.http_metrics import HttpMetrics
 from ibpulse.web.middleware import OuterMiddleware
 from tests.web.rings import Node
 
@@ -19,7 +19,7 @@ async def test_what_is_not_http_passes_untouched() -> None:
     async def app(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    await OuterMiddleware(app, HttpMetrics(None), 10)({"type": "lifespan"}, None, None)
+    await OuterMiddleware(app, WebCounts(), 10)({"type": "lifespan"}, None, None)
     assert seen == ["lifespan"]
 
 
@@ -36,7 +36,7 @@ async def test_a_failure_in_the_middle_of_an_answer_is_logged_and_breaks_it_off(
 
     sent: list[Any] = []
     scope = {"type": "http", "method": "GET", "path": "/broken", "query_string": b""}
-    await OuterMiddleware(app, HttpMetrics(None), 10)(scope, None, send)
+    await OuterMiddleware(app, WebCounts(), 10)(scope, None, send)
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     assert "request /broken failed" in caplog.text
 
@@ -53,7 +53,7 @@ async def test_a_request_that_the_end_breaks_off_is_told_so_unless_its_answer_ha
 
     sent: list[Any] = []
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b""}
-    request = asyncio.create_task(OuterMiddleware(app, HttpMetrics(None), 10)(scope, None, send))
+    request = asyncio.create_task(OuterMiddleware(app, WebCounts(), 10)(scope, None, send))
     await asyncio.sleep(0)
     request.cancel()
     await request
@@ -66,7 +66,7 @@ async def test_the_body_of_an_answer_to_head_is_dropped() -> None:
 
     sent: list[Any] = []
     scope = {"type": "http", "method": "HEAD", "path": "/", "query_string": b""}
-    await OuterMiddleware(Response(b"the body"), HttpMetrics(None), 10)(scope, None, send)
+    await OuterMiddleware(Response(b"the body"), WebCounts(), 10)(scope, None, send)
     assert (b"content-length", b"8") in sent[0]["headers"]
     assert [message["body"] for message in sent[1:]] == [b""]
 

@@ -6,9 +6,9 @@ import asyncio
 import ssl
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from ibpulse.web.auth.reload import RELOAD_SUCCESSFUL, WebConfigReloader
+from ibpulse.metrics.web import WebCounts
+from ibpulse.web.auth.reload import WebConfigReloader
 from tests.web.certificates import sign
 from tests.web.served import BROKEN_OFF, MUTUAL, Files, Served
 
@@ -66,23 +66,23 @@ async def test_a_changed_policy_holds_for_new_connections(served: Served) -> Non
 async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registry = CollectorRegistry()
-    async with Served(files, registry) as served:
-        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 1.0
+    counts = WebCounts()
+    async with Served(files, counts) as served:
+        assert counts.config_reloaded is True
         key = files.directory / "server.key"
         good = key.read_bytes()
         key.write_bytes(files.client.key.read_bytes())
         for _ in range(3):
             served.look()
         assert await served.subject() == "server"
-        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 0.0
+        assert counts.config_reloaded is False
         assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
             "the web configuration stays as it was: web.yml:3: tls_server_config.key_file: server.key does not belong "
             "to the certificate; give the key that it was made with"
         ]
         key.write_bytes(good)
         served.look()
-        assert registry.get_sample_value(RELOAD_SUCCESSFUL) == 1.0
+        assert counts.config_reloaded is True
 
 
 async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:

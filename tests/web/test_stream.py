@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from ibpulse.aggregator.snapshot import Histogram
+from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebLimits, WebParts
@@ -204,17 +204,17 @@ async def test_nothing_runs_while_nobody_watches(node: Node) -> None:
     def tasks() -> list[str]:
         return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "stream"]
 
-    registry = CollectorRegistry()
-    async with served(node.parts(registry=registry)) as client:
+    parts = node.parts()
+    async with served(parts) as client:
         assert tasks() == []
         async with listening(client) as listener:
             await settle(listener)
             assert tasks() == ["stream"]
-            assert registry.get_sample_value("ibpulse_http_stream_viewers") == 1
+            assert parts.counts.stream_viewers == 1
         async with asyncio.timeout(5):
             while tasks():
                 await asyncio.sleep(0.01)
-        assert registry.get_sample_value("ibpulse_http_stream_viewers") == 0
+        assert parts.counts.stream_viewers == 0
 
 
 async def test_the_stream_ends_when_the_server_does(node: Node) -> None:
@@ -301,7 +301,7 @@ class Slow:
             self.sent.append(message["body"])
 
 
-async def answer_slowly(node: Node, slow: Slow, registry: CollectorRegistry | None = None) -> asyncio.Task[None]:
+async def answer_slowly(node: Node, slow: Slow, counts: WebCounts) -> asyncio.Task[None]:
     """A request whose client takes nothing yet."""
     scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/api/v1/stream", "headers": []}
     scope["query_string"] = b"every=100ms"
@@ -309,7 +309,7 @@ async def answer_slowly(node: Node, slow: Slow, registry: CollectorRegistry | No
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    app = create_app(node.parts(registry=registry))
+    app = create_app(node.parts(counts=counts))
     return asyncio.create_task(app({**scope, "asgi": {"version": "3.0"}}, receive, slow.send))
 
 
@@ -317,11 +317,10 @@ async def test_the_oldest_events_are_dropped_for_a_slow_viewer_and_it_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "QUEUE_EVENTS", 2)
-    slow, registry = Slow(), CollectorRegistry()
-    task = await answer_slowly(node, slow, registry)
-    dropped = "ibpulse_http_stream_dropped_events_total"
+    slow, counts = Slow(), WebCounts()
+    task = await answer_slowly(node, slow, counts)
     async with asyncio.timeout(10):
-        while (registry.get_sample_value(dropped) or 0) < 3:
+        while counts.stream_dropped_events < 3:
             advance(node, 5)
             await asyncio.sleep(0.05)
     slow.go.set()
@@ -339,10 +338,10 @@ async def test_a_viewer_that_takes_nothing_is_let_go(
 ) -> None:
     monkeypatch.setattr(stream_route, "STALLED_SECONDS", 0.05)
     caplog.set_level(logging.INFO)
-    registry = CollectorRegistry()
-    await asyncio.wait_for(await answer_slowly(node, Slow(), registry), 10)
+    counts = WebCounts()
+    await asyncio.wait_for(await answer_slowly(node, Slow(), counts), 10)
     assert "a viewer of the stream took nothing for 0.05 s and is let go" in caplog.text
-    assert registry.get_sample_value("ibpulse_http_stream_viewers") == 0
+    assert counts.stream_viewers == 0
 
 
 async def test_a_failure_of_the_stream_is_logged_and_lets_its_viewers_go(

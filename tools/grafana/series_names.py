@@ -1,21 +1,19 @@
-"""The names of series that rules and panels may use, with their labels: exported, recorded, or another program's."""
+"""The names of series that rules and panels may use, with their labels: exported, recorded, or Prometheus's own."""
 
 from __future__ import annotations
 
 import re
 
-from ibpulse.metrics import TABLE
+from ibpulse.exposition import process_registry
+from ibpulse.metrics.table import TABLE
 from tools.grafana import recording_rules
 
-# series that are not in the table of metrics, and who provides them
-FOREIGN: dict[str, tuple[str, ...]] = {
-    "up": (),  # Prometheus, of every target
+# series that Prometheus makes itself
+PROMETHEUS: dict[str, tuple[str, ...]] = {
+    "up": (),
     "scrape_samples_scraped": (),
     "scrape_duration_seconds": (),
     "ALERTS": ("alertname", "alertstate", "severity"),
-    "process_resident_memory_bytes": (),  # the collector of the client library
-    "process_cpu_seconds_total": (),
-    "ibpulse_http_requests_total": ("path", "code"),  # the web server about itself
 }
 TARGET_LABELS = ("cluster", "job", "instance")
 """Labels that Prometheus adds to every series."""
@@ -29,7 +27,7 @@ def labels_of(name: str) -> tuple[str, ...]:
     Raises:
         KeyError: nobody exports or records the name.
     """
-    for source in (_EXPORTED, RECORDED, FOREIGN):
+    for source in (EXPORTED, RECORDED, PROMETHEUS):
         if name in source:
             return source[name]
     raise KeyError(f"{name} is not exported and not recorded; see ibpulse.metrics and tools.grafana.recording_rules")
@@ -68,8 +66,10 @@ def _exported() -> dict[str, tuple[str, ...]]:
     for metric in TABLE:
         if metric.type == "histogram":
             names[metric.name + "_bucket"] = (*metric.labels, "le")
+        if metric.type in ("histogram", "summary"):
             names[metric.name + "_sum"] = names[metric.name + "_count"] = metric.labels
-    return names
+    samples = [sample for family in process_registry().collect() for sample in family.samples]
+    return names | {sample.name: tuple(sample.labels) for sample in samples}
 
 
 def _recorded() -> dict[str, tuple[str, ...]]:
@@ -77,5 +77,5 @@ def _recorded() -> dict[str, tuple[str, ...]]:
     return {record: tuple(label for label in level_of(record) if label not in TARGET_LABELS) for record in records}
 
 
-_EXPORTED = _exported()
+EXPORTED = _exported()
 RECORDED = _recorded()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ibpulse.metrics import OTHER_COUNTERS
-from ibpulse.metrics.counters import counter_name
+from ibpulse.metrics.counters import OTHER_COUNTERS
 from ibpulse.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from ibpulse.sysfs.diagnostic_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
-from ibpulse.sysfs.diagnostics import FACTS, INFINIBAND, Counter, CounterSet, choose_counters
+from ibpulse.sysfs.diagnostics import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.units import SECOND_NS
 

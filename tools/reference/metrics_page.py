@@ -1,16 +1,20 @@
-"""`docs/metrics.md`, written from the table of metrics."""
+"""`docs/metrics.md`, written from the table of metrics and from what the client library tells of the process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
-from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED
-from ibpulse.metrics.row import DURATION_BUCKETS, TABLE, UTILIZATION_BUCKETS, Metric
+from prometheus_client import Metric as LibraryFamily
+
+from ibpulse.exposition import process_registry
+from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
+from ibpulse.metrics.row import Metric
+from ibpulse.metrics.table import TABLE
 
 _PREFACE = """\
 # Metrics
 
-This page is written by a program from the table of metrics.
+This page is written by a program from the table of metrics. Each section has the order of `/metrics`.
 
 Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1. A *good sample* of
 a port has both counters read at its beginning and its end, and no reset in between. Everything else is missing data:
@@ -50,16 +54,18 @@ _SECTIONS = (
     ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
     ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_build_")),
     ("Flight recorder", ("ibpulse_capture",)),
+    ("Web server", ("ibpulse_web_", "ibpulse_http_")),
 )
 
-
-_COUNTERS = (*DIAGNOSTIC_COUNTERS, PORT_COUNTER_SATURATED, PORT_TRANSMIT_STALLED)
+_COUNTERS = (*DIAGNOSTIC_COUNTERS, *STATE_ROWS)
 _COUNTERS_TEXT = """\
 Read every `slow.interval` with `slow.counters=diagnostic`. Which of them a port has depends on its link layer and its
 driver. The names are those of node_exporter with `ibpulse_` instead of `node_infiniband_`. [counters.md](counters.md)
 lists files, widths and meanings, and the counters that `slow.counters=all` adds.
 
 """
+_PROCESS_TEXT = "The Prometheus client library gives these of the main process.\n\n"
+_HEAD = "| name | type | labels | unit | description |\n|---|---|---|---|---|\n"
 
 
 def metrics_markdown() -> str:
@@ -67,20 +73,33 @@ def metrics_markdown() -> str:
     parts = [_PREFACE]
     for title, prefixes in _SECTIONS:
         rows = [metric for metric in TABLE if metric.name.startswith(prefixes) and metric not in _COUNTERS]
-        parts += _markdown_section(title, rows)
-    parts += _markdown_section("Error and congestion counters", _COUNTERS, _COUNTERS_TEXT)
-    parts.append(f"\nBuckets of `_utilization_ratio`: {', '.join(map(repr, UTILIZATION_BUCKETS))}, +Inf.\n")
-    parts.append(f"\nBuckets of `_duration_seconds` of the node: {', '.join(map(repr, DURATION_BUCKETS))}, +Inf.\n")
+        parts += _section(title, map(_row, rows))
+    parts += _section("Error and congestion counters", map(_row, _COUNTERS), _COUNTERS_TEXT)
+    parts += _section("Process", map(_library_row, process_registry().collect()), _PROCESS_TEXT)
+    parts += ["\n## Buckets\n\n", *_buckets()]
     return "".join(parts)
 
 
-def _markdown_section(title: str, rows: Sequence[Metric], text: str = "") -> list[str]:
-    head = f"\n## {title}\n\n{text}| name | type | labels | unit | description |\n|---|---|---|---|---|\n"
-    return [head, *map(_markdown_row, rows)]
+def _section(title: str, rows: Iterable[str], text: str = "") -> list[str]:
+    return [f"\n## {title}\n\n{text}{_HEAD}", *rows]
 
 
-def _markdown_row(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    unit = metric.unit.replace("_", " ")
+def _row(metric: Metric) -> str:
     kind = "gauge" if metric.type == "info" else metric.type
-    return f"| `{metric.name}` | {kind} | {labels} | {unit} | {metric.help} |\n"
+    return _line(metric.name, kind, metric.labels, metric.unit, metric.help)
+
+
+def _library_row(family: LibraryFamily) -> str:
+    sample = family.samples[0]
+    return _line(sample.name, family.type, sample.labels, family.unit, family.documentation)
+
+
+def _line(name: str, kind: str, labels: Iterable[str], unit: str, text: str) -> str:
+    shown = ", ".join(f"`{label}`" for label in labels)
+    return f"| `{name}` | {kind} | {shown} | {unit.replace('_', ' ')} | {text} |\n"
+
+
+def _buckets() -> Iterator[str]:
+    for buckets in dict.fromkeys(metric.buckets for metric in TABLE if metric.buckets):
+        names = ", ".join(f"`{metric.name}`" for metric in TABLE if metric.buckets == buckets)
+        yield f"- {names}: {', '.join(map(repr, buckets))}, +Inf\n"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.snapshot import Histogram
+from ibpulse.aggregator.snapshot import DURATION_BUCKETS, Histogram
 from ibpulse.analysis.bursts import RunState, Thresholds, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.saturation import (
@@ -19,7 +19,6 @@ from ibpulse.analysis.saturation import (
     start_saturation,
 )
 from ibpulse.arrays import Floats, Rows
-from ibpulse.metrics import DURATION_BUCKETS
 from ibpulse.ring.window import RingPort
 
 BOUNDS = np.array(DURATION_BUCKETS)

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.seconds import RollingSeconds
-from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
-from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
 from ibpulse.ring.window import RingPort, StrideGroup
 from ibpulse.units import SECOND_NS

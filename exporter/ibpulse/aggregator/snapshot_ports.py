@@ -19,6 +19,9 @@ from ibpulse.aggregator.port_totals import (
     PortTable,
 )
 from ibpulse.aggregator.snapshot import (
+    LATENESS_BUCKETS,
+    TICK_DURATION_BUCKETS,
+    UTILIZATION_BUCKETS,
     DirectionSnapshot,
     DirectionWindow,
     Histogram,
@@ -29,7 +32,6 @@ from ibpulse.aggregator.snapshot import (
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis import moments
 from ibpulse.arrays import Rows
-from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -37,8 +39,6 @@ from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0
-_LATENESS_BOUNDS = tuple(bound / SECOND_NS for bound in at.LATENESS_BOUNDS_NS)
-_DURATION_BOUNDS = tuple(bound / SECOND_NS for bound in at.DURATION_BOUNDS_NS)
 
 
 def read_sampler(ring: RingFile) -> SamplerSnapshot:
@@ -51,8 +51,8 @@ def read_sampler(ring: RingFile) -> SamplerSnapshot:
         missed_ticks=words[at.L_MISSED],
         clock_steps=words[at.L_CLOCK_STEPS],
         cpu_seconds=words[at.L_CPU_NS] / SECOND_NS,
-        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], _LATENESS_BOUNDS),
-        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], _DURATION_BOUNDS),
+        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], LATENESS_BUCKETS),
+        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], TICK_DURATION_BUCKETS),
     )
 
 

@@ -12,14 +12,13 @@ from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RailBalance, carriers_line, weigh_ports
-from ibpulse.aggregator.snapshot import Histogram, NodeTraffic, PortTraffic
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
 from ibpulse.arrays import Rows
-from ibpulse.metrics import UTILIZATION_BUCKETS
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 

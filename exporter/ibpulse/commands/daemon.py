@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import uvloop
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from ibpulse import __version__, exposition
 from ibpulse.aggregator import Snapshot
@@ -28,6 +27,7 @@ from ibpulse.commands.wiring import (
 )
 from ibpulse.config import Settings
 from ibpulse.errors import CaptureError, RingError
+from ibpulse.metrics.web import WebCounts
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS
@@ -115,13 +115,12 @@ class Daemon:
         self._reader = RingReader(self._ring)
         self._supervisor = make_supervisor(settings, self._ring)
         self._aggregator = make_aggregator(settings, self._reader)
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
+        self._registry = exposition.process_registry()
+        self._counts = WebCounts()
         self._captures = Captures(settings, self._reader)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
-        self._door = WebConfigReloader(web_config, self._registry) if web_config else None
+        self._door = WebConfigReloader(web_config, self._counts) if web_config else None
         self._snapshot: Snapshot
 
     async def run(self) -> int:
@@ -192,7 +191,7 @@ class Daemon:
             limits=WebLimits(
                 max_wide_requests=web.max_wide_requests, max_values=web.max_points, max_viewers=web.max_viewers
             ),
-            registry=self._registry,
+            counts=self._counts,
             snapshot=lambda: self._snapshot,
             ending=self._ending,
             door=self._door,
@@ -200,7 +199,7 @@ class Daemon:
         )
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
-        return exposition.render(self._snapshot, self._registry, accept, names)
+        return exposition.render(self._snapshot, self._registry, accept, names, self._counts)
 
     def _ready(self) -> tuple[bool, str]:
         ports = sum(port.source is not None for port in self._supervisor.fabric.ports)

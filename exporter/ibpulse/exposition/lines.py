@@ -10,12 +10,7 @@ from functools import cache, lru_cache
 
 from ibpulse.aggregator.snapshot import Histogram
 from ibpulse.exposition.negotiation import TextFormat
-from ibpulse.metrics import Metric
-
-Labels = tuple[str, ...]
-Sample = tuple[Labels, int | float | Histogram]
-Value = int | float | None
-Family = tuple[Metric, Sequence[Sample]]
+from ibpulse.metrics.row import CountAndSum, Labels, Metric, Sample
 
 # Numbers that Python writes in another way than the formats.
 _ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
@@ -23,19 +18,19 @@ _ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 CACHED_PREFIXES = 2**15
 
 
-def known(samples: Sequence[tuple[Labels, int | float | Histogram | None]]) -> list[Sample]:
-    """The samples that have a value."""
-    return [(labels, value) for labels, value in samples if value is not None]
-
-
-def family_lines(family: Family) -> list[str]:
+def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
     """The lines of a family's samples, without its header."""
-    metric, samples = family
     lines: list[str] = []
     if metric.type == "histogram":
         for labels, value in samples:
             assert isinstance(value, Histogram)
             _add_histogram(lines, metric, labels, value)
+        return lines
+    if metric.type == "summary":
+        for labels, value in samples:
+            assert isinstance(value, CountAndSum)
+            count, total = _summary_prefixes(metric, labels)
+            lines += [count + format_number(value.count), total + format_number(value.total)]
         return lines
     # one expression for each sample: this is most of a scrape
     return [_prefix(metric, labels) + _ODD.get(text := repr(value), text) for labels, value in samples]
@@ -71,6 +66,13 @@ def _histogram_prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...
     limits = [*map(format_number, bounds), "+Inf"]
     buckets = tuple(_line(f"{metric.name}_bucket", [*pairs, ("le", limit)]) for limit in limits)
     return buckets, _line(f"{metric.name}_sum", pairs), _line(f"{metric.name}_count", pairs)
+
+
+@lru_cache(maxsize=CACHED_PREFIXES)
+def _summary_prefixes(metric: Metric, labels: Labels) -> tuple[str, str]:
+    """The lines of a summary up to their values: count, sum."""
+    pairs = list(zip(metric.labels, labels, strict=True))
+    return _line(f"{metric.name}_count", pairs), _line(f"{metric.name}_sum", pairs)
 
 
 def _line(name: str, pairs: Iterable[tuple[str, str]]) -> str:

@@ -24,8 +24,7 @@ from ibpulse.flightrecorder.known_ports import KnownPorts
 from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
-from ibpulse.metrics import CAPTURE_ORIGINS
-from ibpulse.model import CaptureCounts
+from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import widest_stride

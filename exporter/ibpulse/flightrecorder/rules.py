@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.metrics import CAPTURE_ORIGINS
+from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.units import SECOND_NS
 
 API, ALERTMANAGER, *_ = CAPTURE_ORIGINS

@@ -1,4 +1,4 @@
-"""The rows of error and congestion counters, and how a counter without a row is named. It must not read any counter.
+"""The metrics of error and congestion counters.
 
 Names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. What node_exporter does not name is
 called after its file: `ibpulse_hw_` for a file of `hw_counters`, `ibpulse_pma_` for one of `counters`. No other metric
@@ -8,83 +8,45 @@ begins like that, so whatever a driver calls its files, no two families can have
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from ibpulse.metrics.row import Metric, row
+from ibpulse.aggregator.snapshot import PortCounters, Snapshot
+from ibpulse.metrics.ports import PORT_LABELS
+from ibpulse.metrics.row import Labels, Metric, Subject
+from ibpulse.sysfs.diagnostics import counter_name
 
-PORT = ("device", "port")
-PREFIX = "ibpulse_"
-FOLDER_PREFIXES = {"counters": "pma_", "hw_counters": "hw_"}
+Totals = Mapping[str, int]
 
-
-def counter_name(stem: str) -> str:
-    """The exported name of a counter."""
-    return f"{PREFIX}{stem}_total"
-
-
-def stem_of_file(folder: str, file: str) -> str:
-    """The stem for a file that has no row: its folder's prefix, then the file's name in snake case.
-
-    `hw_counters/SwLinkUp,32` is `hw_sw_link_up_32`. Different files can have one stem.
-    """
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", file)
-    words = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_")
-    return FOLDER_PREFIXES[folder] + (words.removesuffix("_total") or "unnamed")
-
-
-def _rows(texts: Mapping[str, str]) -> tuple[Metric, ...]:
-    return tuple(row(counter_name(stem), "counter", text, PORT) for stem, text in texts.items())
-
-
-DIAGNOSTIC_COUNTERS = _rows(
-    {
-        "port_transmit_wait": "Ticks in which the port had data to send and sent none for the whole tick. The length "
-        "of a tick depends on the device.",
-        "port_discards_transmitted": "Packets that the port was to send and dropped, because it was down or congested.",
-        "port_errors_received": "Packets received with an error.",
-        "symbol_error": "Minor errors on a lane of the link.",
-        "link_error_recovery": "Times the link recovered from an error by itself.",
-        "link_downed": "Times the link went down.",
-        "out_of_sequence_packets_received": "Responder: packets received out of order. Normal with adaptive routing.",
-        "packet_sequence_errors": "Requester: NAKs for a sequence error received: a packet of ours was lost or "
-        "overtaken.",
-        "duplicate_requests_packets": "Responder: requests received again: the peer retransmitted.",
-        "rnr_nak_retry_packets_received": "Requester: receiver-not-ready NAKs received: the peer posted no buffer.",
-        "local_ack_timeout_errors": "Requester: times an acknowledgement did not come in time: loss, or a dead path.",
-        "out_of_buffer_drops": "Responder: packets dropped because no receive work request was posted.",
-        "np_cnp_packets_sent": "RoCE: congestion notifications sent because marked packets came in.",
-        "np_ecn_marked_roce_packets_received": "RoCE: packets received that a switch had marked for congestion.",
-        "rp_cnp_packets_handled": "RoCE: congestion notifications received and obeyed: this port was slowed down.",
-        "rx_icrc_encapsulated_errors": "RoCE: packets received with a bad ICRC: damaged on the way.",
-        "roce_adp_retransmits": "RoCE: adaptive retransmissions.",
-        "hw_retrans_segs": "irdma: segments or packets sent again.",
-        "hw_rc_resend": "hfi1: packets of reliable connections sent again.",
-        "hw_rx_drops": "EFA: packets that the receiving device dropped.",
-        "hw_retrans_pkts": "EFA: packets sent again.",
-        "hw_retrans_timeout_events": "EFA: timeouts after which another path was taken.",
-        "hw_unresponsive_remote_events": "EFA: times a remote device did not answer.",
-        "hw_impaired_remote_conn_events": "EFA: times a connection was slowed down because its path is impaired.",
-    }
-)
-
-PORT_COUNTER_SATURATED = row(
-    "ibpulse_port_counter_saturated",
-    "gauge",
-    "1 while a counter stands at the largest number that its width can hold, and its driver lets it stop there: errors "
-    "go on uncounted until somebody clears the port. Absent otherwise.",
-    (*PORT, "counter"),
-)
-PORT_TRANSMIT_STALLED = row(
-    "ibpulse_port_transmit_stalled_ratio",
-    "gauge",
-    "Share of the time between the last two slow reads in which the port had data to send and could not. Only with "
-    "slow.xmit-wait-tick, on an ACTIVE InfiniBand port whose counter neither stopped nor was reset.",
-    PORT,
-    "ratio",
-)
+DIAGNOSTIC_TEXTS = {
+    "port_transmit_wait": "Ticks in which the port had data to send and sent none for the whole tick. The length "
+    "of a tick depends on the device.",
+    "port_discards_transmitted": "Packets that the port was to send and dropped, because it was down or congested.",
+    "port_errors_received": "Packets received with an error.",
+    "symbol_error": "Minor errors on a lane of the link.",
+    "link_error_recovery": "Times the link recovered from an error by itself.",
+    "link_downed": "Times the link went down.",
+    "out_of_sequence_packets_received": "Responder: packets received out of order. Normal with adaptive routing.",
+    "packet_sequence_errors": "Requester: NAKs for a sequence error received: a packet of ours was lost or overtaken.",
+    "duplicate_requests_packets": "Responder: requests received again: the peer retransmitted.",
+    "rnr_nak_retry_packets_received": "Requester: receiver-not-ready NAKs received: the peer posted no buffer.",
+    "local_ack_timeout_errors": "Requester: times an acknowledgement did not come in time: loss, or a dead path.",
+    "out_of_buffer_drops": "Responder: packets dropped because no receive work request was posted.",
+    "np_cnp_packets_sent": "RoCE: congestion notifications sent because marked packets came in.",
+    "np_ecn_marked_roce_packets_received": "RoCE: packets received that a switch had marked for congestion.",
+    "rp_cnp_packets_handled": "RoCE: congestion notifications received and obeyed: this port was slowed down.",
+    "rx_icrc_encapsulated_errors": "RoCE: packets received with a bad ICRC: damaged on the way.",
+    "roce_adp_retransmits": "RoCE: adaptive retransmissions.",
+    "hw_retrans_segs": "irdma: segments or packets sent again.",
+    "hw_rc_resend": "hfi1: packets of reliable connections sent again.",
+    "hw_rx_drops": "EFA: packets that the receiving device dropped.",
+    "hw_retrans_pkts": "EFA: packets sent again.",
+    "hw_retrans_timeout_events": "EFA: timeouts after which another path was taken.",
+    "hw_unresponsive_remote_events": "EFA: times a remote device did not answer.",
+    "hw_impaired_remote_conn_events": "EFA: times a connection was slowed down because its path is impaired.",
+}
 
 # those that only slow.counters=all exports
-_OTHERS = {
+OTHER_TEXTS = {
     "port_data_transmitted_bytes": "Bytes sent, as the port's own counter has them.",
     "port_data_received_bytes": "Bytes received, as the port's own counter has them.",
     "port_packets_transmitted": "Packets sent.",
@@ -122,16 +84,72 @@ _OTHERS = {
     "roce_slow_restart_cnps": "RoCE: congestion notifications that slow restart made.",
     "roce_slow_restart": "RoCE: times a connection changed to slow restart.",
 }
-OTHER_COUNTERS = tuple(Metric(counter_name(stem), "counter", text, PORT) for stem, text in _OTHERS.items())
 
-_KNOWN = {metric.name: metric for metric in (*DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS)}
-_made: dict[str, Metric] = {}
+
+def _label(port: PortCounters) -> tuple[str, str]:
+    return port.port.device, str(port.port.port)
+
+
+def _read(snapshot: Snapshot) -> list[tuple[Labels, PortCounters]]:
+    return [(_label(port), port) for port in snapshot.counters]
+
+
+def _totals(snapshot: Snapshot) -> list[tuple[Labels, Totals]]:
+    return [(_label(port), {counter.name: counter.total for counter in port.totals}) for port in snapshot.counters]
+
+
+def _full(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
+    for port in snapshot.counters:
+        for counter in port.totals:
+            if counter.saturated:
+                yield (*_label(port), counter.file), None
+
+
+READ = Subject(PORT_LABELS, _read)
+TOTALS = Subject(PORT_LABELS, _totals)
+FULL = Subject((*PORT_LABELS, "counter"), _full)
+
+
+def _counter(name: str, text: str) -> Metric:
+    return TOTALS.counter(name, text, lambda totals: totals.get(name))
+
+
+DIAGNOSTIC_COUNTERS = tuple(_counter(counter_name(stem), text) for stem, text in DIAGNOSTIC_TEXTS.items())
+OTHER_COUNTERS = tuple(_counter(counter_name(stem), text) for stem, text in OTHER_TEXTS.items())
+STATE_ROWS = (
+    FULL.gauge(
+        "ibpulse_port_counter_saturated",
+        "1 while a counter stands at the largest number that its width can hold, and its driver lets it stop there: "
+        "errors go on uncounted until somebody clears the port. Absent otherwise.",
+        lambda counter: 1,
+    ),
+    READ.gauge(
+        "ibpulse_port_transmit_stalled_ratio",
+        "Share of the time between the last two slow reads in which the port had data to send and could not. Only with "
+        "slow.xmit-wait-tick, on an ACTIVE InfiniBand port whose counter neither stopped nor was reset.",
+        lambda port: port.stalled_ratio,
+        "ratio",
+    ),
+)
+
+_DIAGNOSTIC = {metric.name for metric in DIAGNOSTIC_COUNTERS}
+_rows = {metric.name: metric for metric in (*DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS)}
 
 
 def find_counter(name: str, file: str) -> Metric:
     """The row of the counter that is exported by this name; one is made, once, for a name that has none."""
-    known = _KNOWN.get(name) or _made.get(name)
+    known = _rows.get(name)
     if known is None:
         shown = re.sub(r"[^A-Za-z0-9_ ,.:()/+-]", "?", file)
-        known = _made.setdefault(name, Metric(name, "counter", f"Counter file {shown} of the port.", PORT))
+        known = _rows.setdefault(name, _counter(name, f"Counter file {shown} of the port."))
     return known
+
+
+def other_rows(snapshot: Snapshot) -> list[Metric]:
+    """The rows of the counters of a snapshot that are not diagnostic, by name."""
+    files: dict[str, str] = {}
+    for port in snapshot.counters:
+        for counter in port.totals:
+            if counter.name not in _DIAGNOSTIC:
+                files.setdefault(counter.name, counter.file)
+    return [find_counter(name, files[name]) for name in sorted(files)]

@@ -1,149 +1,207 @@
-"""The rows in which the exporter reports on itself, on devices and on the flight recorder."""
+"""The metrics in which the exporter reports on devices, on its sampler, on itself and on the flight recorder."""
 
 from __future__ import annotations
 
-from ibpulse.metrics.row import row
+import platform
 
-DEVICE = ("device",)
+from ibpulse import __version__
+from ibpulse.aggregator.snapshot import LATENESS_BUCKETS, TICK_DURATION_BUCKETS, SamplerSnapshot, Snapshot
+from ibpulse.metrics.row import Labels, Subject, single
+from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts, DevicePlace, DeviceReads, SamplerHealth
 
-DEVICE_PCIE = row(
-    "ibpulse_device_pcie_bytes_per_second",
-    "gauge",
-    "What the narrowest PCIe link on the way from the device to the root carries now, one direction, after line "
-    "coding. Absent where the kernel does not say.",
-    DEVICE,
-    "bytes_per_second",
-)
-DEVICE_PCIE_MAX = row(
-    "ibpulse_device_pcie_max_bytes_per_second",
-    "gauge",
-    "What the narrowest of these links would carry if each ran as both its ends can. More than the value of now means "
-    "a link that trained down.",
-    DEVICE,
-    "bytes_per_second",
-)
+DEVICE_LABELS = ("device",)
 
 
-CAPTURE_ORIGINS = ("api", "alertmanager", "traffic-stalled", "rail-lost", "moe-saturation", "step-slower")
-"""What can ask for a capture: a request, an alert, and the local rules."""
-
-CAPTURES = row(
-    "ibpulse_captures_total",
-    "counter",
-    f"Captures that were taken, by what asked for them: {', '.join(CAPTURE_ORIGINS)}.",
-    ("reason",),
-)
-CAPTURE_ERRORS = row(
-    "ibpulse_capture_errors_total",
-    "counter",
-    "Captures that were asked for and could not be written; the log says why. Nothing else suffers from it.",
-)
-CAPTURES_STORED = row("ibpulse_captures_stored", "gauge", "Captures in the directory.")
-CAPTURE_STORED_BYTES = row(
-    "ibpulse_capture_stored_bytes", "gauge", "Size of all captures in the directory.", unit="bytes"
-)
-CAPTURE_LAST = row(
-    "ibpulse_capture_last_timestamp_seconds",
-    "gauge",
-    "Wall time of the trigger of the newest capture in the directory.",
-    unit="seconds",
-)
+def _places(snapshot: Snapshot) -> list[tuple[Labels, DevicePlace]]:
+    shown = {port.port.id.device for port in snapshot.ports}
+    return [((place.device,), place) for place in snapshot.fabric.topology.devices if place.device in shown]
 
 
-PORT = ("device", "port")
+def _quarantined(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+    quarantined = snapshot.health.quarantined_devices
+    healthy = {port.port.id.device for port in snapshot.ports}
+    devices = sorted({*quarantined, *snapshot.fabric.stuck_devices, *healthy})
+    return [((device,), device in quarantined) for device in devices]
 
-SAMPLER_INTERVAL = row("ibpulse_sampler_interval_seconds", "gauge", "Time between two ticks.", unit="seconds")
-SAMPLER_TICKS = row("ibpulse_sampler_ticks_total", "counter", "Ticks at which the main sampler read its ports.")
-SAMPLER_MISSED_TICKS = row(
-    "ibpulse_sampler_missed_ticks_total",
-    "counter",
-    "Ticks that the main sampler skipped because it came too late. They are holes, never invented values.",
-)
-SAMPLER_READ_ERRORS = row(
-    "ibpulse_sampler_read_errors_total", "counter", "Reads of the port's byte counters that failed.", PORT
-)
-SAMPLER_UNCERTAIN_READS = row(
-    "ibpulse_sampler_uncertain_reads_total",
-    "counter",
-    "Ticks at which reading the port took over a tenth of the time between two samples, so that nobody knows when the "
-    "counter was taken, or at which less than half of that time had passed since a sample that was held up. They are "
-    "holes.",
-    PORT,
-)
-SAMPLER_RESTARTS = row(
-    "ibpulse_sampler_restarts_total", "counter", "Times a sampler process was started again after it ended."
-)
-SAMPLER_TAKEOVERS = row(
-    "ibpulse_sampler_takeovers_total",
-    "counter",
-    "Times a new sampler took over the healthy devices because a read of one device hung.",
-)
-SAMPLER_CLOCK_STEPS = row(
-    "ibpulse_sampler_clock_steps_total", "counter", "Steps of the wall clock that the sampler followed. Each is a hole."
-)
-SAMPLER_CPU = row(
-    "ibpulse_sampler_cpu_seconds_total", "counter", "CPU time of the main sampler process.", unit="seconds"
-)
-SAMPLER_LATENESS = row(
-    "ibpulse_sampler_lateness_seconds", "histogram", "How late the main sampler woke for a tick.", unit="seconds"
-)
-SAMPLER_TICK_DURATION = row(
-    "ibpulse_sampler_tick_duration_seconds",
-    "histogram",
-    "How long the main sampler took to read all ports at a tick.",
-    unit="seconds",
-)
-SAMPLER_HEARTBEAT_AGE = row(
-    "ibpulse_sampler_heartbeat_age_seconds",
-    "gauge",
-    "Age of the main sampler's last sign of life at the last aggregation.",
-    unit="seconds",
-)
-SAMPLER_SCHEDULER_INFO = row(
-    "ibpulse_sampler_scheduler_info",
-    "info",
-    "Scheduling class and CPU that were asked for and that the sampler got. Always 1.",
-    ("requested", "actual", "cpu_requested", "cpu_actual"),
-)
-DEVICE_QUARANTINED = row(
-    "ibpulse_device_quarantined",
-    "gauge",
-    "1 while the device is sampled by a process of its own because a read of it hung.",
-    ("device",),
-)
-DEVICE_READ_P99 = row(
-    "ibpulse_device_read_p99_seconds",
-    "gauge",
-    "99th percentile of the time that one read of a byte counter of the device took in the last seconds.",
-    ("device",),
-    unit="seconds",
-)
-DEVICE_INTERVAL_LENGTHENED = row(
-    "ibpulse_device_interval_lengthened",
-    "gauge",
-    "1 while the device is sampled at a longer interval because its reads take too long, else absent. "
-    "ibpulse_port_sampling_interval_seconds says at which.",
-    ("device",),
-)
-CGROUP_THROTTLED = row(
-    "ibpulse_cgroup_throttled_periods_total",
-    "counter",
-    "Periods in which the kernel throttled this container for its CPU limit. They cost ticks: remove the limit.",
+
+def _reads(snapshot: Snapshot) -> list[tuple[Labels, DeviceReads]]:
+    return [((reads.device,), reads) for reads in snapshot.health.reads]
+
+
+def _scheduler(snapshot: Snapshot) -> list[tuple[Labels, SamplerHealth]]:
+    health = snapshot.health
+    requested, actual = health.scheduler_requested, health.scheduler_actual
+    return [((requested, actual, health.cpu_requested, health.cpu_actual), health)]
+
+
+def _build(snapshot: Snapshot) -> list[tuple[Labels, None]]:
+    return [((__version__, platform.python_version()), None)]
+
+
+def _taken(snapshot: Snapshot) -> list[tuple[Labels, int]]:
+    return [((reason,), count) for reason, count in snapshot.captures.taken]
+
+
+PLACE = Subject(DEVICE_LABELS, _places)
+DEVICE_ROWS = (
+    PLACE.gauge(
+        "ibpulse_device_pcie_bytes_per_second",
+        "What the narrowest PCIe link on the way from the device to the root carries now, one direction, after line "
+        "coding. Absent where the kernel does not say.",
+        lambda place: place.pcie_bytes_per_second,
+        "bytes_per_second",
+    ),
+    PLACE.gauge(
+        "ibpulse_device_pcie_max_bytes_per_second",
+        "What the narrowest of these links would carry if each ran as both its ends can. More than the value of now "
+        "means a link that trained down.",
+        lambda place: place.pcie_max_bytes_per_second,
+        "bytes_per_second",
+    ),
 )
 
-FABRIC_NOTICES = row(
-    "ibpulse_fabric_notices", "gauge", "Things the last scan of the fabric has to tell; see the log or the page at /."
+SAMPLER: Subject[Snapshot, SamplerSnapshot] = single(lambda snapshot: snapshot.sampler)
+HEALTH: Subject[Snapshot, SamplerHealth] = single(lambda snapshot: snapshot.health)
+SCHEDULER = Subject(("requested", "actual", "cpu_requested", "cpu_actual"), _scheduler)
+QUARANTINE = Subject(DEVICE_LABELS, _quarantined)
+READS = Subject(DEVICE_LABELS, _reads)
+SAMPLER_ROWS = (
+    SAMPLER.gauge(
+        "ibpulse_sampler_interval_seconds",
+        "Time between two ticks.",
+        lambda sampler: sampler.interval_seconds,
+        "seconds",
+    ),
+    SAMPLER.counter(
+        "ibpulse_sampler_ticks_total",
+        "Ticks at which the main sampler read its ports.",
+        lambda sampler: sampler.ticks,
+    ),
+    SAMPLER.counter(
+        "ibpulse_sampler_missed_ticks_total",
+        "Ticks that the main sampler skipped because it came too late. They are holes, never invented values.",
+        lambda sampler: sampler.missed_ticks,
+    ),
+    HEALTH.counter(
+        "ibpulse_sampler_restarts_total",
+        "Times a sampler process was started again after it ended.",
+        lambda health: health.restarts,
+    ),
+    HEALTH.counter(
+        "ibpulse_sampler_takeovers_total",
+        "Times a new sampler took over the healthy devices because a read of one device hung.",
+        lambda health: health.takeovers,
+    ),
+    SAMPLER.counter(
+        "ibpulse_sampler_clock_steps_total",
+        "Steps of the wall clock that the sampler followed. Each is a hole.",
+        lambda sampler: sampler.clock_steps,
+    ),
+    SAMPLER.counter(
+        "ibpulse_sampler_cpu_seconds_total",
+        "CPU time of the main sampler process.",
+        lambda sampler: sampler.cpu_seconds,
+        "seconds",
+    ),
+    SAMPLER.histogram(
+        "ibpulse_sampler_lateness_seconds",
+        "How late the main sampler woke for a tick.",
+        lambda sampler: sampler.lateness,
+        "seconds",
+        LATENESS_BUCKETS,
+    ),
+    SAMPLER.histogram(
+        "ibpulse_sampler_tick_duration_seconds",
+        "How long the main sampler took to read all ports at a tick.",
+        lambda sampler: sampler.tick_duration,
+        "seconds",
+        TICK_DURATION_BUCKETS,
+    ),
+    HEALTH.gauge(
+        "ibpulse_sampler_heartbeat_age_seconds",
+        "Age of the main sampler's last sign of life at the last aggregation.",
+        lambda health: health.heartbeat_age_seconds,
+        "seconds",
+    ),
+    SCHEDULER.info(
+        "ibpulse_sampler_scheduler_info",
+        "Scheduling class and CPU that were asked for and that the sampler got. Always 1.",
+    ),
+    QUARANTINE.gauge(
+        "ibpulse_device_quarantined",
+        "1 while the device is sampled by a process of its own because a read of it hung.",
+        int,
+    ),
+    READS.gauge(
+        "ibpulse_device_read_p99_seconds",
+        "99th percentile of the time that one read of a byte counter of the device took in the last seconds.",
+        lambda reads: reads.p99_seconds,
+        "seconds",
+    ),
+    READS.gauge(
+        "ibpulse_device_interval_lengthened",
+        "1 while the device is sampled at a longer interval because its reads take too long, else absent. "
+        "ibpulse_port_sampling_interval_seconds says at which.",
+        lambda reads: 1 if reads.interval_lengthened else None,
+    ),
+    HEALTH.counter(
+        "ibpulse_cgroup_throttled_periods_total",
+        "Periods in which the kernel throttled this container for its CPU limit. They cost ticks: remove the limit.",
+        lambda health: health.throttled_periods,
+    ),
 )
-AGGREGATED_UNTIL = row(
-    "ibpulse_aggregated_until_timestamp_seconds",
-    "gauge",
-    "Wall time of the newest tick in these numbers. All windows end here.",
-    unit="seconds",
+
+SNAPSHOT: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
+BUILD = Subject(("version", "python"), _build)
+EXPORTER_ROWS = (
+    SNAPSHOT.gauge(
+        "ibpulse_fabric_notices",
+        "Things the last scan of the fabric has to tell; see the log or the page at /.",
+        lambda snapshot: len(snapshot.fabric.notices),
+    ),
+    SNAPSHOT.gauge(
+        "ibpulse_aggregated_until_timestamp_seconds",
+        "Wall time of the newest tick in these numbers. All windows end here.",
+        lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
+        "seconds",
+    ),
+    SNAPSHOT.counter(
+        "ibpulse_aggregator_skipped_seconds_total",
+        "Time left out of all numbers because aggregation fell behind by more than the history holds.",
+        lambda snapshot: snapshot.skipped_seconds,
+        "seconds",
+    ),
+    BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )
-AGGREGATOR_SKIPPED = row(
-    "ibpulse_aggregator_skipped_seconds_total",
-    "counter",
-    "Time left out of all numbers because aggregation fell behind by more than the history holds.",
-    unit="seconds",
+
+REASON = Subject(("reason",), _taken)
+CAPTURES: Subject[Snapshot, CaptureCounts] = single(lambda snapshot: snapshot.captures)
+CAPTURE_ROWS = (
+    REASON.counter(
+        "ibpulse_captures_total",
+        f"Captures that were taken, by what asked for them: {', '.join(CAPTURE_ORIGINS)}.",
+        lambda count: count,
+    ),
+    CAPTURES.counter(
+        "ibpulse_capture_errors_total",
+        "Captures that were asked for and could not be written; the log says why. Nothing else suffers from it.",
+        lambda captures: captures.errors,
+    ),
+    CAPTURES.gauge(
+        "ibpulse_captures_stored",
+        "Captures in the directory.",
+        lambda captures: captures.stored,
+    ),
+    CAPTURES.gauge(
+        "ibpulse_capture_stored_bytes",
+        "Size of all captures in the directory.",
+        lambda captures: captures.stored_bytes,
+        "bytes",
+    ),
+    CAPTURES.gauge(
+        "ibpulse_capture_last_timestamp_seconds",
+        "Wall time of the trigger of the newest capture in the directory.",
+        lambda captures: captures.newest_seconds,
+        "seconds",
+    ),
 )
-BUILD_INFO = row("ibpulse_build_info", "info", "Version of ibpulse and of Python. Always 1.", ("version", "python"))

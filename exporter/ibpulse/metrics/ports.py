@@ -1,127 +1,290 @@
-"""The rows of single ports. They must not say how a value comes about."""
+"""The metrics of ports: what they are, their totals and windows, and what their traffic does."""
 
 from __future__ import annotations
 
-from ibpulse.metrics.row import UTILIZATION_BUCKETS, both, row
+from operator import attrgetter
 
-PORT = ("device", "port")
-PORT_WINDOW = (*PORT, "window")
+from ibpulse.aggregator.snapshot import (
+    UTILIZATION_BUCKETS,
+    DirectionSnapshot,
+    DirectionWindow,
+    PortSnapshot,
+    PortTraffic,
+    RailStanding,
+    Snapshot,
+    UtilizationMoments,
+)
+from ibpulse.metrics.row import Labels, Metric, Subject
+from ibpulse.model import DIRECTIONS
 
+PORT_LABELS = ("device", "port")
 IDENTITY_LABELS = (
     *("link_layer", "rate", "guid", "board", "hca_type", "firmware", "driver", "pci_address", "numa_node", "netdev"),
     *("kind", "gpu", "gpu_distance"),
 )
+_identity = attrgetter(*IDENTITY_LABELS)
 
-PORT_INFO = row(
-    "ibpulse_port_info",
-    "info",
-    "What the port is: identity as the kernel tells it, kind of function, nearest GPUs and how near, whether it is a "
-    "rail, where its bytes are read. Always 1.",
-    (*PORT, *IDENTITY_LABELS, "rail", "source"),
+
+def _label(port: PortSnapshot) -> tuple[str, str]:
+    return port.port.id.device, str(port.port.id.port)
+
+
+def _infos(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
+    return [((*_label(port), *_identity(port.port.identity), *_use(port)), port) for port in snapshot.ports]
+
+
+def _use(port: PortSnapshot) -> tuple[str, str]:
+    return "true" if port.port.rail else "false", port.port.source.name if port.port.source else ""
+
+
+def _ports(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
+    return [(_label(port), port) for port in snapshot.ports]
+
+
+def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
+    return [(_label(port), port) for port in snapshot.ports if port.directions]
+
+
+INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "source"), _infos)
+PORT = Subject(PORT_LABELS, _ports)
+# a port with a source of bytes and a place in the ring
+SAMPLED = Subject(PORT_LABELS, _sampled)
+
+_PORT_ROWS = (
+    INFO.info(
+        "ibpulse_port_info",
+        "What the port is: identity as the kernel tells it, kind of function, nearest GPUs and how near, whether it is "
+        "a rail, where its bytes are read. Always 1.",
+    ),
+    PORT.gauge("ibpulse_port_up", "1 while the port is ACTIVE, else 0.", lambda port: int(port.port.active)),
+    PORT.gauge(
+        "ibpulse_port_rate_bytes_per_second",
+        "Data rate of one direction after line coding. Absent while the port is not ACTIVE: the kernel then shows a "
+        "dummy.",
+        lambda port: port.port.rate_bytes_per_second,
+        "bytes_per_second",
+    ),
+    SAMPLED.counter(
+        "ibpulse_port_observed_seconds_total",
+        "Time covered by good samples (both directions read at both ends, no reset) while the port was ACTIVE.",
+        lambda port: port.observed_seconds,
+        "seconds",
+    ),
+    SAMPLED.counter(
+        "ibpulse_port_resets_total",
+        "Samples at which a byte counter was lower than before: a reset of the counter, never taken as traffic.",
+        lambda port: port.resets,
+    ),
+    SAMPLED.gauge(
+        "ibpulse_port_sampling_interval_seconds",
+        "Time between two samples of the port. Longer than the sampler's for counters that the kernel caches.",
+        lambda port: port.sampling_interval_seconds,
+        "seconds",
+    ),
+    SAMPLED.gauge(
+        "ibpulse_port_effective_resolution_seconds",
+        "Lower quartile of the time between two changes of the port's counters under traffic, over the last minute. "
+        "Absent while too few were seen. Above the sampling interval the device refreshes slowly, or the traffic is "
+        "regular single ticks.",
+        lambda port: port.effective_resolution_seconds,
+        "seconds",
+    ),
+    SAMPLED.gauge(
+        "ibpulse_port_left_alone",
+        "1 while files of the port that kept failing are left alone and only retried from time to time.",
+        lambda port: int(port.left_alone),
+    ),
+    SAMPLED.counter(
+        "ibpulse_sampler_read_errors_total",
+        "Reads of the port's byte counters that failed.",
+        lambda port: port.read_errors,
+    ),
+    SAMPLED.counter(
+        "ibpulse_sampler_uncertain_reads_total",
+        "Ticks at which reading the port took over a tenth of the time between two samples, so that nobody knows when "
+        "the counter was taken, or at which less than half of that time had passed since a sample that was held up. "
+        "They are holes.",
+        lambda port: port.uncertain_reads,
+    ),
 )
-PORT_UP = row("ibpulse_port_up", "gauge", "1 while the port is ACTIVE, else 0.", PORT)
-PORT_RATE = row(
-    "ibpulse_port_rate_bytes_per_second",
-    "gauge",
-    "Data rate of one direction after line coding. Absent while the port is not ACTIVE: the kernel then shows a dummy.",
-    PORT,
-    "bytes_per_second",
-)
-PORT_BYTES = both(
-    "ibpulse_port_{}_bytes_total",
-    "counter",
-    "Bytes in {} direction since this process began, counted on over holes and counter resets.",
-    unit="bytes",
-)
-PORT_OBSERVED = row(
-    "ibpulse_port_observed_seconds_total",
-    "counter",
-    "Time covered by good samples (both directions read at both ends, no reset) while the port was ACTIVE.",
-    PORT,
-    "seconds",
-)
-PORT_UTILIZATION_SECONDS = both(
-    "ibpulse_port_{}_utilization_seconds_total",
-    "counter",
-    "Sum of {} utilisation x time over good samples. Its rate ÷ that of observed seconds is the mean utilisation.",
-    unit="seconds",
-)
-PORT_UTILIZATION_SQUARED_SECONDS = both(
-    "ibpulse_port_{}_utilization_squared_seconds_total",
-    "counter",
-    "Sum of squared {} utilisation x time over good samples, for the variance over any span.",
-    unit="seconds",
-)
-PORT_ACTIVE_SECONDS = both(
-    "ibpulse_port_{}_active_seconds_total",
-    "counter",
-    "Time of good samples whose {} rate was above the threshold. Its rate ÷ that of observed seconds is the duty.",
-    unit="seconds",
-)
-PORT_ACTIVE_UTILIZATION_SECONDS = both(
-    "ibpulse_port_{}_active_utilization_seconds_total",
-    "counter",
-    "Sum of {} utilisation x time over active samples.",
-    unit="seconds",
-)
-PORT_ACTIVE_UTILIZATION_SQUARED_SECONDS = both(
-    "ibpulse_port_{}_active_utilization_squared_seconds_total",
-    "counter",
-    "Sum of squared {} utilisation x time over active samples, for their coefficient of variation over any span.",
-    unit="seconds",
-)
-PORT_UTILIZATION = both(
-    "ibpulse_port_{}_utilization_ratio",
-    "histogram",
-    "Utilisation of the {} direction at every tick that a good sample covers. Taken by this program's own timer.",
-    unit="ratio",
-    buckets=UTILIZATION_BUCKETS,
-)
-PORT_PEAK = both(
-    "ibpulse_port_{}_peak_bytes_per_second",
-    "gauge",
-    "Highest {} rate of a single sample in the window. No scrape resets it.",
-    PORT_WINDOW,
-    "bytes_per_second",
-)
-PORT_DUTY_CYCLE = both(
-    "ibpulse_port_{}_duty_cycle_ratio",
-    "gauge",
-    "Share of the observed time of the window in which the {} rate was above the threshold.",
-    PORT_WINDOW,
-    "ratio",
-)
-PORT_BURSTINESS = both(
-    "ibpulse_port_{}_burstiness_cv",
-    "gauge",
-    "Coefficient of variation of the active {} samples of the window, at the time scale of the port's samples.",
-    PORT_WINDOW,
-)
-PORT_RESETS = row(
-    "ibpulse_port_resets_total",
-    "counter",
-    "Samples at which a byte counter was lower than before: a reset of the counter, never taken as traffic.",
-    PORT,
-)
-PORT_SAMPLING_INTERVAL = row(
-    "ibpulse_port_sampling_interval_seconds",
-    "gauge",
-    "Time between two samples of the port. Longer than the sampler's for counters that the kernel caches.",
-    PORT,
-    "seconds",
-)
-PORT_RESOLUTION = row(
-    "ibpulse_port_effective_resolution_seconds",
-    "gauge",
-    "Lower quartile of the time between two changes of the port's counters under traffic, over the last minute. Absent "
-    "while too few "
-    "were seen. Above the sampling interval the device refreshes slowly, or the traffic is regular single ticks.",
-    PORT,
-    "seconds",
-)
-PORT_LEFT_ALONE = row(
-    "ibpulse_port_left_alone",
-    "gauge",
-    "1 while files of the port that kept failing are left alone and only retried from time to time.",
-    PORT,
+
+
+def _direction_rows(way: int) -> tuple[Metric, ...]:
+    """The rows of one direction of a port: totals, sums of utilisation over good samples, rolling windows."""
+    word = DIRECTIONS[way]
+    name = f"ibpulse_port_{word}"
+
+    def directions(snapshot: Snapshot) -> list[tuple[Labels, DirectionSnapshot]]:
+        return [(_label(port), port.directions[way]) for port in snapshot.ports if port.directions]
+
+    direction = Subject(PORT_LABELS, directions)
+    totals = (
+        direction.counter(
+            f"{name}_bytes_total",
+            f"Bytes in {word} direction since this process began, counted on over holes and counter resets.",
+            lambda side: side.bytes_total,
+            "bytes",
+        ),
+        direction.counter(
+            f"{name}_active_seconds_total",
+            f"Time of good samples whose {word} rate was above the threshold. Its rate ÷ that of observed seconds is "
+            "the duty.",
+            lambda side: side.active_seconds,
+            "seconds",
+        ),
+    )
+    return (*totals, *_utilization_rows(way), *_window_rows(way))
+
+
+def _utilization_rows(way: int) -> tuple[Metric, ...]:
+    word = DIRECTIONS[way]
+    name = f"ibpulse_port_{word}"
+
+    def moments(snapshot: Snapshot) -> list[tuple[Labels, UtilizationMoments]]:
+        placed = [port for port in snapshot.ports if port.directions]
+        return [(_label(port), sums) for port in placed if (sums := port.directions[way].moments)]
+
+    # of a port whose data rate was known
+    rated = Subject(PORT_LABELS, moments)
+    return (
+        rated.counter(
+            f"{name}_utilization_seconds_total",
+            f"Sum of {word} utilisation x time over good samples. Its rate ÷ that of observed seconds is the mean "
+            "utilisation.",
+            lambda sums: sums.utilization_seconds,
+            "seconds",
+        ),
+        rated.counter(
+            f"{name}_utilization_squared_seconds_total",
+            f"Sum of squared {word} utilisation x time over good samples, for the variance over any span.",
+            lambda sums: sums.utilization_squared_seconds,
+            "seconds",
+        ),
+        rated.counter(
+            f"{name}_active_utilization_seconds_total",
+            f"Sum of {word} utilisation x time over active samples.",
+            lambda sums: sums.active_utilization_seconds,
+            "seconds",
+        ),
+        rated.counter(
+            f"{name}_active_utilization_squared_seconds_total",
+            f"Sum of squared {word} utilisation x time over active samples, for their coefficient of variation over "
+            "any span.",
+            lambda sums: sums.active_utilization_squared_seconds,
+            "seconds",
+        ),
+        rated.histogram(
+            f"{name}_utilization_ratio",
+            f"Utilisation of the {word} direction at every tick that a good sample covers. Taken by this program's own "
+            "timer.",
+            lambda sums: sums.histogram,
+            "ratio",
+            UTILIZATION_BUCKETS,
+        ),
+    )
+
+
+def _window_rows(way: int) -> tuple[Metric, ...]:
+    word = DIRECTIONS[way]
+    name = f"ibpulse_port_{word}"
+
+    def windows(snapshot: Snapshot) -> list[tuple[Labels, DirectionWindow]]:
+        return [
+            ((*_label(port), window), values)
+            for port in snapshot.ports
+            if port.directions
+            for window, values in zip(snapshot.windows, port.directions[way].windows, strict=True)
+        ]
+
+    window = Subject((*PORT_LABELS, "window"), windows)
+    return (
+        window.gauge(
+            f"{name}_peak_bytes_per_second",
+            f"Highest {word} rate of a single sample in the window. No scrape resets it.",
+            lambda values: values.peak_bytes_per_second,
+            "bytes_per_second",
+        ),
+        window.gauge(
+            f"{name}_duty_cycle_ratio",
+            f"Share of the observed time of the window in which the {word} rate was above the threshold.",
+            lambda values: values.duty_cycle_ratio,
+            "ratio",
+        ),
+        window.gauge(
+            f"{name}_burstiness_cv",
+            f"Coefficient of variation of the active {word} samples of the window, at the time scale of the port's "
+            "samples.",
+            lambda values: values.burstiness_cv,
+        ),
+    )
+
+
+ROWS = (*_PORT_ROWS, *_direction_rows(0), *_direction_rows(1))
+
+
+def _with_traffic(snapshot: Snapshot) -> list[tuple[Labels, PortTraffic]]:
+    return [(_label(port), port.traffic) for port in snapshot.ports if port.traffic]
+
+
+def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStanding]]:
+    return [(labels, traffic.rail) for labels, traffic in _with_traffic(snapshot) if traffic.rail]
+
+
+TRAFFIC = Subject(PORT_LABELS, _with_traffic)
+RAIL = Subject(PORT_LABELS, _rails)
+
+
+def _saturation_rows(way: int) -> tuple[Metric, ...]:
+    word = DIRECTIONS[way]
+
+    def state(traffic: PortTraffic) -> int | None:
+        saturated = traffic.saturated[way]
+        return None if saturated is None else int(saturated)
+
+    return (
+        TRAFFIC.gauge(
+            f"ibpulse_port_{word}_saturated",
+            f"1 while the median {word} utilisation of the last saturation window is at or above the saturation level.",
+            state,
+        ),
+        TRAFFIC.counter(
+            f"ibpulse_port_{word}_saturated_seconds_total",
+            f"Observed time in which the {word} direction was saturated.",
+            lambda traffic: traffic.saturated_seconds[way],
+            "seconds",
+        ),
+    )
+
+
+TRAFFIC_ROWS = (
+    TRAFFIC.counter(
+        "ibpulse_port_bursts_total",
+        "Bursts of the port's bandwidth (transmit + receive) that began after a gap.",
+        lambda traffic: traffic.bursts,
+    ),
+    TRAFFIC.counter(
+        "ibpulse_port_burst_seconds_total",
+        "Time that the port's bandwidth spent in bursts, whole or not.",
+        lambda traffic: traffic.burst_seconds,
+        "seconds",
+    ),
+    RAIL.gauge(
+        "ibpulse_port_rail_share_ratio",
+        "The rail's part of the bytes of all rails, over the last seconds with traffic. Equal rails of n have 1/n.",
+        lambda rail: rail.share,
+        "ratio",
+    ),
+    RAIL.gauge(
+        "ibpulse_port_rail_idle",
+        "1 while the rail carries less than 5 % of the median of its siblings and they are active, over 3 s.",
+        lambda rail: int(rail.idle),
+    ),
+    RAIL.gauge(
+        "ibpulse_port_rail_slow",
+        "1 while the rail carries less than 75 % of the median of its siblings, by its mean or its mean when active, "
+        "over 10 s, and is not idle.",
+        lambda rail: int(rail.slow),
+    ),
+    *_saturation_rows(0),
+    *_saturation_rows(1),
 )

@@ -1,27 +1,52 @@
-"""One row of the table of metrics, the table itself, and the buckets of its histograms."""
+"""A row of the table of metrics, and how its samples are read from what holds them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
-MetricType = Literal["counter", "gauge", "histogram", "info"]
+from ibpulse.aggregator.snapshot import Histogram
+
+MetricType = Literal["counter", "gauge", "histogram", "summary", "info"]
+Labels = tuple[str, ...]
+Source = TypeVar("Source")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class CountAndSum:
+    """The value of a summary."""
+
+    count: float
+    total: float
+
+
+Value = int | float | Histogram | CountAndSum
+Sample = tuple[Labels, Value]
 
 
 # rows are keys of caches, so they are compared by identity
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One row: `name` is the name of its samples (of their stem for a histogram), `unit` a suffix of the family name.
+    """One row.
 
-    `buckets` are the upper bounds without infinity; a histogram with none takes those of its sampler.
+    `name` is the name of the samples (their stem for histograms and summaries) and ends in `unit`. `value` gets the
+    value out of an item of `subject`; None means that there is no sample. `buckets` are upper bounds without infinity.
     """
 
     name: str
     type: MetricType
     help: str
-    labels: tuple[str, ...] = ()
+    subject: Subject[Any, Any]
+    value: Callable[[Any], Value | None]
     unit: str = ""
     buckets: tuple[float, ...] = ()
+
+    @property
+    def labels(self) -> Labels:
+        """The names of the labels."""
+        return self.subject.labels
 
     @property
     def family(self) -> str:
@@ -31,38 +56,47 @@ class Metric:
         return self.name.removesuffix("_info") if self.type == "info" else self.name
 
 
-TABLE: list[Metric] = []
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject(Generic[Source, Item]):
+    """What metrics have one sample of each for, such as ports: the label names, and the items with label values."""
+
+    labels: Labels
+    items: Callable[[Source], Iterable[tuple[Labels, Item]]]
+
+    def counter(self, name: str, text: str, value: Callable[[Item], float | None], unit: str = "") -> Metric:
+        """A row of a counter."""
+        return Metric(name, "counter", text, self, value, unit)
+
+    def gauge(self, name: str, text: str, value: Callable[[Item], float | None], unit: str = "") -> Metric:
+        """A row of a gauge."""
+        return Metric(name, "gauge", text, self, value, unit)
+
+    def histogram(
+        self, name: str, text: str, value: Callable[[Item], Histogram | None], unit: str, buckets: tuple[float, ...]
+    ) -> Metric:
+        """A row of a histogram."""
+        return Metric(name, "histogram", text, self, value, unit, buckets)
+
+    def summary(self, name: str, text: str, value: Callable[[Item], CountAndSum | None], unit: str) -> Metric:
+        """A row of a summary without quantiles."""
+        return Metric(name, "summary", text, self, value, unit)
+
+    def info(self, name: str, text: str) -> Metric:
+        """A row whose labels say everything; its value is always 1."""
+        return Metric(name, "info", text, self, lambda item: 1)
 
 
-def row(
-    name: str,
-    kind: MetricType,
-    text: str,
-    labels: tuple[str, ...] = (),
-    unit: str = "",
-    buckets: tuple[float, ...] = (),
-) -> Metric:
-    """A new row of the table."""
-    metric = Metric(name, kind, text, labels, unit, buckets)
-    TABLE.append(metric)
-    return metric
+def single(read: Callable[[Source], Item]) -> Subject[Source, Item]:
+    """A subject without labels: the one item that `read` finds in the source."""
+    return Subject((), lambda source: [((), read(source))])
 
 
-def both(
-    name: str,
-    kind: MetricType,
-    text: str,
-    labels: tuple[str, ...] = ("device", "port"),
-    unit: str = "",
-    buckets: tuple[float, ...] = (),
-) -> tuple[Metric, Metric]:
-    """A row for transmit and one for receive, in the order of `model.DIRECTIONS`."""
-    transmit = row(name.format("transmit"), kind, text.format("transmit"), labels, unit, buckets)
-    return transmit, row(name.format("receive"), kind, text.format("receive"), labels, unit, buckets)
-
-
-# fine near idle (0.002 of 400 Gb/s is the default threshold of active) and near full
-UTILIZATION_BUCKETS = (0.002, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-
-# half a tick of 10 ms above whole numbers of ticks, so that jitter moves no run to another bucket
-DURATION_BUCKETS = (0.005, 0.015, 0.025, 0.035, 0.055, 0.105, 0.155, 0.255, 0.505, 1.005, 2.005, 5.005, 15.005, 60.005)
+def read_families(rows: Iterable[Metric], source: object) -> Iterator[tuple[Metric, list[Sample]]]:
+    """Each row with its samples in the source. The items of a subject are looked up once for all its rows."""
+    items: dict[Subject[Any, Any], list[tuple[Labels, Any]]] = {}
+    for metric in rows:
+        subject, read = metric.subject, metric.value
+        found = items.get(subject)
+        if found is None:
+            found = items[subject] = list(subject.items(source))
+        yield metric, [(labels, value) for labels, item in found if (value := read(item)) is not None]

@@ -15,12 +15,12 @@ function.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from ibpulse.metrics.counters import counter_name, stem_of_file
 from ibpulse.sysfs.counters import BROADCOM, COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.speed import ETHERNET
@@ -35,6 +35,22 @@ NOWHERE: tuple[str, ...] = ()
 REFRESHING_FILE = "rx_write_requests"
 # No counters: the cache's time, and numbers that also fall.
 LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
+FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
+
+
+def counter_name(stem: str) -> str:
+    """The exported name of a counter."""
+    return f"ibpulse_{stem}_total"
+
+
+def stem_of_file(folder: str, file: str) -> str:
+    """The stem for a file without a fact: its folder's prefix, then the file's name in snake case.
+
+    `hw_counters/SwLinkUp,32` is `hw_sw_link_up_32`. Different files can have one stem.
+    """
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", file)
+    words = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_")
+    return FOLDER_PREFIXES[folder] + (words.removesuffix("_total") or "unnamed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from ibpulse.web.auth.access import AccessControl
-from ibpulse.web.http_metrics import HttpMetrics
 from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import install_problem_handlers
@@ -53,7 +52,7 @@ def create_app(parts: WebParts) -> FastAPI:
     app.add_middleware(AccessControl, door=parts.door, max_body_bytes=parts.limits.max_body_bytes)
     app.add_middleware(
         OuterMiddleware,
-        metrics=HttpMetrics(parts.registry),
+        counts=parts.counts,
         max_query_bytes=parts.limits.max_query_bytes,
         headers=parts.door.headers if parts.door else tuple,
     )

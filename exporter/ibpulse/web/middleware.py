@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ibpulse.web.http_metrics import OTHER, HttpMetrics
+from ibpulse.metrics.web import WebCounts
 from ibpulse.web.problems import KINDS, problem_response
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ CONTENT_POLICY = b"content-security-policy"
 POLICY = (CONTENT_POLICY, b"default-src 'none'; frame-ancestors 'none'")
 # what proxies write when the client went away before an answer began
 ABANDONED = 499
+# what requests without a route are counted as
+OTHER = "other"
 # marks the scope of a HEAD request, which is answered as a GET without its body
 HEAD = "ibpulse.head"
 NO_STORE = (b"cache-control", b"no-store")
@@ -34,9 +36,9 @@ class OuterMiddleware:
     """ASGI middleware around the routes."""
 
     def __init__(
-        self, app: ASGIApp, metrics: HttpMetrics, max_query_bytes: int, headers: Callable[[], Headers] = tuple
+        self, app: ASGIApp, counts: WebCounts, max_query_bytes: int, headers: Callable[[], Headers] = tuple
     ) -> None:
-        self._app, self._metrics, self._max_query_bytes, self._headers = app, metrics, max_query_bytes, headers
+        self._app, self._counts, self._max_query_bytes, self._headers = app, counts, max_query_bytes, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -51,7 +53,7 @@ class OuterMiddleware:
             await self._answer(scope, receive, exchange)
         finally:
             path = getattr(scope.get("route"), "path", OTHER)
-            self._metrics.observe(path.rstrip("/") or path, exchange.status or ABANDONED, time.perf_counter() - started)
+            self._counts.observe(path.rstrip("/") or path, exchange.status or ABANDONED, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         app = self._app

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry
-
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.summary import Summary
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -53,7 +52,8 @@ class WebParts:
 
     `slots` gives the ring slot of each port name (`mlx5_0:1`). `metrics` gives body and content type for an Accept
     header and a choice of names. `ready` gives the state and a sentence. `summarize` gives the summary of whole seconds
-    that end at a wall time (ns), or now. The server's own metrics go into `registry`. `snapshot` gives the finished
+    that end at a wall time (ns), or now. The server counts what it does in
+    `counts`. `snapshot` gives the finished
     numbers of the last second, None before the first. Streams end when `ending` is set. `door` has the rules of the web
     configuration file, if there is one.
     """
@@ -67,7 +67,7 @@ class WebParts:
     summarize: Callable[[int, int | None], Summary]
     version: str
     limits: WebLimits = field(default_factory=WebLimits)
-    registry: CollectorRegistry | None = None
+    counts: WebCounts = field(default_factory=WebCounts)
     wall_clock_ns: Callable[[], int] = time.time_ns
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from ibpulse.errors import ConfigError
+from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.rate_limit import Bucket
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
@@ -23,7 +20,6 @@ from ibpulse.web.auth.web_config import WebConfig, read_config
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-RELOAD_SUCCESSFUL = "ibpulse_web_config_last_reload_successful"
 
 Signature = tuple[tuple[int, int, int, int] | None, ...]
 """Of each file what changes when its content does; None for one that cannot be seen."""
@@ -41,21 +37,25 @@ class Rules:
 class WebConfigReloader:
     """The rules of one web configuration file."""
 
-    def __init__(self, path: Path, registry: CollectorRegistry | None = None) -> None:
-        """Read the file and all that it names.
+    def __init__(self, path: Path, counts: WebCounts | None = None) -> None:
+        """Read the file and all that it names, and keep in `counts` whether that went well.
 
         Raises:
             ConfigError: with all faults found.
         """
         self._path = path
+        self._counts = counts or WebCounts()
         # what is looked at, and how it looked when it was last read, or tried
         self._files: tuple[Path, ...] = (path,)
         self._loaded: Signature = ()
         self.rules, self.bucket = self._load()
         self._seen: Signature = self._loaded
-        self.healthy = True
-        if registry is not None:
-            registry.register(_ReloadMetric(self))
+        self._counts.config_reloaded = True
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the files as they are now are in force."""
+        return bool(self._counts.config_reloaded)
 
     def tls(self) -> TlsServer | None:
         """The TLS for a new connection."""
@@ -85,14 +85,14 @@ class WebConfigReloader:
             if (rules.tls is None) != (self.rules.tls is None):
                 raise ConfigError([f"{self._path}: TLS cannot be switched on or off while running; start ibpulse anew"])
         except ConfigError as error:
-            self.healthy = False
+            self._counts.config_reloaded = False
             for fault in error.faults:
                 log.error("the web configuration stays as it was: %s", fault)
             return
         if (bucket.interval_ns, bucket.burst) != (self.bucket.interval_ns, self.bucket.burst):
             self.bucket = bucket
         self.rules = rules
-        self.healthy = True
+        self._counts.config_reloaded = True
         log.info("the web configuration was read anew from %s", self._path)
 
     def _load(self) -> tuple[Rules, Bucket]:
@@ -106,18 +106,6 @@ class WebConfigReloader:
         tls = build_tls(section, source) if section else None
         rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
         return rules, Bucket(config.rate_limit.interval, config.rate_limit.burst)
-
-
-class _ReloadMetric(Collector):
-    def __init__(self, door: WebConfigReloader) -> None:
-        self._door = door
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        yield GaugeMetricFamily(RELOAD_SUCCESSFUL, "")
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        help_text = "1 if the web configuration and its certificates are in force as the files have them, else 0."
-        yield GaugeMetricFamily(RELOAD_SUCCESSFUL, help_text, value=float(self._door.healthy))
 
 
 def _headers(config: WebConfig) -> tuple[tuple[bytes, bytes], ...]:

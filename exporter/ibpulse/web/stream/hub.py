@@ -10,10 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
@@ -76,7 +72,7 @@ class Viewer:
         return b"".join(events)
 
 
-class Hub(Collector):
+class Hub:
     """Lets viewers in, up to a number, and feeds them all from one task."""
 
     def __init__(self, parts: WebParts) -> None:
@@ -84,8 +80,6 @@ class Hub(Collector):
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._feed: Feed | None = None
-        self._dropped = 0
-        self._register(parts.registry)
 
     def join(self, period_ns: int, resume_tick: int | None) -> Viewer:
         """A new viewer that gets the ticks from `resume_tick` on, or those from now on.
@@ -106,11 +100,13 @@ class Hub(Collector):
         first = self._greet(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
         viewer = Viewer(period_ns, first, self._count_dropped)
         self._viewers.add(viewer)
+        self._parts.counts.stream_viewers = len(self._viewers)
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Forget a viewer; the last one ends the task."""
         self._viewers.discard(viewer)
+        self._parts.counts.stream_viewers = len(self._viewers)
         if not self._viewers and self._task is not None:
             self._task.cancel()
             self._task = self._feed = None
@@ -159,21 +155,4 @@ class Hub(Collector):
         return 0.0 if events else quiet
 
     def _count_dropped(self) -> None:
-        self._dropped += 1
-
-    def _register(self, registry: CollectorRegistry | None) -> None:
-        if registry is not None:
-            registry.register(self)
-
-    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """The families, for the registry's index of names."""
-        return self.collect()
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """How many watch, and how many events they did not get."""
-        yield GaugeMetricFamily("ibpulse_http_stream_viewers", "Viewers of the live stream.", len(self._viewers))
-        yield CounterMetricFamily(
-            "ibpulse_http_stream_dropped_events",
-            "Events that viewers of the live stream did not get because they took them too slowly.",
-            self._dropped,
-        )
+        self._parts.counts.stream_dropped_events += 1

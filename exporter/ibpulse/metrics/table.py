@@ -1,0 +1,33 @@
+"""The one table of exported metrics. Its order is that of `/metrics` and of `docs/metrics.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.metrics import counters, exporter, node, ports, web
+from ibpulse.metrics.row import Metric
+
+_UP_TO_COUNTERS = (
+    *ports.ROWS,
+    *node.ROWS,
+    *ports.TRAFFIC_ROWS,
+    *node.TRAFFIC_ROWS,
+    *counters.DIAGNOSTIC_COUNTERS,
+)
+_AFTER_COUNTERS = (
+    *counters.STATE_ROWS,
+    *exporter.DEVICE_ROWS,
+    *exporter.SAMPLER_ROWS,
+    *exporter.EXPORTER_ROWS,
+    *exporter.CAPTURE_ROWS,
+)
+SNAPSHOT_ROWS = (*_UP_TO_COUNTERS, *_AFTER_COUNTERS)
+TABLE: tuple[Metric, ...] = (*SNAPSHOT_ROWS, *web.ROWS)
+
+
+def rows_of(snapshot: Snapshot) -> Iterator[Metric]:
+    """The rows that a snapshot fills: those of the table, and those of the counters that only its ports have."""
+    yield from _UP_TO_COUNTERS
+    yield from counters.other_rows(snapshot)
+    yield from _AFTER_COUNTERS
