@@ -70,7 +70,8 @@ class RingReader:
         self.ring = ring
         self.interval_ns = ring.interval_ns
         self.capacity = ring.capacity
-        self._words = np.frombuffer(ring.words, dtype=np.uint64)
+        words = np.frombuffer(ring.words, dtype=np.uint64)
+        self._records = words[at.RECORD_TABLE :].reshape(at.SLOT_COUNT, ring.capacity, at.RECORD_WORDS)
 
     def newest_tick(self, wall_ns: int | None = None) -> int:
         """The newest tick that is surely complete at this wall time (now by default), sampled or not."""
@@ -147,9 +148,7 @@ class RingReader:
 
     def _copy(self, slot: int, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
         """Copy a run of records, no longer than the slot's ring, which may pass its end."""
-        begin = at.records_at(slot, self.capacity)
-        view = self._words[begin : begin + self.capacity * at.RECORD_WORDS].reshape(self.capacity, at.RECORD_WORDS)
-        done = 0
+        view, done = self._records[slot], 0
         while done < len(out):
             here = (first_tick + done) % self.capacity
             run = min(len(out) - done, self.capacity - here)
@@ -161,15 +160,12 @@ def _find_records(
     marks: npt.NDArray[np.uint64], ticks: npt.NDArray[np.int64], stride: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
     """Which records are of their tick, and the strides of a block, both (ports, ticks), from the marks of records."""
-    present = np.empty(marks.shape, dtype=np.bool_)
+    # nearly all are of the stride that their slot has now
+    present = marks == (ticks | (stride << at.STRIDE_SHIFT)[:, None]).view(np.uint64)
     strides = None
     unsigned = ticks.view(np.uint64)
-    for row, usual in enumerate((stride << at.STRIDE_SHIFT).tolist()):
-        # nearly all are of the stride that their slot has now
-        of_now = np.equal(marks[row], (ticks | usual).view(np.uint64), out=present[row])
-        if of_now.all():
-            continue
-        others = np.flatnonzero(((marks[row] & np.uint64(at.TICK_MASK)) == unsigned) & ~of_now)
+    for row in np.flatnonzero(~present.all(axis=1)).tolist():
+        others = np.flatnonzero(((marks[row] & np.uint64(at.TICK_MASK)) == unsigned) & ~present[row])
         if not len(others):
             continue
         if strides is None:
