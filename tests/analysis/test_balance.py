@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ibpulse.analysis.balance import BalanceOptions, balance_rails, jain_index
+from ibpulse.analysis.balance import (
+    BalanceOptions,
+    RailSums,
+    balance_rails,
+    jain_index,
+    line_of_carriers,
+    weigh_rails,
+)
+from ibpulse.analysis.moments import weighted_sums
 
 amounts = hnp.arrays(np.float64, st.integers(1, 16), elements=st.floats(1.0, 1e11))
 NAN = float("nan")
@@ -129,3 +137,87 @@ def test_the_limits_can_be_set() -> None:
     found = balance_rails(rails(10, 10, 10, 2, 9), options=options)
     assert found.idle.tolist() == [False, False, False, True, False]
     assert found.slow.tolist() == [False, False, False, False, True]
+
+
+# rails whose traffic runs on
+
+
+def sums_of_ticks(rates: np.ndarray, up: np.ndarray | None = None) -> RailSums:
+    """Sums of rates (rails, 2, ticks) of 10 ms each."""
+    seconds = np.full(rates.shape, 0.01)
+    return RailSums(
+        weighted_sums(rates, seconds, rates > 0.1e9),
+        (rates * seconds).sum(axis=-1),
+        seconds[:, 0].sum(axis=-1),
+        np.ones(len(rates), dtype=np.bool_) if up is None else up,
+    )
+
+
+def test_the_rates_of_rails_are_those_of_both_directions() -> None:
+    rates = np.zeros((3, 2, 100))
+    rates[0, 0, :25], rates[0, 1] = 8e9, 1e9
+    rates[2] = 5e9
+    found = sums_of_ticks(rates, np.array([True, True, False]))
+    assert found.mean_rates() == pytest.approx([3e9, 0.0, 0.0])
+    np.testing.assert_allclose(found.active_rates(), [9e9, NAN, 10e9])
+
+
+def test_a_rail_without_observed_time_has_no_rate() -> None:
+    nothing = RailSums(np.zeros((2, 2, 4)), np.zeros((2, 2)), np.zeros(2), np.array([True, False]))
+    np.testing.assert_array_equal(nothing.mean_rates(), [NAN, 0.0])
+
+
+def weigh(rates: np.ndarray, spans: tuple[int, ...] = (3, 10, 60)) -> tuple[list[int], list[int], float]:
+    """Idle rails, slow rails and fairness from rates (rails, 2, ticks), whose last tick is now."""
+
+    def sums_of(seconds: int) -> RailSums:
+        return sums_of_ticks(rates[:, :, -100 * seconds :])
+
+    found = weigh_rails(sums_of, spans, 60, BalanceOptions())
+    return np.flatnonzero(found.idle).tolist(), np.flatnonzero(found.slow).tolist(), found.fairness
+
+
+def test_a_rail_that_died_three_seconds_ago_is_idle_and_not_slow() -> None:
+    rates = np.full((8, 2, 6000), 10e9)
+    rates[3, :, -300:] = 0.0
+    assert weigh(rates) == ([3], [], pytest.approx(7 / 8))
+
+
+def test_silence_of_seconds_is_judged_by_a_longer_span() -> None:
+    rates = np.zeros((8, 2, 6000))
+    rates[:5, :, -700:-500] = rates[6:, :, -700:-500] = 10e9
+    assert weigh(rates) == ([5], [], pytest.approx(7 / 8))
+
+
+def test_a_rail_is_called_slow_over_ten_seconds_at_least() -> None:
+    rates = np.full((4, 2, 6000), 10e9)
+    # for four seconds of the last ten it moves half: 80 % of its siblings over ten
+    rates[1, :, -400:] = 5e9
+    assert weigh(rates)[1] == []
+    rates[1, :, -600:] = 5e9
+    assert weigh(rates)[1] == [1]
+
+
+def test_no_span_is_longer_than_what_is_kept() -> None:
+    asked: list[int] = []
+
+    def sums_of(seconds: int) -> RailSums:
+        asked.append(seconds)
+        return sums_of_ticks(np.zeros((2, 2, 100)))
+
+    weigh_rails(sums_of, (3, 10, 60), 5, BalanceOptions())
+    assert asked == [3, 5, 5, 5]
+
+
+def test_the_line_is_that_of_the_rails_that_carry_traffic() -> None:
+    rates = np.array([50e9, 50e9, 25e9, NAN])
+    assert line_of_carriers(rails(10, 0.49, 0.5, 10), rates) == 2 * 75e9
+    assert line_of_carriers(rails(10, 0.49, 0.5, 10), rates, 1) == 75e9
+    # of silent rails, all
+    assert line_of_carriers(np.zeros(4), rates) == 2 * 125e9
+    assert line_of_carriers(np.array([NAN, 1.0, 1.0, 1.0]), rates) == 2 * 75e9
+
+
+@pytest.mark.parametrize(("amounts", "rates"), [([], []), ([1.0], [NAN]), ([NAN], [50e9])])
+def test_a_line_that_is_not_known_is_not_a_number(amounts: list[float], rates: list[float]) -> None:
+    assert np.isnan(line_of_carriers(np.array(amounts), np.array(rates)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bursts import BURST, HOLE, Runs, RunState, Thresholds, split_runs, start_runs
+from ibpulse.analysis.bursts import BURST, HOLE, Runs, RunState, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import Square
 
@@ -168,3 +168,17 @@ def test_thresholds_the_wrong_way_round_are_refused(low: float, high: float) -> 
         ValueError, match=f"burst thresholds low {low} and high {high}: low must lie between 0 and high"
     ):
         Thresholds(high, low)
+
+
+def test_runs_are_described_by_the_quantiles_of_their_lengths_and_their_mean_bytes() -> None:
+    lengths = np.random.default_rng(2).permutation(np.arange(1.0, 101.0))
+    found = describe_runs(lengths, 2 * lengths)
+    assert (found.count, found.longest_seconds, found.mean_bytes) == (100, 100.0, pytest.approx(101.0))
+    # between the 50th and the 51st, and at 0.95 x 99 places above the first
+    assert (found.p50_seconds, found.p95_seconds) == (pytest.approx(50.5), pytest.approx(95.05))
+
+
+def test_no_runs_have_a_count_alone() -> None:
+    found = describe_runs(np.zeros(0), np.zeros(0))
+    assert found.count == 0
+    assert np.isnan([found.p50_seconds, found.p95_seconds, found.longest_seconds, found.mean_bytes]).all()

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.analysis.bins import bandwidth_bins, rate_bins
-from ibpulse.analysis.period import BIN_SECONDS, PeriodOptions, StepPeriod, find_period
+from ibpulse.analysis.period import (
+    BIN_SECONDS,
+    PeriodOptions,
+    StepPeriod,
+    choose_bin_seconds,
+    find_period,
+    find_rails_period,
+)
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.step import Workload
@@ -222,3 +229,32 @@ def test_scaling_the_values_changes_nothing_and_the_period_scales_with_the_bin(f
     one, other = find_period(values), find_period(values * factor, width)
     assert other.seconds / width == pytest.approx(one.seconds / BIN_SECONDS, rel=1e-6)
     assert other.score == pytest.approx(one.score, rel=1e-6)
+
+
+# several rails
+
+
+def test_the_period_of_rails_is_that_of_their_mean() -> None:
+    wave = bins_of(Square(1_444_000_000, 0.4), 30)
+    rng = np.random.default_rng(1)
+    bins = [wave * part + rng.normal(0, 0.01 * wave.max(), len(wave)) for part in (1.0, 0.5, 2.0)]
+    assert find_rails_period(bins, BIN_SECONDS) == find_period(np.mean(bins, axis=0))
+
+
+def test_where_a_rail_is_not_known_its_siblings_stand_for_it() -> None:
+    wave = bins_of(Square(1_444_000_000, 0.4), 30)
+    one, other = wave.copy(), wave.copy()
+    one[100:200] = np.nan
+    other[300:400] = np.nan
+    assert find_rails_period([one, other], BIN_SECONDS) == find_period(wave)
+
+
+def test_without_rails_there_is_no_period() -> None:
+    found = find_rails_period([], BIN_SECONDS)
+    assert np.isnan(found.seconds)
+    assert found.score == 0.0
+
+
+@pytest.mark.parametrize(("coarsest", "expected"), [(1, 0.05), (2, 0.05), (3, 0.06), (10, 0.2)])
+def test_a_bin_holds_two_changes_of_the_slowest_counter(coarsest: int, expected: float) -> None:
+    assert choose_bin_seconds(coarsest, 0.01) == pytest.approx(expected)

@@ -15,6 +15,7 @@ from ibpulse.analysis.signature import (
     STEADY,
     Features,
     SignatureOptions,
+    describe_features,
     find_signature,
     resemblance,
 )
@@ -199,3 +200,26 @@ def test_the_resemblance_at_one_tolerance_is_the_root_of_one_over_e() -> None:
 
 def test_no_tolerance_is_zero() -> None:
     assert min(astuple(SignatureOptions().tolerance)) > 0
+
+
+# from statistics to features
+
+
+def test_features_are_shares_of_the_line_and_the_variations_by_their_time_scale() -> None:
+    variations = {1_000_000_000: 0.7, 50_000_000: 0.5, 10_000_000: 0.1, 100_000_000: 0.6}
+    found = describe_features(0.8, 300e9, 600e9, variations, 800e9)
+    assert found == Features(0.8, 0.1, 0.5, 0.6, 0.75, 0.375)
+
+
+def test_a_peak_above_the_line_was_read_late() -> None:
+    assert describe_features(1.0, 10e9, 900e9, {}, 800e9).peak_utilization == 1.0
+
+
+@pytest.mark.parametrize("line", [NAN, 0.0])
+def test_without_a_line_there_is_no_utilisation(line: float) -> None:
+    found = astuple(describe_features(0.5, 10e9, 20e9, {}, line))
+    np.testing.assert_array_equal(found, [0.5, NAN, NAN, NAN, NAN, NAN])
+
+
+def test_a_peak_that_is_not_known_stays_unknown() -> None:
+    assert np.isnan(describe_features(NAN, NAN, NAN, {}, 800e9).peak_utilization)

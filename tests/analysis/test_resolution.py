@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.analysis.resolution import effective_resolution, finest_ticks, stands_still
 
 INTERVAL_NS = 10_000_000
 THRESHOLD = 0.1e9
@@ -57,3 +57,19 @@ def test_a_reset_is_no_change() -> None:
 def test_regular_single_ticks_look_like_a_slow_counter() -> None:
     active = (np.arange(600) % 2 == 0).astype(np.int64)
     assert measure(np.cumsum(active * 400_000_000)) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stride", "ticks"),
+    [(None, 1, 1), (0.01, 1, 1), (0.015, 1, 1), (0.016, 1, 2), (0.04, 1, 4), (0.04, 3, 1)],
+)
+def test_a_counter_that_stands_still_tells_nothing_finer_than_its_changes(
+    seconds: float | None, stride: int, ticks: int
+) -> None:
+    assert finest_ticks(seconds, INTERVAL_NS, stride) == ticks
+
+
+def test_a_counter_stands_still_beyond_one_and_a_half_samples() -> None:
+    assert not stands_still(0.015, 0.01)
+    assert stands_still(0.0151, 0.01)
+    assert not stands_still(float("nan"), 0.01)

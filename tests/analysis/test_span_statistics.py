@@ -1,0 +1,145 @@
+"""All statistics of a span, against closed forms and against plain numpy on the rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.analysis.bursts import Thresholds
+from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
+from ibpulse.analysis.span_statistics import SpanOptions, SpanStatistics, describe_span
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
+GB = 1e9
+LINE = 50 * GB
+TICK_NS = 10 * MILLISECOND_NS
+OPTIONS = SpanOptions(Thresholds(0.1 * GB, 0.1 * GB), (TICK_NS, 5 * TICK_NS))
+
+
+def series_of(rates: np.ndarray, first_tick: int = 1, finest: int = 1, down: tuple[int, ...] = ()) -> RailSeries:
+    """Rates (rails, 2, ticks), NaN for missing data, whose first tick is so many after a whole second."""
+    count = len(rates)
+    rails = RailTraits(
+        names=tuple(f"mlx5_{rail}:1" for rail in range(count)),
+        up=np.array([rail not in down for rail in range(count)]),
+        line_rates=np.full(count, LINE),
+        strides=np.ones(count, dtype=np.int64),
+        finest_ticks=np.full(count, finest, dtype=np.int64),
+    )
+    return add_up(rates, np.where(np.isnan(rates), 0.0, 0.01), rails, first_tick * TICK_NS, TICK_NS)
+
+
+def describe(rates: np.ndarray, **known: int) -> SpanStatistics:
+    return describe_span(series_of(rates, **known), OPTIONS)
+
+
+def wave(high: float, busy: int, silent: int, times: int, rails: int = 1) -> np.ndarray:
+    one = np.tile(np.repeat([high, 0.0], [busy, silent]), times)
+    return np.broadcast_to(one, (rails, 2, len(one))).copy()
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1000), first_tick=st.integers(1, 250), lost=st.sampled_from([0.0, 0.01]))
+def test_it_is_what_plain_numpy_says_wherever_in_a_second_the_span_begins(
+    seed: int, first_tick: int, lost: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.3, GB, (3, 2, 730))
+    rates[:, 0, rng.random(730) < lost] = np.nan
+    found = describe(rates, first_tick=first_tick)
+    bandwidth = rates.sum(axis=(0, 1))
+    seen = bandwidth[~np.isnan(bandwidth)]
+    active = seen[seen > 0.1 * GB]
+    assert found.node.mean == pytest.approx(seen.mean())
+    assert found.node.peak == pytest.approx(seen.max())
+    assert found.node.peak_to_mean == pytest.approx(seen.max() / seen.mean())
+    assert found.node.duty_cycle == pytest.approx(len(active) / len(seen))
+    assert found.node.active_mean == pytest.approx(active.mean())
+    assert found.whole.variation(TICK_NS) == pytest.approx(active.std() / active.mean())
+    assert found.node.transmit + found.node.receive == pytest.approx(found.node.mean)
+    assert found.coverage.observed_ratio == pytest.approx(len(seen) / 730)
+    assert found.coverage.seconds == pytest.approx(7.3)
+    moved = np.nansum(np.where(np.isnan(rates).any(axis=1)[:, None], 0.0, rates), axis=(1, 2))
+    assert found.whole.fairness == pytest.approx(moved.sum() ** 2 / (3 * np.square(moved).sum()))
+    assert found.balance.share == pytest.approx(moved / moved.sum())
+
+
+def test_the_steps_of_a_wave_have_its_length_its_silence_and_its_bytes() -> None:
+    found = describe(wave(10 * GB, 20, 30, 40, rails=2))
+    assert found.period.seconds == pytest.approx(0.5, rel=1e-3)
+    assert found.steps.seconds == pytest.approx(0.5)
+    assert found.steps.gap_seconds == pytest.approx(0.3)
+    assert found.steps.moved_bytes == pytest.approx(2 * 2 * 10 * GB * 0.2)
+    assert found.units.steps
+    again = found.of_units(found.units.sums.sum(axis=0))
+    assert again.node.duty_cycle == pytest.approx(0.4)
+    assert np.isnan(again.node.peak)
+
+
+def test_bursts_gaps_and_what_the_ends_of_the_span_cut() -> None:
+    found = describe(wave(10 * GB, 20, 30, 40))
+    assert (found.bursts.count, found.gaps.count) == (39, 39)
+    assert (found.bursts.p50_seconds, found.gaps.p50_seconds) == (pytest.approx(0.2), pytest.approx(0.3))
+    assert found.bursts.mean_bytes == pytest.approx(20 * GB * 0.2)
+    assert found.censored_seconds == pytest.approx(0.5)
+
+
+def test_the_line_is_that_of_the_rails_that_carry_traffic_in_the_recorded_directions() -> None:
+    rates = wave(10 * GB, 20, 30, 40, rails=3)
+    rates[1] *= 0.01
+    assert describe(rates).line == 2 * 2 * LINE
+    rates[:, 1] = np.nan
+    found = describe(rates)
+    assert found.line == 2 * LINE
+    assert np.isnan(found.node.receive)
+    assert found.node.mean == found.node.transmit
+
+
+def test_a_rail_whose_link_is_down_carries_nothing_and_hides_nobody() -> None:
+    rates = wave(10 * GB, 20, 30, 40, rails=4)
+    rates[2] = np.nan
+    found = describe(rates, down=(2,))
+    assert found.rail_means == pytest.approx([8 * GB, 8 * GB, 0.0, 8 * GB])
+    assert (found.balance.fairness, found.balance.idle.tolist()) == (pytest.approx(3 / 4), [False, False, True, False])
+    assert found.coverage.observed_ratio == 1.0
+
+
+def test_missing_data_is_counted_in_runs() -> None:
+    rates = wave(10 * GB, 20, 30, 40)
+    rates[0, 0, 100:105] = rates[0, 1, 1000:1050] = np.nan
+    found = describe(rates).coverage
+    assert (found.holes, found.longest_hole_seconds) == (2, pytest.approx(0.5))
+    assert found.observed_ratio == pytest.approx(1 - 55 / 2000)
+    assert np.isnan(describe(wave(GB, 1, 1, 50)).coverage.longest_hole_seconds)
+
+
+def test_what_rests_on_single_ticks_is_not_known_of_counters_that_stand_still() -> None:
+    found = describe(wave(10 * GB, 20, 30, 40), finest=3)
+    for value in (found.node.peak, found.node.peak_to_mean, found.node.duty_cycle, found.node.active_mean):
+        assert np.isnan(value)
+    assert np.isnan(found.whole.variation(TICK_NS))
+    assert found.whole.variation(5 * TICK_NS) == pytest.approx(0.0, abs=1e-6)
+    assert found.signature.label == "unknown"
+
+
+def test_a_span_without_data_has_no_statistics() -> None:
+    found = describe(np.full((2, 2, 300), np.nan))
+    for value in (found.node.mean, found.node.peak, found.node.duty_cycle, found.period.seconds, found.steps.seconds):
+        assert np.isnan(value)
+    assert (found.bursts.count, len(found.step_sums), found.coverage.holes) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("first_tick", [1, 2, 50, 100])
+def test_seconds_are_those_of_the_wall_clock(first_tick: int) -> None:
+    series = series_of(np.ones((1, 2, 250)), first_tick=first_tick)
+    assert (series.lead, series.ticks_per_second, series.ticks) == ((first_tick - 1) % 100, 100, 250)
+    assert len(series.whole) % 100 == 0
+    assert np.flatnonzero(series.whole).tolist() == list(range(series.lead, series.lead + 250))
+
+
+def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:
+    rails = RailTraits(("a:1",), np.array([True]), np.array([LINE]), np.ones(1, np.int64), np.ones(1, np.int64))
+    series = add_up(np.ones((1, 2, 7)), np.ones((1, 2, 7)), rails, 17 * SECOND_NS, 300 * MILLISECOND_NS)
+    assert (series.ticks_per_second, series.lead) == (3, 0)
