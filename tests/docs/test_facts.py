@@ -127,7 +127,7 @@ def test_alerts_and_boards_are_as_many_as_the_pages_say() -> None:
         f"{boards.capitalize()} Grafana dashboards, recording rules and {alerts} alerts"
         in (ROOT / "CHANGELOG.md").read_text()
     )
-    assert f"{boards.capitalize()} boards" in (ROOT / "docs/dashboards.md").read_text()
+    assert f"{boards.capitalize()} dashboards" in (ROOT / "docs/dashboards.md").read_text()
 
 
 def test_the_histograms_of_utilisation_have_as_many_buckets_as_the_pages_say() -> None:
