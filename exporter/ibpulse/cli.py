@@ -79,7 +79,7 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
         raise ConfigError([*parsed.faults, *error.faults]) from None
     if parsed.faults:
         raise ConfigError(parsed.faults)
-    warn([*parsed.warnings], resolved.settings)
+    warn([*parsed.warnings, *resolved.warnings], resolved.settings)
     parsed.arguments.origins = resolved.origins
     return verb.load().run(parsed.arguments, resolved.settings)
 

@@ -111,13 +111,6 @@ def test_a_traffic_window_that_is_given_and_longer_than_the_history_is_refused()
     )
 
 
-def test_a_burst_cannot_end_above_the_rate_at_which_it_begins() -> None:
-    assert faults({"analysis.burst-low": ["0.2GB/s"]}, {}) == (
-        "flag --analysis.burst-low: 0.2GB/s is above analysis.active-threshold, 0.1GB/s, at which bursts begin; "
-        "lower it or leave it out",
-    )
-
-
 @pytest.mark.parametrize(
     ("interval", "timescales"),
     [("1ms", (10, 50, 100, 1000)), ("20ms", (100, 1000)), ("40ms", (1000,)), ("50ms", (50, 100, 1000))],

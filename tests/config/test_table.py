@@ -55,6 +55,6 @@ def test_the_defaults_are_those_of_the_table() -> None:
     assert settings.analysis.timescales == (10_000_000, 50_000_000, 100_000_000, 1_000_000_000)
     assert settings.slow.interval == 5 * 10**9
     assert (settings.web.listen_address.host, settings.web.listen_address.port) == ("", 10055)
-    assert (settings.web.max_wide_requests, settings.web.max_points) == (2, 200_000)
+    assert settings.web.max_points == 200_000
     assert (settings.log.level, settings.log.format) == ("info", "text")
     assert str(settings.path.sysfs) == "/sys"

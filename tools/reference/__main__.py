@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ibpulse.commands import EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
-from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow
+from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
 from tools.grafana.alerts import ALERTS
 from tools.reference.counters_page import counters_markdown
 from tools.reference.doctor_page import doctor_markdown
@@ -28,7 +28,13 @@ def configuration_markdown() -> str:
         f"## {group}\n\n{sentence}\n\n{_settings_table(row for row in ROWS if row.group == group)}"
         for group, sentence in GROUPS.items()
     ]
-    return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=_settings_table([CONFIG_FILE])), *sections]) + "\n"
+    table = _settings_table([CONFIG_FILE])
+    return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=table), *sections, _deprecated()]) + "\n"
+
+
+def _deprecated() -> str:
+    rows = "\n".join(f"| `{old.name}` | {old.warning} |" for old in DEPRECATED)
+    return f"{_DEPRECATED}\n\n| setting | |\n|---|---|\n{rows}"
 
 
 def cli_markdown() -> str:
@@ -116,6 +122,12 @@ Flags override environment variables, which override the file, which overrides t
   only that and shows where each value comes from; `ibpulse config print` prints the configuration as a file.
 
 {table}"""
+
+_DEPRECATED = """\
+## Deprecated settings
+
+These settings of version 0.1 are still accepted throughout 0.2, with any value, from every source. Each gives one
+warning in the log. Remove them before 0.3."""
 
 _EXIT_CODES = """\
 Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one

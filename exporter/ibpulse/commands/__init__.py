@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ibpulse.config.table import GROUPS, ROWS, SettingRow
+from ibpulse.config.table import DEPRECATED, GROUPS, ROWS, DeprecatedSetting, SettingRow
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
@@ -34,10 +34,6 @@ EVERY_SETTING = tuple(GROUPS)
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
 """What a verb reads that samples this node by itself."""
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
-REPORT = tuple(
-    f"analysis.{name}"
-    for name in ("burst-low", "signature-dense", "signature-moe", "signature-tolerance", "signature-confidence")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,11 @@ class Verb:
     def ignored_rows(self) -> list[SettingRow]:
         """The settings whose flags are accepted without an effect."""
         return [row for row in ROWS if row.group in self.ignored and not self.reads(row)]
+
+    def deprecated(self) -> list[DeprecatedSetting]:
+        """The settings of version 0.1 whose flags are still accepted, with a warning."""
+        groups = {name.partition(".")[0] for name in (*self.settings, *self.ignored)}
+        return [old for old in DEPRECATED if old.group in groups]
 
     def load(self) -> Command:
         """The module that does it: the one of its name, unless that is a word of the language."""
@@ -118,21 +119,21 @@ VERBS = {
             "top",
             "Show the rails and the node's numbers live in this terminal.",
             "ibpulse top --url=http://node7:10055",
-            settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", *REPORT, "web.listen-address"),
+            settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", "web.listen-address"),
             ignored=EVERY_SETTING,
         ),
         Verb(
             "report",
             "Print the statistics of recordings side by side, with what differs beyond the noise.",
             "ibpulse report before.parquet after.parquet --trim",
-            settings=("analysis.active-threshold", *REPORT),
+            settings=("analysis.active-threshold",),
             ignored=("analysis", "log"),
         ),
         Verb(
             "render",
             "Draw recordings: a heatmap of all rails, an animation, or the distribution of their bandwidth.",
             "ibpulse render dense.parquet moe.parquet -o rails.png",
-            settings=("analysis.active-threshold", "analysis.burst-low"),
+            settings=("analysis.active-threshold",),
             ignored=("analysis", "log"),
         ),
         Verb(

@@ -178,7 +178,6 @@ class Daemon:
         )
 
     def _web_parts(self) -> WebParts:
-        web = self._settings.web
         return WebParts(
             reader=self._reader,
             fabric=lambda: self._supervisor.fabric,
@@ -188,9 +187,7 @@ class Daemon:
             ready=self._ready,
             summarize=lambda seconds, end_ns: self._aggregator.summarize(self._supervisor.fabric, seconds, end_ns),
             version=__version__,
-            limits=WebLimits(
-                max_wide_requests=web.max_wide_requests, max_values=web.max_points, max_viewers=web.max_viewers
-            ),
+            limits=WebLimits(max_values=self._settings.web.max_points),
             counts=self._counts,
             snapshot=lambda: self._snapshot,
             ending=self._ending,

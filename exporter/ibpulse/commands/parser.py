@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from ibpulse.commands import VERBS, Verb
-from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, SettingRow, advice
+from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, SettingRow, advice
 from ibpulse.errors import ConfigError
 
 DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
@@ -77,14 +77,15 @@ def build_parser(verb: Verb) -> Parser:
         section = parser.add_argument_group(f"{group} settings", GROUPS[group])
         for row in rows:
             _add_setting(section, row)
-    for row in verb.ignored_rows():
-        parser.add_argument(row.flag, dest=row.name, action="append", help=argparse.SUPPRESS)
+    hidden: list[SettingName] = [*verb.ignored_rows(), *verb.deprecated()]
+    for setting in hidden:
+        parser.add_argument(setting.flag, dest=setting.name, action="append", help=argparse.SUPPRESS)
     return parser
 
 
 def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments declared so far that are neither help nor a setting; argparse itself has no public list."""
-    settings = {row.flag for row in (CONFIG_FILE, *ROWS)}
+    settings = {row.flag for row in (CONFIG_FILE, *ROWS, *DEPRECATED)}
     return [
         action for action in parser._actions if action.dest != "help" and settings.isdisjoint(action.option_strings)
     ]
@@ -99,8 +100,8 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     parser = build_parser(verb)
     arguments, unknown = parser.parse_known_args(words)
     values = vars(arguments)
-    flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
-    known = [flag for action in parser._actions for flag in action.option_strings]
+    flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS, *DEPRECATED) if row.name in values}
+    known = [flag for action in parser._actions if action.help != argparse.SUPPRESS for flag in action.option_strings]
     faults = _unknown_faults(unknown, known, f"see `{parser.prog} --help`")
     ignored = (row for row in verb.ignored_rows() if flags[row.name])
     warnings = [f"flag {row.flag}: has no effect on `{parser.prog}`" for row in ignored]

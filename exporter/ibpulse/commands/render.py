@@ -141,7 +141,6 @@ def _read_options(arguments: argparse.Namespace, settings: Settings, kind: str) 
         begin=read_moment("--from", arguments.begin, faults),
         end=read_moment("--to", arguments.end, faults),
         active_bytes_per_second=settings.analysis.active_threshold,
-        burst_low_bytes_per_second=settings.analysis.burst_low,
         resamples=1,
     )
     options = PictureOptions(

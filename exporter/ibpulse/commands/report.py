@@ -81,7 +81,6 @@ def _renderer(form: str) -> Callable[[Report], str]:
 
 
 def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
-    from ibpulse.analysis.signature import Features, SignatureOptions  # not for help texts
     from ibpulse.reports.span import ReportOptions
 
     faults: list[str] = []
@@ -97,21 +96,13 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions
         faults.append(f"flag --seed: {arguments.seed} is negative; give 0 or more")
     if faults:
         raise ConfigError(faults)
-    analysis = settings.analysis
     return ReportOptions(
         ports=tuple(arguments.port),
         begin=begin,
         end=end,
         trim=arguments.trim,
-        active_bytes_per_second=analysis.active_threshold,
-        burst_low_bytes_per_second=analysis.burst_low,
+        active_bytes_per_second=settings.analysis.active_threshold,
         timescales_ns=timescales,
-        signature=SignatureOptions(
-            dense=Features(*analysis.signature_dense),
-            moe=Features(*analysis.signature_moe),
-            tolerance=Features(*analysis.signature_tolerance),
-            least_confidence=analysis.signature_confidence,
-        ),
         least_change=arguments.least_change,
         resamples=arguments.resamples,
         seed=arguments.seed,

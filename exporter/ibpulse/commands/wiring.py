@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.config import Settings
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
@@ -70,30 +69,16 @@ def aggregator_options(settings: Settings) -> AggregatorOptions:
         active_bytes_per_second=analysis.active_threshold,
         windows_ns=tuple(analysis.windows),
         timescales_ns=tuple(analysis.timescales),
-        burst_low_bytes_per_second=analysis.burst_low,
         traffic_window_ns=analysis.traffic_window,
-        signature=signature_options(settings),
         saturation=SaturationOptions(
             level=analysis.saturation_level, window_seconds=analysis.saturation_window // SECOND_NS
         ),
         moe_saturation=MoeSaturationOptions(
-            least_confidence=analysis.signature_confidence,
             least_duty=analysis.moe_saturation_duty,
             least_peak_utilization=analysis.moe_saturation_peak,
             hold_seconds=analysis.moe_saturation_hold / SECOND_NS,
         ),
         xmit_wait_tick_bytes=settings.slow.xmit_wait_tick,
-    )
-
-
-def signature_options(settings: Settings) -> SignatureOptions:
-    """The two references of the workload signature, and the least confidence."""
-    analysis = settings.analysis
-    return SignatureOptions(
-        dense=Features(*analysis.signature_dense),
-        moe=Features(*analysis.signature_moe),
-        tolerance=Features(*analysis.signature_tolerance),
-        least_confidence=analysis.signature_confidence,
     )
 
 

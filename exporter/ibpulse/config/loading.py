@@ -21,7 +21,16 @@ from ibpulse.config.settings import (
     fit_timescales,
     fit_traffic_window,
 )
-from ibpulse.config.table import CONFIG_FILE, GROUPS, PREFIX, ROWS, advice, describe
+from ibpulse.config.table import (
+    CONFIG_FILE,
+    DEPRECATED,
+    GROUPS,
+    PREFIX,
+    ROWS,
+    DeprecatedSetting,
+    advice,
+    describe,
+)
 from ibpulse.config.values import ABSENT, Given
 from ibpulse.errors import ConfigError
 from ibpulse.yaml_file import Entry, YamlFile
@@ -41,6 +50,17 @@ class SettingSource:
     texts: dict[str, Given] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    deprecated: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, text: Given, place: str) -> None:
+        """Take a text for a setting; `place` says where it was given."""
+        self.texts[name], self.places[name] = text, place
+
+    def add_deprecated(self, old: DeprecatedSetting, text: Given | None, place: str) -> None:
+        """Take whatever was given for a setting of version 0.1; if its new name is given as well, that one counts."""
+        self.deprecated[old.name] = f"{place}: {old.warning}"
+        if old.replacement and text is not None and old.replacement not in self.texts:
+            self.add(old.replacement, text, place)
 
     def nested(self, without: frozenset[str] = frozenset()) -> dict[str, dict[str, Given]]:
         """The texts by group and name, except the name of the file and the settings named in `without`."""
@@ -61,8 +81,11 @@ def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
     for row in describe():
         texts = flags.get(row.name, ())
         if texts:
-            source.texts[row.name] = tuple(texts) if row.is_list else texts[-1]
-            source.places[row.name] = f"flag {row.flag}"
+            source.add(row.name, tuple(texts) if row.is_list else texts[-1], f"flag {row.flag}")
+    for old in DEPRECATED:
+        texts = flags.get(old.name, ())
+        if texts:
+            source.add_deprecated(old, tuple(texts) if len(texts) > 1 else texts[0], f"flag {old.flag}")
     return source
 
 
@@ -70,12 +93,15 @@ def read_environment(environ: Mapping[str, str]) -> SettingSource:
     """What the variables that begin with `IBPULSE_` say; those that Kubernetes sets for a service are passed over."""
     source = SettingSource()
     names = {row.variable: row.name for row in describe()}
+    deprecated = {old.variable: old for old in DEPRECATED}
     for variable, text in environ.items():
+        place = f"environment variable {variable}"
         if variable in names:
-            source.texts[names[variable]] = text
-            source.places[names[variable]] = f"environment variable {variable}"
+            source.add(names[variable], text, place)
+        elif variable in deprecated:
+            source.add_deprecated(deprecated[variable], text, place)
         elif variable.startswith(PREFIX) and not _is_service_link(variable, text):
-            source.faults.append(f"environment variable {variable}: no such setting; {advice(variable, names)}")
+            source.faults.append(f"{place}: no such setting; {advice(variable, names)}")
     return source
 
 
@@ -98,21 +124,23 @@ def _is_service_link(variable: str, text: str) -> bool:
 def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) -> None:
     """Read the two levels of the file: groups, and the settings in them."""
     known = [row.name for row in ROWS]
+    deprecated = {old.name: old for old in DEPRECATED}
     for group, line, node in _entries(root, file, "the file"):
         if group not in GROUPS:
             file.refuse(line, f"{group}: no such group of settings; {_group_advice(group)}")
             continue
         for last, inner_line, inner in _entries(node, file, group):
-            name = f"{group}.{last}"
-            if name not in known:
+            name, text = f"{group}.{last}", _text(inner)
+            place = f"{file.path}:{inner_line}: {name}"
+            if name in deprecated:
+                source.add_deprecated(deprecated[name], text, place)
+            elif name not in known:
                 file.refuse(inner_line, f"{name}: no such setting; {advice(name, known)}")
-                continue
-            source.places[name] = f"{file.path}:{inner_line}: {name}"
-            text = _text(inner)
-            if text is None:
+            elif text is None:
                 file.refuse(inner_line, f"{name}: holds more than values; give one value or a plain list")
+                source.places[name] = place
             else:
-                source.texts[name] = text
+                source.add(name, text, place)
 
 
 def _group_advice(name: str) -> str:
@@ -143,10 +171,11 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Checked settings, and by the name of each setting the place that gave it."""
+    """Checked settings, by the name of each setting the place that gave it, and a sentence per deprecated setting."""
 
     settings: Settings
     origins: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def load(
@@ -183,7 +212,10 @@ def resolve(
     faults += wrong
     if faults:
         raise ConfigError(faults)
-    return Resolved(settings, origins)
+    deprecated: dict[str, str] = {}
+    for source in given:
+        deprecated = source.deprecated | deprecated
+    return Resolved(settings, origins, tuple(deprecated.values()))
 
 
 def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ibpulse.config.table import GROUPS, ROWS, SettingRow
+from ibpulse.config.table import DEPRECATED, GROUPS, ROWS, SettingRow
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
@@ -29,11 +29,18 @@ def value_schema(row: SettingRow) -> dict[str, Any]:
 
 
 def _of_group(group: str) -> dict[str, Any]:
-    return {
+    known = {
         row.name.removeprefix(f"{group}."): value_schema(row) | {"description": row.sentence}
         for row in ROWS
         if row.group == group
     }
+    # any value is accepted, as by the program
+    deprecated = {
+        old.name.removeprefix(f"{group}."): {"deprecated": True, "description": f"Deprecated: {old.warning}."}
+        for old in DEPRECATED
+        if old.group == group
+    }
+    return known | deprecated
 
 
 def _single(metavar: str) -> dict[str, Any]:
@@ -68,7 +75,6 @@ _FORMS = {
     "RATIO": _form(
         "a ratio from 0 to 1, like 0.85", r"(0?\.[0-9]+|[01]|1\.0+)", {"type": "number", "minimum": 0, "maximum": 1}
     ),
-    "NUMBER": _form("a number, like 0.85", _NUMBER, {"type": "number", "minimum": 0}),
     "COUNT": _form("a whole number, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
     "CPU": _form("the number of a processor, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
 }

@@ -11,7 +11,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from ibpulse.config.table import row
 from ibpulse.config.values import (
-    POSITIVE,
     Address,
     Count,
     Cpu,
@@ -20,12 +19,10 @@ from ibpulse.config.values import (
     GridsNs,
     NodeNames,
     OptionalPath,
-    OptionalRate,
     PortPatterns,
     RateBytesPerSecond,
     Ratio,
     SecondsNs,
-    SixNumbers,
     SizeBytes,
     SomePath,
     Switch,
@@ -35,7 +32,7 @@ from ibpulse.config.values import (
     choice,
     lasting,
 )
-from ibpulse.units import SECOND_NS, format_duration, format_rate
+from ibpulse.units import SECOND_NS, format_duration
 from ibpulse.validators import between, some_of
 
 
@@ -96,12 +93,7 @@ class AnalysisSettings(SettingsGroup):
     active_threshold: RateBytesPerSecond = setting("analysis.active-threshold")
     windows: WindowsNs = setting("analysis.windows")
     timescales: GridsNs = setting("analysis.timescales")
-    burst_low: OptionalRate = setting("analysis.burst-low")
     traffic_window: Annotated[SecondsNs, lasting("10s", "10m")] = setting("analysis.traffic-window")
-    signature_dense: SixNumbers = setting("analysis.signature-dense")
-    signature_moe: SixNumbers = setting("analysis.signature-moe")
-    signature_tolerance: Annotated[SixNumbers, POSITIVE] = setting("analysis.signature-tolerance")
-    signature_confidence: Ratio = setting("analysis.signature-confidence")
     saturation_level: Ratio = setting("analysis.saturation-level")
     saturation_window: Annotated[SecondsNs, lasting("5s", "10m")] = setting("analysis.saturation-window")
     moe_saturation_hold: Annotated[DurationNs, lasting("1s", "1h")] = setting("analysis.moe-saturation-hold")
@@ -130,9 +122,7 @@ class WebSettings(SettingsGroup):
 
     listen_address: Address = setting("web.listen-address")
     config_file: OptionalPath = setting("web.config.file")
-    max_wide_requests: Annotated[Count, between(1, 64)] = setting("web.max-wide-requests")
     max_points: Annotated[Count, between(1_000, 100_000_000)] = setting("web.max-points")
-    max_viewers: Annotated[Count, between(1, 1_000)] = setting("web.max-viewers")
 
 
 class CaptureSettings(SettingsGroup):
@@ -250,15 +240,6 @@ def _history_covers_traffic(settings: Settings) -> Iterator[str]:
         )
 
 
-def _bursts_end_below_their_beginning(settings: Settings) -> Iterator[str]:
-    low, high = settings.analysis.burst_low, settings.analysis.active_threshold
-    if low is not None and low > high:
-        yield (
-            f"{format_rate(low)} is above analysis.active-threshold, {format_rate(high)}, at which bursts begin; "
-            "lower it or leave it out"
-        )
-
-
 def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
     fitting = fit_timescales(settings)
     for scale in settings.analysis.timescales:
@@ -273,6 +254,5 @@ RULES = (
     Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
     Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
     Rule(("capture.before", "capture.after", "sampler.history"), _history_covers_captures),
-    Rule(("analysis.burst-low", "analysis.active-threshold"), _bursts_end_below_their_beginning),
     Rule(("analysis.timescales", "sampler.interval"), _timescales_fit_interval),
 )

@@ -13,17 +13,10 @@ PREFIX = "IBPULSE_"
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow:
-    """One setting: `name` as in `sampler.interval`, the word for its value, its default as text, a help sentence.
-
-    `shown` stands for a default that is found only at the start, or that is no text.
-    """
+class SettingName:
+    """The name of a setting, as in `sampler.interval`, and what that is as a flag and as a variable."""
 
     name: str
-    metavar: str
-    default: str
-    sentence: str
-    shown: str = ""
 
     @property
     def group(self) -> str:
@@ -40,6 +33,19 @@ class SettingRow:
         """The name in the environment."""
         return PREFIX + self.name.upper().replace(".", "__").replace("-", "_")
 
+
+@dataclass(frozen=True, slots=True)
+class SettingRow(SettingName):
+    """One setting: its name, the word for its value, its default as text, a help sentence.
+
+    `shown` stands for a default that is found only at the start, or that is no text.
+    """
+
+    metavar: str
+    default: str
+    sentence: str
+    shown: str = ""
+
     @property
     def is_list(self) -> bool:
         """Whether the setting takes several values."""
@@ -49,6 +55,24 @@ class SettingRow:
     def default_text(self) -> str:
         """The default for people."""
         return self.shown or self.default
+
+
+@dataclass(frozen=True, slots=True)
+class DeprecatedSetting(SettingName):
+    """A setting of version 0.1 that is still accepted everywhere, with any value and one warning.
+
+    `instead` says what holds now. The value goes to the setting named `replacement`, where there is one; else it is
+    ignored.
+    """
+
+    instead: str
+    replacement: str = ""
+
+    @property
+    def warning(self) -> str:
+        """The end of the warning, after the place where the setting was given."""
+        what = f"is now {self.replacement}" if self.replacement else "was removed and is ignored"
+        return f"{what}; {self.instead}"
 
 
 GROUPS = {
@@ -117,40 +141,11 @@ ROWS = (
         "Of the default, those that are no multiple are left out.",
     ),
     SettingRow(
-        "analysis.burst-low",
-        "RATE",
-        "",
-        "Rate at or below which a burst ends, if another than the one above which it begins; "
-        "at most analysis.active-threshold.",
-        "analysis.active-threshold",
-    ),
-    SettingRow(
         "analysis.traffic-window",
         "DURATION",
         "1m",
         "What the step period and the signature are found in, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it are found. The default is cut to sampler.history.",
-    ),
-    SettingRow(
-        "analysis.signature-dense",
-        "NUMBER,...",
-        "0.747,0.2,0.31,0.385,0.66,0.386",
-        "What dense_like looks like: duty cycle, CV at 10, 50 and 100 ms, peak and active utilisation.",
-    ),
-    SettingRow(
-        "analysis.signature-moe",
-        "NUMBER,...",
-        "0.916,0.42,0.25,0.197,0.94,0.519",
-        "What moe_like looks like, by the same six numbers.",
-    ),
-    SettingRow(
-        "analysis.signature-tolerance",
-        "NUMBER,...",
-        "0.06,0.06,0.08,0.08,0.12,0.08",
-        "Distance of each of the six numbers at which the resemblance has fallen to 0.61 (one sigma).",
-    ),
-    SettingRow(
-        "analysis.signature-confidence", "RATIO", "0.3", "Confidence below which the signature is unknown, 0 to 1."
     ),
     SettingRow(
         "analysis.saturation-level", "RATIO", "0.85", "Median utilisation from which a link or the node is saturated."
@@ -204,18 +199,11 @@ ROWS = (
         "none",
     ),
     SettingRow(
-        "web.max-wide-requests",
-        "COUNT",
-        "2",
-        "Wide window requests that are answered at a time, 1 to 64; more are refused.",
-    ),
-    SettingRow(
         "web.max-points",
         "COUNT",
         "200000",
         "Values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
     ),
-    SettingRow("web.max-viewers", "COUNT", "16", "Viewers of the live stream at a time, 1 to 1000; more are refused."),
     SettingRow(
         "capture.dir",
         "PATH",
@@ -278,6 +266,20 @@ ROWS = (
     SettingRow("log.level", "debug|info|warning|error", "info", "Least severity that is logged."),
     SettingRow("log.format", "text|json", "text", "Lines for people, or one JSON object a line."),
 )
+
+
+DEPRECATED = (
+    DeprecatedSetting("analysis.burst-low", "a burst ends at analysis.active-threshold"),
+    DeprecatedSetting("analysis.signature-dense", "the reference of dense_like is fixed"),
+    DeprecatedSetting("analysis.signature-moe", "the reference of moe_like is fixed"),
+    DeprecatedSetting("analysis.signature-tolerance", "the tolerances of the workload signature are fixed"),
+    DeprecatedSetting(
+        "analysis.signature-confidence", "the least confidence of the workload signature is fixed at 0.3"
+    ),
+    DeprecatedSetting("web.max-wide-requests", "the limit of wide window requests is fixed at 2"),
+    DeprecatedSetting("web.max-viewers", "the limit of viewers is fixed at 16"),
+)
+"""Settings of version 0.1 that version 0.2 accepts."""
 
 
 def describe() -> tuple[SettingRow, ...]:

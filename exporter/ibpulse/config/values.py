@@ -114,33 +114,6 @@ def _ratio(text: str) -> float:
     return float(text)
 
 
-def _number(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?|\.[0-9]{1,9}", text):
-        raise ValueError(f"{text!r} is not a number; write it like 0.85")
-    return float(text)
-
-
-def _six(numbers: tuple[float, ...]) -> tuple[float, ...]:
-    if len(numbers) != 6:
-        six = "duty cycle, CV at 10, 50 and 100 ms, peak and active utilisation"
-        raise ValueError(f"{len(numbers)} numbers are given; give six: {six}")
-    return numbers
-
-
-def _positive(numbers: tuple[float, ...]) -> tuple[float, ...]:
-    if not all(numbers):
-        raise ValueError("0 is no tolerance; give numbers above it")
-    return numbers
-
-
-def _optional_rate(text: str) -> int | None:
-    return None if text in ABSENT else parse_rate(text)
-
-
-def _write_optional_rate(bytes_per_second: int | None) -> str | None:
-    return None if bytes_per_second is None else format_rate(bytes_per_second)
-
-
 def _path(text: str) -> Path:
     if text in ABSENT:
         raise ValueError("the path is empty; give one or leave the setting out")
@@ -203,11 +176,7 @@ GridNs = Annotated[DurationNs, AfterValidator(_divides_second)]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
 WindowNs = Annotated[DurationNs, lasting("1s", "1h"), AfterValidator(_whole_seconds)]
 RateBytesPerSecond = Annotated[int, one_value(parse_rate), PlainSerializer(format_rate)]
-OptionalRate = Annotated[int | None, one_value(_optional_rate), PlainSerializer(_write_optional_rate)]
 Ratio = Annotated[float, one_value(_ratio), PlainSerializer(str)]
-Number = Annotated[float, one_value(_number), PlainSerializer(str)]
-SixNumbers = Annotated[tuple[Number, ...], BeforeValidator(_split), AfterValidator(_six)]
-POSITIVE = AfterValidator(_positive)
 Count = Annotated[int, one_value(_integer)]
 Cpu = Annotated[int | None, one_value(_cpu)]
 TickBytes = Annotated[int | None, one_value(_tick_bytes)]

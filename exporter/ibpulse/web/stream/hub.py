@@ -92,7 +92,7 @@ class Hub:
             raise ProblemError(
                 "too-many-viewers",
                 503,
-                f"{limit} viewers watch the stream, and no more may. Close a page, raise web.max-viewers, or ask for "
+                f"{limit} viewers watch the stream, and no more may. Close a page, or ask for "
                 "/api/v1/window now and then.",
                 bound={"name": "max_viewers", "limit": limit},
             )
