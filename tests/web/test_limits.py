@@ -243,13 +243,13 @@ async def test_a_client_that_read_between_two_looks_is_not_broken_off(server: We
     (served,) = server._server.server_state.connections
     for _ in range(3):
         served.pause_writing()
-        served._watch_reader()
+        served._check_reading()
         served.resume_writing()
     await client.send(HEAD, b"\r\n")
     assert (await client.answer())[0] == 200
     served.pause_writing()
-    served._watch_reader()
-    served._watch_reader()
+    served._check_reading()
+    served._check_reading()
     assert await client.ended()
 
 

@@ -1,1 +1,1 @@
-"""HTTP: metrics, the raw-window API, health, the pages. The only room that knows FastAPI and uvicorn."""
+"""HTTP: metrics, the API of raw windows, health, the live page. The only package that imports FastAPI and uvicorn."""

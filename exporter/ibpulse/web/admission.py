@@ -1,4 +1,4 @@
-"""The gate for requests that take long: in threads, and few at a time. It must not know what they compute."""
+"""Limits how many wide requests run in parallel; those beyond are refused at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Arguments = ParamSpec("Arguments")
 
 
 class WideRequests:
-    """Runs wide requests in threads, a few at once; it refuses the others instead of letting them queue.
+    """Runs wide requests in threads, at most `max_wide_requests` of them in parallel.
 
-    `what` and `otherwise` complete the sentences of a refusal: what is going on, and what to ask for instead.
+    `running` and `instead` complete the sentences of a refusal: what the others do, and what to ask for instead.
     """
 
-    def __init__(self, limits: WebLimits, what: str, otherwise: str) -> None:
+    def __init__(self, limits: WebLimits, running: str, instead: str) -> None:
         self._limits = limits
-        self._what, self._otherwise = what, otherwise
+        self._running, self._instead = running, instead
         limit = limits.max_wide_requests
         self._places = threading.Semaphore(limit)
         self._threads = ThreadPoolExecutor(max_workers=max(1, limit), thread_name_prefix="wide-window")
@@ -32,20 +32,20 @@ class WideRequests:
     async def run(
         self, answer: Callable[Arguments, Response], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Response:
-        """The response that `answer` gives in a thread.
+        """The response that `answer` returns, computed in a thread.
 
         Raises:
-            ProblemError: all places are taken.
+            ProblemError: as many requests as may are running.
         """
         limit = self._limits.max_wide_requests
         if not self._places.acquire(blocking=False):
             raise ProblemError(
                 "too-busy",
                 503,
-                f"{limit} {self._what}, and no more are at once. Try again in a second, or ask for {self._otherwise}.",
+                f"{limit} {self._running}, and no more are at once. Try again in a second, or ask for {self._instead}.",
                 bound={"name": "max_wide_requests", "limit": limit, "wide_values": self._limits.wide_values},
             )
         work: Future[Response] = self._threads.submit(answer, *args, **kwargs)
-        # a client that hangs up cancels the wait, not the thread: the place is free when the thread is
+        # a client that disconnects cancels the wait but not the thread: the place is free when the thread is done
         work.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(work)

@@ -1,4 +1,4 @@
-"""The web application: puts the routes together. It must not know how the parts it is given work."""
+"""The web application: all routes, with access control and the outer middleware around them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One connection: uvicorn's protocol with bounds on the head, on a client that does not read, and with a name.
+"""One connection: uvicorn's protocol with limits on the head and on clients that do not read, and a client's name.
 
-It must not know routes, or how connections come about.
+`tests/web/test_uvicorn_canary.py` names what it relies on inside uvicorn.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from uvicorn.server import ServerState
 from ibpulse.web.auth.tls import TlsServer, find_name, has_allowed_name
 from ibpulse.web.problems import KINDS, problem_response
 
-# beyond these a request is refused; some more are let in so that it can be told
+# Requests on connections beyond these get a 503; the server accepts some more, so that it can send it.
 MAX_CONNECTIONS = 256
 HEAD_SECONDS = 10.0
 MAX_HEAD_BYTES = 65_536
-# how long a client may leave what it was sent without reading any of it
+# After so long without reading anything of what it was sent, a client is disconnected.
 UNREAD_SECONDS = 20.0
 
 HEAD_TOO_LONG = f"The head of a request may have {MAX_HEAD_BYTES} bytes."
@@ -35,7 +35,7 @@ _crowded = problem_response(
 
 
 class Connection(HttpToolsProtocol):
-    """A client. A verified certificate's name stands in the scope of its requests, as `certificate` of `state`."""
+    """A client. The name in its verified certificate is in the scope of its requests, as `certificate` of `state`."""
 
     def __init__(self, config: Config, state: ServerState, tls: TlsServer | None, on_lost: Callable[[], None]) -> None:
         super().__init__(config, state, {})
@@ -46,7 +46,7 @@ class Connection(HttpToolsProtocol):
         self._unread_bytes: int | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin, or end at once where the certificate has no allowed name."""
+        """Begin, or disconnect a client whose certificate has no allowed name."""
         super().connection_made(transport)
         peer = transport.get_extra_info("ssl_object")
         if self._tls and not has_allowed_name(peer, self._tls.allowed_names):
@@ -54,10 +54,10 @@ class Connection(HttpToolsProtocol):
             return
         self.app_state = {"certificate": find_name(peer)}
         self._expect_head()
-        self._watch_reader()
+        self._check_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End all that waits for this client."""
+        """Cancel all that waits for this client."""
         self._end_head()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
@@ -65,7 +65,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, unless the head grows too long."""
+        """Parse what came; refuse a head that grows too long."""
         if self.transport.is_closing():
             return
         expecting = self._head_timer
@@ -77,7 +77,7 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response(HEAD_TOO_LONG)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the client has read."""
         self._unread_bytes = None
         super().resume_writing()
 
@@ -88,7 +88,7 @@ class Connection(HttpToolsProtocol):
             self._expect_head()
 
     def on_headers_complete(self) -> None:
-        """Wait no longer, and begin the answer."""
+        """Stop waiting, and begin the answer: the application's, or a refusal."""
         self._end_head()
         head_bytes = len(self.url) + sum(len(name) + len(text) for name, text in self.headers)
         crowded = len(self.connections) > MAX_CONNECTIONS
@@ -104,11 +104,10 @@ class Connection(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _watch_reader(self) -> None:
-        """Break off when nothing was read since the last look of what must leave before anything else can.
+    def _check_reading(self) -> None:
+        """Disconnect a client that has read nothing since the last check, while the buffer is full or closing.
 
-        That is so while writing is paused, and when the connection is closing. Nothing is added to the buffer then, so
-        it shrinks if the client reads.
+        Nothing is added to the buffer then, so it shrinks if the client reads.
         """
         if self.flow.write_paused or self.transport.is_closing():
             unread_bytes = self.transport.get_write_buffer_size()
@@ -116,4 +115,4 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
                 return
             self._unread_bytes = unread_bytes
-        self._unread_timer = self.loop.call_later(UNREAD_SECONDS, self._watch_reader)
+        self._unread_timer = self.loop.call_later(UNREAD_SECONDS, self._check_reading)

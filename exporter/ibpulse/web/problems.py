@@ -1,4 +1,4 @@
-"""Refusals as problem documents (RFC 9457). Every error that leaves the server passes here."""
+"""Refused requests and failures as problem documents (RFC 9457): the form of every error that the server sends."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def problem_response(
     headers: Mapping[str, str] | None = None,
     **members: object,
 ) -> Response:
-    """A response with the problem document of these members."""
+    """A response with a problem document; `members` are additional ones."""
     document = {
         "type": f"/api/docs#{kind}" if kind else "about:blank",
         "title": title or http.HTTPStatus(status).phrase,
@@ -89,7 +89,7 @@ def bad_parameter(parameter: str, reason: str) -> ProblemError:
 
 
 def invalid_parameters(faults: Sequence[Any]) -> ProblemError:
-    """The refusal of what pydantic found."""
+    """The refusal of invalid parameters or members, as pydantic describes them."""
     errors = [{"parameter": str(fault["loc"][-1])[:64], "message": str(fault["msg"])} for fault in faults[:16]]
     detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
     return ProblemError("bad-parameter", 422, detail, errors=errors)

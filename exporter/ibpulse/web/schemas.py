@@ -1,4 +1,4 @@
-"""The shapes of the answers, for the OpenAPI document. Nothing is validated with them at run time, for speed."""
+"""Models of the answers for the OpenAPI document. For speed, answers are not validated at run time."""
 
 from __future__ import annotations
 

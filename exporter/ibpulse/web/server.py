@@ -1,4 +1,7 @@
-"""Runs an ASGI application inside a running event loop, with bounds on the connections it accepts."""
+"""Runs an ASGI application in a running event loop, with limits on the connections it accepts.
+
+`tests/web/test_uvicorn_canary.py` names what it relies on inside uvicorn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from ibpulse.web.connection import Connection
 
 log = logging.getLogger(__name__)
 
-# beyond these a connection is closed at once; below, the application can still say that it is too busy
+# Connections beyond these are closed at once; up to here, the server can still answer that it is too busy.
 MAX_OPEN = 320
 MAX_OPEN_PER_CLIENT = 128
 HANDSHAKE_SECONDS = 10.0
@@ -32,25 +35,25 @@ MakeProtocol = Callable[[TlsServer | None, Callable[[], None]], asyncio.Protocol
 
 
 class Listener:
-    """Accepts from a listening socket until it is closed; looks to uvicorn like one of asyncio's servers."""
+    """Accepts connections of a listening socket until it is closed; to uvicorn it is one of asyncio's servers."""
 
     def __init__(
         self, listening: socket.socket, make_protocol: MakeProtocol, tls: Callable[[], TlsServer | None]
     ) -> None:
         self._listening, self._make_protocol, self._tls = listening, make_protocol, tls
         self._open: Counter[str] = Counter()
-        self._shaking_hands: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
         listening.setblocking(False)
         self._task = asyncio.create_task(self._accept(), name="listener")
 
     def close(self) -> None:
-        """Accept no more, and end handshakes; connections stay."""
-        for task in (self._task, *self._shaking_hands):
+        """Stop accepting, and cancel handshakes; connections stay."""
+        for task in (self._task, *self._handshakes):
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when nothing is accepted any more."""
-        await asyncio.gather(self._task, *self._shaking_hands, return_exceptions=True)
+        """Return when no more connections are accepted."""
+        await asyncio.gather(self._task, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -67,8 +70,8 @@ class Listener:
                 continue
             self._open[client] += 1
             task = asyncio.create_task(self._begin(connection, client), name="handshake")
-            self._shaking_hands.add(task)
-            task.add_done_callback(self._shaking_hands.discard)
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
 
     async def _begin(self, connection: socket.socket, client: str) -> None:
         """Hand the connection to a protocol, after the handshake if there is one."""
@@ -88,7 +91,7 @@ class Listener:
             )
             begun = True
         except (OSError, TimeoutError) as error:
-            # a client that speaks no TLS, has no certificate that counts, or waits too long is not worth a line
+            # clients without TLS, without a valid certificate, or too slow are too common to log
             log.debug("a connection of %s ended in its handshake: %s", client, error)
         finally:
             if not begun:
@@ -102,14 +105,14 @@ class Listener:
 
 
 BACKLOG = 128
-# with the rest of the daemon the end must come within 5 s
+# the daemon as a whole ends within 5 s
 SHUTDOWN_SECONDS = 3
 # longer than the usual scrape interval of a minute, so that a scraper keeps its connection
 KEEP_ALIVE_SECONDS = 75
 
 
 class WebServer:
-    """A server that listens; `host` and `port` are what it is really bound to."""
+    """A server that listens; `host` and `port` are those it is bound to."""
 
     def __init__(self, server: _Server, listener: socket.socket) -> None:
         self.host: str
@@ -199,7 +202,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class _Server(Server):
-    """uvicorn's server with events instead of flags, which leaves the signals alone."""
+    """uvicorn's server with events instead of flags; it handles no signals."""
 
     def __init__(self, config: Config, listening: socket.socket, tls: Callable[[], TlsServer | None]) -> None:
         super().__init__(config)
@@ -215,11 +218,11 @@ class _Server(Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: the command that serves handles signals for all parts."""
+        """Do nothing: the command that serves handles the signals."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so. The listener stands in place of asyncio's servers, which know no bounds."""
+        """Listen, and set `listening`. The listener takes the place of asyncio's servers, which have no limits."""
         self._listener = Listener(self._listening, self._connect, self._tls)
         self.servers = []
         self.started = True

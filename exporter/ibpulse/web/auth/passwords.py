@@ -1,7 +1,7 @@
-"""Passwords against bcrypt hashes, off the event loop, few at a time. It must not know where users are kept.
+"""Checks passwords against bcrypt hashes, outside the event loop.
 
-What it costs to guess: one thread checks, at a low priority, so guesses come to at most some 20 a second at a hash of
-cost 10, of all clients together. Whoever has logged in is remembered and never waits behind guesses.
+One thread of low priority checks them one by one, which bounds guesses to about 20 per second for a hash of cost 10, of
+all clients together. A client that has logged in is remembered, and never waits behind guesses.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MAX_WAITING = 16
 MAX_WAITING_PER_CLIENT = 4
 MAX_REMEMBERED = 1024
 REMEMBERED_SECONDS = 600.0
-# all that bcrypt looks at
+# bcrypt ignores the bytes after these
 MAX_PASSWORD_BYTES = 72
-# about a tenth of a busy processor: guesses take little, and a login on a busy node still takes but a moment
+# about a tenth of a busy processor: guesses cost little, and a login on a busy node still takes only a moment
 NICENESS = 10
 
 Credentials = tuple[str, bytes]
 
 
 class TooManyChecksError(Exception):
-    """More passwords wait to be checked than may."""
+    """Too many passwords are waiting to be checked."""
 
 
 def parse_basic(header: bytes) -> Credentials | None:
-    """User and password of an Authorization header (RFC 7617); None if it is none of that kind."""
+    """User and password of an Authorization header (RFC 7617); None if it is of another kind."""
     scheme, _, encoded = header.strip().partition(b" ")
     if scheme.lower() != b"basic":
         return None
@@ -48,7 +48,7 @@ def parse_basic(header: bytes) -> Credentials | None:
 
 
 class PasswordCheck:
-    """Checks passwords, and remembers for a while those that were right; never in the clear."""
+    """Checks passwords, and remembers for a while which were right, as keyed hashes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,7 +77,7 @@ class PasswordCheck:
             check = self._check(key, stored, password)
             self._running[key] = task = asyncio.create_task(check, name="password")
             task.add_done_callback(lambda _: self._forget_task(key, client))
-        # one who hangs up must not end the check of another with the same password
+        # a client that disconnects does not cancel the check of another with the same password
         return await asyncio.shield(self._running[key])
 
     def _admit(self, client: str) -> None:

@@ -1,7 +1,7 @@
-"""The web configuration file as checked, frozen values. It must not open the files that it names.
+"""The web configuration file as checked, frozen values; the files that it names are not opened here.
 
 Every fault is found in one run; a fault is one sentence with file, line and key in front. Where Go's TLS can do what
-Python's cannot, the value is refused: nothing that was asked for is passed over.
+Python's cannot, the value is refused: nothing is ignored silently.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ibpulse.web.auth.fields import (
 from ibpulse.yaml_file import YamlFile
 
 EXAMPLE = "tls_server_config: {cert_file: a.crt}"
-# the deepest thing that the format knows is a header, three keys down
+# the deepest value of the format is a header, three keys down
 MAX_DEPTH = 3
 EMPTY = ("", "~", "null", "Null", "NULL")
 

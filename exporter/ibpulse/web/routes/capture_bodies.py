@@ -1,4 +1,4 @@
-"""What requests for captures say and what their routes answer, as checked values."""
+"""Bodies of requests for captures, checked, and the bodies of their answers."""
 
 from __future__ import annotations
 

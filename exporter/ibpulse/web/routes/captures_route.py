@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 def find_name(name: str) -> CaptureName:
-    """The name of a capture that a path has.
+    """The parsed name of a capture.
 
     Raises:
-        ProblemError: it is the name of none.
+        ProblemError: it is not the name of a capture.
     """
     parsed = parse_name(name)
     if parsed is None:
@@ -58,7 +58,7 @@ def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
 
 def unavailable(error: CaptureError) -> ProblemError:
     """The refusal of a request that the disk refused."""
-    # the sentence names places on this node: it is for the log
+    # the message names paths of this node, so it goes to the log alone
     log.error("captures: %s", error)
     return ProblemError("no-captures", 503, "The captures cannot be read or changed now; the server's log says why.")
 
@@ -119,7 +119,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     )
     async def take_capture(request: Request) -> Response:
         """Freeze the samples around now. Asked for again with the same words, it is the same capture until its end."""
-        _admit(request, captures)
+        _check_writer(request, captures)
         body = read_body(CaptureRequest, await request.body())
         history_ns = parts.reader.capacity * parts.reader.interval_ns
         trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.usual_ns, history_ns)
@@ -137,7 +137,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     )
     async def take_notification(request: Request) -> Response:
         """Alertmanager's webhook: firing alerts that name this node, or none, freeze the samples around their start."""
-        _admit(request, captures)
+        _check_writer(request, captures)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
     @router.delete(
@@ -145,7 +145,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     )
     async def delete_capture(request: Request, name: str) -> Response:
         """Remove a whole capture."""
-        _admit(request, captures)
+        _check_writer(request, captures)
         parsed = find_name(name)
         try:
             removed = await captures.recorder.remove(parsed)
@@ -170,11 +170,11 @@ def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notifica
     return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
 
 
-def _admit(request: Request, captures: CaptureParts) -> None:
-    """Let pass who may write.
+def _check_writer(request: Request, captures: CaptureParts) -> None:
+    """Check that the client may write.
 
     Raises:
-        ProblemError: nobody vouches for the client, and writing is not open to everybody.
+        ProblemError: the request has no user, and writing is not open to everybody.
     """
     if not request.scope.get(USER) and not captures.open_to_all:
         raise ProblemError(

@@ -43,7 +43,7 @@ class SummaryQuery(BaseModel):
 def summary_router(parts: WebParts) -> APIRouter:
     """The route of summaries."""
     router = APIRouter()
-    gate = WideRequests(parts.limits, "summaries are being computed", "a raw window instead")
+    wide = WideRequests(parts.limits, "summaries are being computed", "a raw window instead")
 
     @router.get(
         "/api/v1/summary",
@@ -54,7 +54,7 @@ def summary_router(parts: WebParts) -> APIRouter:
     async def summary(query: Annotated[SummaryQuery, Query()]) -> Response:
         """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a window."""
         seconds = _whole_seconds(query.window, parts)
-        return await gate.run(answer_summary, parts, seconds, _end_ns(query.to, parts))
+        return await wide.run(answer_summary, parts, seconds, _end_ns(query.to, parts))
 
     return router
 

@@ -1,4 +1,4 @@
-"""`/api/v1/window`: small windows at once, wide ones in a thread and few at a time."""
+"""`/api/v1/window`: small windows in the event loop, wide ones in threads, a few in parallel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answer_window(parts: WebParts, plan: WindowPlan, wanted: Format) -> Response
 
 
 def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
-    """Whether the plan reads or returns more than a short pause of the server allows."""
+    """Whether the plan reads or returns too many values to answer it in the event loop."""
     ticks = min(plan.bins.points * plan.bins.width, parts.reader.capacity)
     read = 2 * len(plan.ports) * ticks
     return max(read, plan.bins.points * plan.series) > parts.limits.wide_values
@@ -46,7 +46,7 @@ def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
 def window_router(parts: WebParts) -> APIRouter:
     """The route of raw windows."""
     router = APIRouter()
-    gate = WideRequests(
+    wide = WideRequests(
         parts.limits,
         "wide windows are being written",
         f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
@@ -62,7 +62,7 @@ def window_router(parts: WebParts) -> APIRouter:
         """Rates of every sample, or of bins of samples, on a regular grid of wall time."""
         plan = plan_window(query, parts)
         if is_wide(plan, parts):
-            return await gate.run(answer_window, parts, plan, query.format)
+            return await wide.run(answer_window, parts, plan, query.format)
         return answer_window(parts, plan, query.format)
 
     return router
