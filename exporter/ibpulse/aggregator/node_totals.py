@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.seconds import RollingSeconds
+from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import NodeWindow
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.node_statistics import (

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.seconds import RollingSeconds
+from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import Seconds
+from ibpulse.analysis.port_statistics import FIELDS, OBSERVED, sum_directions
 from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
 from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
@@ -91,9 +92,6 @@ def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: f
 
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
-# fields of the rolling sums: those of the active samples, then the observed time and the bytes of all samples
-OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
-ROLLING_FIELDS = moments.FIELDS + 2
 # fields of the utilisation moments
 UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
 
@@ -115,7 +113,7 @@ class PortTable:
         self.histogram = np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64)
         self._last = np.zeros((0, 2), dtype=np.uint64)
         self._last_known = np.zeros((0, 2), dtype=np.bool_)
-        self.sums = RollingSeconds(longest_window_seconds, (0, 2, ROLLING_FIELDS))
+        self.sums = RollingSeconds(longest_window_seconds, (0, 2, FIELDS))
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
@@ -176,28 +174,23 @@ class PortTable:
         """Take rates over whole seconds; what was sampled before the process began fills the windows alone."""
         measurable = np.array([port.port.active for port in ports], dtype=np.bool_)
         good = seconds.good & measurable[:, None, None]
-        rate, measured = seconds.bytes_per_second, seconds.seconds
+        rate = seconds.bytes_per_second
         chosen = np.broadcast_to(good[:, None], rate.shape)
-        active = moments.weighted_sums(rate, measured, chosen & (rate > self._threshold))
-        observed = np.where(good, (measured[:, 0] + measured[:, 1]) / 2, 0.0).sum(axis=-1)
-        known = np.where(chosen, rate, 0.0)
-        moved = np.einsum("...i,...i->...", known, measured)
-        self._roll(rows, active, observed, moved, known.max(axis=-1))
+        sums = sum_directions(rate, seconds.seconds, good, self._threshold)
+        self._roll(rows, sums, np.where(chosen, rate, 0.0).max(axis=-1))
         if counting:
-            self.observed[rows] += observed.sum(axis=-1)
-            self.active_seconds[rows] += active[..., moments.SECONDS].sum(axis=-1)
-            self._add_utilization(rows, ports, seconds, chosen, active)
+            self.observed[rows] += sums[:, 0, :, OBSERVED].sum(axis=-1)
+            self.active_seconds[rows] += sums[..., moments.SECONDS].sum(axis=-1)
+            self._add_utilization(rows, ports, seconds, chosen, sums)
 
-    def _roll(self, rows: Rows, active: Floats, observed: Floats, moved: Floats, peaks: Floats) -> None:
+    def _roll(self, rows: Rows, sums: Floats, peaks: Floats) -> None:
         """Push values of ports (ports, 2, seconds, ...) as seconds of all rows."""
-        span = observed.shape[1]
-        sums = np.zeros((span, len(self.observed), 2, ROLLING_FIELDS))
-        both = np.broadcast_to(observed[:, None], active.shape[:3])
-        sums[:, rows] = np.concatenate([active, both[..., None], moved[..., None]], axis=-1).transpose(2, 0, 1, 3)
-        highest = np.zeros((span, len(self.observed), 2))
-        highest[:, rows] = peaks.transpose(2, 0, 1)
-        self.sums.push(sums)
-        self.peaks.push(highest)
+        span, ports = sums.shape[2], len(self.observed)
+        all_sums, all_peaks = np.zeros((span, ports, 2, FIELDS)), np.zeros((span, ports, 2))
+        all_sums[:, rows] = sums.transpose(2, 0, 1, 3)
+        all_peaks[:, rows] = peaks.transpose(2, 0, 1)
+        self.sums.push(all_sums)
+        self.peaks.push(all_peaks)
 
     def _add_utilization(
         self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, chosen: npt.NDArray[np.bool_], active: Floats

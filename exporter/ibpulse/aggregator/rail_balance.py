@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.port_totals import MOVED, OBSERVED, PortTable
+from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.balance import BalanceOptions, RailSums, line_of_carriers, weigh_rails
+from ibpulse.analysis.port_statistics import MOVED, OBSERVED
 from ibpulse.arrays import Rows
 from ibpulse.ring.window import RingPort
 

@@ -12,7 +12,6 @@ from ibpulse.aggregator.last_minute import Resolutions
 from ibpulse.aggregator.port_totals import (
     ACTIVE_UTILIZATION,
     ACTIVE_UTILIZATION_SQUARED,
-    OBSERVED,
     SAMPLED_UTILIZATION,
     UTILIZATION,
     UTILIZATION_SQUARED,
@@ -30,7 +29,7 @@ from ibpulse.aggregator.snapshot import (
     UtilizationMoments,
 )
 from ibpulse.aggregator.totals import RunningTotals
-from ibpulse.analysis import moments
+from ibpulse.analysis.port_statistics import describe_directions
 from ibpulse.arrays import Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
@@ -124,19 +123,13 @@ def _window_values(
     windows: Sequence[int],
 ) -> list[list[list[list[float | None]]]]:
     """Peak, duty cycle and variation by window, port and direction; none of ports whose counters do not tell them."""
-    sums = np.stack([table.sums.sum(seconds)[rows] for seconds in windows])
-    peaks = np.stack([table.peaks.max(seconds)[rows] for seconds in windows])
-    observed = np.where(told[:, None], sums[..., OBSERVED], 0.0)
-    # one sample has no variation; at a stride it stands for several ticks
-    enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (observed > 0)
-    numbers = np.stack(
-        [
-            np.where(observed > 0, peaks, np.nan),
-            moments.duty_cycle(sums[..., moments.SECONDS], observed),
-            np.where(enough, moments.variation(sums), np.nan),
-        ],
-        axis=-1,
+    found = describe_directions(
+        np.stack([table.sums.sum(seconds)[rows] for seconds in windows]),
+        np.stack([table.peaks.max(seconds)[rows] for seconds in windows]),
+        strides,
+        told,
     )
+    numbers = np.stack([found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
     values = numbers.astype(object)
     values[np.isnan(numbers)] = None
     nested: list[list[list[list[float | None]]]] = values.tolist()

@@ -13,10 +13,9 @@ import numpy as np
 
 from ibpulse.aggregator.last_minute import measure_step
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.port_totals import MOVED, OBSERVED
 from ibpulse.aggregator.totals import RunningTotals
-from ibpulse.analysis import moments
-from ibpulse.arrays import Floats
+from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
+from ibpulse.arrays import Rows
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
@@ -128,7 +127,7 @@ def summarize(
         start_ms=start_ns // 1_000_000,
         end_ms=stop_ns // 1_000_000,
         node=_node(reader, narrowed, tally, ports, resolutions, end * ticks),
-        ports=_ports(tally, ports, rows.tolist(), resolutions, seconds),
+        ports=_ports(tally, ports, rows, resolutions, seconds),
     )
 
 
@@ -174,20 +173,27 @@ def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
 
 
 def _ports(
-    tally: RunningTotals, ports: list[RingPort], rows: list[int], resolutions: list[int], seconds: int
+    tally: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int
 ) -> tuple[PortSummary, ...]:
-    sums, peaks = tally.table.sums.sum(seconds), tally.table.peaks.max(seconds)
+    sums = tally.table.sums.sum(seconds)[rows]
+    ways = describe_directions(
+        sums,
+        tally.table.peaks.max(seconds)[rows],
+        np.array([port.stride for port in ports], dtype=np.int64),
+        np.array([ticks == 1 for ticks in resolutions], dtype=np.bool_),
+    )
+    columns = np.stack([ways.mean, ways.peak, ways.duty_cycle, ways.burstiness_cv], axis=-1).tolist()
     found = []
-    for port, row, ticks in zip(ports, rows, resolutions, strict=True):
-        traffic = tally.traffic.of_port(port, row)
-        ways = [_direction(sums[row, way], float(peaks[row, way]), ticks == 1, port.stride) for way in range(2)]
+    for index, port in enumerate(ports):
+        traffic = tally.traffic.of_port(port, int(rows[index]))
+        transmit, receive = (DirectionSummary(*map(_known, values)) for values in columns[index])
         found.append(
             PortSummary(
                 port=str(port.port.id),
                 rail=port.port.rail,
-                observed_seconds=float(sums[row, 0, OBSERVED]),
-                transmit=ways[0],
-                receive=ways[1],
+                observed_seconds=float(sums[index, 0, OBSERVED]),
+                transmit=transmit,
+                receive=receive,
                 bursts=traffic.bursts,
                 burst_seconds=traffic.burst_seconds,
                 rail_share_ratio=traffic.rail.share if traffic.rail else None,
@@ -198,13 +204,6 @@ def _ports(
     return tuple(found)
 
 
-def _direction(sums: Floats, peak: float, told: bool, stride: int) -> DirectionSummary:
-    observed = float(sums[OBSERVED])
-    if not observed:
-        return DirectionSummary(None, None, None, None)
-    mean = float(sums[MOVED]) / observed
-    if not told:
-        return DirectionSummary(mean, None, None, None)
-    variation = float(moments.variation(sums)) if sums[moments.COUNT] >= 2 * stride else math.nan
-    duty = float(moments.duty_cycle(sums[moments.SECONDS], sums[OBSERVED]))
-    return DirectionSummary(mean, peak, duty, None if math.isnan(variation) else variation)
+def _known(value: float) -> Number:
+    """The value, None for NaN."""
+    return None if math.isnan(value) else value

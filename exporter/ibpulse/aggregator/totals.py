@@ -9,9 +9,8 @@ import numpy as np
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.seconds import whole_seconds
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
-from ibpulse.analysis.node_statistics import Seconds, sum_rails
+from ibpulse.analysis.node_statistics import Seconds, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis import moments
+from ibpulse.analysis.rates import Rates
 from ibpulse.arrays import Bools, Floats
 from ibpulse.units import SECOND_NS
 
@@ -33,6 +34,20 @@ class Seconds:
     bytes_per_second: Floats
     seconds: Floats
     good: Bools
+
+
+def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
+    """Rates at the ticks of whole seconds, second by second; a tick counts where both directions have a rate."""
+    known = ~np.isnan(rates.bytes_per_second)
+    good = known[:, 0] & known[:, 1]
+    both = good[:, None]
+    ports, ticks = good.shape
+    shape = (ports, 2, ticks // ticks_per_second, ticks_per_second)
+    return Seconds(
+        np.where(both, rates.bytes_per_second, 0.0).reshape(shape),
+        np.where(both, rates.seconds, 0.0).reshape(shape),
+        good.reshape(ports, *shape[2:]),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,10 @@
-"""Whole seconds as rates of all ports, and rolling values per second."""
+"""Rolling values per second."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ibpulse.analysis.node_statistics import Seconds
-from ibpulse.analysis.rates import Rates
 from ibpulse.arrays import Floats
-
-
-def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
-    """Rates at the ticks of whole seconds, second by second; a tick counts where both directions have a rate."""
-    known = ~np.isnan(rates.bytes_per_second)
-    good = known[:, 0] & known[:, 1]
-    both = good[:, None]
-    ports, ticks = good.shape
-    shape = (ports, 2, ticks // ticks_per_second, ticks_per_second)
-    return Seconds(
-        np.where(both, rates.bytes_per_second, 0.0).reshape(shape),
-        np.where(both, rates.seconds, 0.0).reshape(shape),
-        good.reshape(ports, *shape[2:]),
-    )
 
 
 class RollingSeconds:

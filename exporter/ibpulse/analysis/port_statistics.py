@@ -1,0 +1,60 @@
+"""The statistics of a span of single ports, each direction on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.analysis import moments
+from ibpulse.arrays import Bools, Counts, Floats
+
+# fields of the last axis of the sums of a span: those of the active samples, the observed time, the bytes of all
+OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
+FIELDS = moments.FIELDS + 2
+
+
+def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per_second: float) -> Floats:
+    """Sums of spans: (ports, 2, spans, FIELDS) from samples (ports, 2, spans, ticks).
+
+    Samples count where `good` (ports, spans, ticks) is true.
+
+    Law: the sums of a span are the sum of those of its parts.
+    """
+    chosen = np.broadcast_to(good[:, None], rates.shape)
+    sums = np.empty((*rates.shape[:-1], FIELDS))
+    sums[..., : moments.FIELDS] = moments.weighted_sums(rates, seconds, chosen & (rates > active_bytes_per_second))
+    # both directions of a port are read at nearly the same instant
+    sums[..., OBSERVED] = np.where(good, (seconds[:, 0] + seconds[:, 1]) / 2, 0.0).sum(axis=-1)[:, None]
+    sums[..., MOVED] = np.einsum("...i,...i->...", np.where(chosen, rates, 0.0), seconds)
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionStatistics:
+    """Statistics of both directions of ports: arrays (..., ports, 2), NaN for one that is not known.
+
+    Mean and peak are in bytes per second.
+    """
+
+    mean: Floats
+    peak: Floats
+    duty_cycle: Floats
+    burstiness_cv: Floats
+
+
+def describe_directions(sums: Floats, peaks: Floats, strides: Counts, finest_known: Bools) -> DirectionStatistics:
+    """The statistics from sums (..., ports, 2, FIELDS) and highest samples (..., ports, 2).
+
+    What rests on single samples is not known of ports whose counters stand still over several (`finest_known` (ports,)
+    is false). `strides` (ports,) are the ticks between two samples: one sample has no variation, and at a stride it
+    stands for several ticks.
+    """
+    told = np.where(finest_known[:, None], sums[..., OBSERVED], 0.0)
+    enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (told > 0)
+    return DirectionStatistics(
+        mean=moments.quotient(sums[..., MOVED], sums[..., OBSERVED]),
+        peak=np.where(told > 0, peaks, np.nan),
+        duty_cycle=moments.duty_cycle(sums[..., moments.SECONDS], told),
+        burstiness_cv=np.where(enough, moments.variation(sums), np.nan),
+    )
