@@ -9,22 +9,22 @@ from typing import Any
 
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.doctor import DoctorOptions, Finding, Level, examine
+from ibpulse.doctor.child_process import FactsRequest
 from ibpulse.doctor.facts import (
     Card,
     ClockState,
     Counts,
     Facts,
     Folders,
-    Look,
     Machine,
     Mount,
-    PortLook,
+    PortSamples,
     Reads,
+    SamplingResult,
     Space,
     TreeFacts,
     WebPort,
 )
-from ibpulse.doctor.gather import Order
 from ibpulse.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
@@ -44,10 +44,12 @@ IDENTITY = PortIdentity(
 )
 
 
-def make_order(options: DoctorOptions, overrides: Mapping[str, Override] | None = None, **changes: Any) -> Order:
+def make_request(
+    options: DoctorOptions, overrides: Mapping[str, Override] | None = None, **changes: Any
+) -> FactsRequest:
     """What doctor's child does with these options, with the inventory and the sampler that they describe."""
     inventory = Inventory(options.sysfs, options.include, options.exclude, options.rails, overrides=overrides)
-    return Order(options, inventory, SupervisorOptions(options.scheduler, options.cpu), **changes)
+    return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu), **changes)
 
 
 def make_port(
@@ -62,9 +64,9 @@ def make_port(
     return replace(port, **changes)
 
 
-def make_look_at(**changes: Any) -> PortLook:
+def make_port_samples(**changes: Any) -> PortSamples:
     """A port that carries 20 GB/s each way, sampled without a fault."""
-    port = PortLook(
+    port = PortSamples(
         samples=350,
         expected=350,
         stride=1,
@@ -84,17 +86,17 @@ def make_look_at(**changes: Any) -> PortLook:
 def make_facts(
     ports: Iterable[Port] | None = None,
     *,
-    looks: Mapping[str, PortLook] | None = None,
+    samples: Mapping[str, PortSamples] | None = None,
     later: Iterable[Port] | None = None,
-    look: Mapping[str, Any] | None = None,
-    no_look: str = "",
+    sampling: Mapping[str, Any] | None = None,
+    no_sampling: str = "",
     tree: Mapping[str, Any] | None = None,
     fabric: Mapping[str, Any] | None = None,
     counts: Mapping[str, Counts] | None = None,
     machine: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Facts:
-    """The facts of a node of these ports, with the parts that are named changed; `no_look` means none was taken."""
+    """The facts of a node of these ports, with the parts that are named changed; `no_sampling` means none was taken."""
     chosen = (make_port("mlx5_0"), make_port("mlx5_1")) if ports is None else tuple(ports)
     names = tuple(dict.fromkeys(port.id.device for port in chosen))
     places = tuple(
@@ -104,14 +106,14 @@ def make_facts(
     first = Fabric(chosen, topology=Topology(places))
     first = replace(first, **(fabric or {}))
     fabrics = (first,) if later is None else (first, replace(first, ports=tuple(later)))
-    taken = Look(
+    taken = SamplingResult(
         by_daemon=False,
         interval_ns=10 * MS,
         seconds=3.5,
         history_seconds=3.5,
         fabrics=fabrics,
         health=SamplerHealth(),
-        ports={port.id: (looks or {}).get(port.id.device, make_look_at()) for port in chosen if port.source},
+        ports={port.id: (samples or {}).get(port.id.device, make_port_samples()) for port in chosen if port.source},
         ticks=350,
         missed_ticks=0,
         clock_steps=0,
@@ -141,8 +143,8 @@ def make_facts(
         options=replace(DoctorOptions(sysfs=Path("/sys")), **(options or {})),
         fabric=first,
         tree=replace(shown, **(tree or {})),
-        look=None if no_look else replace(taken, **(look or {})),
-        no_look=no_look,
+        sampling=None if no_sampling else replace(taken, **(sampling or {})),
+        no_sampling=no_sampling,
         counts={port.id: (counts or {}).get(port.id.device, numbers) for port in chosen if port.source},
         machine=replace(here, **(machine or {})),
     )

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ibpulse.doctor.bundle import TOP, Contents, write_bundle
-from ibpulse.doctor.fixture import TreeCopy, copy_tree
+from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.errors import ConfigError
 from ibpulse.model import Fabric, Port
 from ibpulse.simulate.fabric import SimulatedFabric as SimulatedFabric

@@ -117,14 +117,14 @@ def test_the_settings_of_the_daemon_are_those_of_doctor() -> None:
     options = doctor.make_options(load(flags, {}))
     assert (str(options.sysfs), options.interval_ns, options.cpu) == ("/host/sys", 20_000_000, 3)
     assert (options.rails, options.host, options.port) == (("mlx5_*",), "127.0.0.1", 9)
-    assert options.look
+    assert options.sample
 
 
 def test_the_places_in_the_topology_file_are_those_of_doctor(tree: Tree, tmp_path: Path) -> None:
     file = tmp_path / "topology.yml"
     file.write_text("mlx5_0: {pcie: 32 GT/s x16}\n")
     tree.add("mlx5_0")
-    order = doctor.make_order(load({"topology.file": [str(file)], "path.sysfs": [str(tree.root)]}, {}))
-    (place,) = order.inventory.scan().topology.devices
+    request = doctor.make_request(load({"topology.file": [str(file)], "path.sysfs": [str(tree.root)]}, {}))
+    (place,) = request.inventory.scan().topology.devices
     found = place.pcie_bytes_per_second
     assert found == pytest.approx(63e9, rel=0.001)

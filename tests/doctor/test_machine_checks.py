@@ -49,7 +49,7 @@ def test_a_pods_view_on_an_old_kernel_can_crash_it(release: str, expected: bool)
         [port],
         tree={"folders": {port.id: Folders()}, "shared": ("mlx5_0",)},
         machine={"kernel": release},
-        no_look="no port counts bytes",
+        no_sampling="no port counts bytes",
     )
     assert any("crash the kernel" in finding.sentence for finding in troubles(facts)) is expected
 
@@ -81,40 +81,40 @@ def test_a_clock_that_may_not_be_asked_is_no_fault() -> None:
 
 
 def test_a_step_of_the_clock_during_the_look_is_a_warning() -> None:
-    assert only_trouble(make_facts(look={"clock_steps": 1})).sentence == (
+    assert only_trouble(make_facts(sampling={"clock_steps": 1})).sentence == (
         "The wall clock was stepped 1 time while it was looked at."
     )
 
 
 def test_a_quota_is_a_warning_with_the_throttling() -> None:
-    finding = only_trouble(make_facts(look={"quota_cpus": 0.2, "throttled_periods": 7}))
+    finding = only_trouble(make_facts(sampling={"quota_cpus": 0.2, "throttled_periods": 7}))
     assert finding.sentence == "The sampler's cgroup has a quota of 0.2 CPUs, and was throttled in 7 periods so far."
-    finding = only_trouble(make_facts(look={"quota_cpus": 0.2, "throttled_periods": None}))
+    finding = only_trouble(make_facts(sampling={"quota_cpus": 0.2, "throttled_periods": None}))
     assert finding.sentence == "The sampler's cgroup has a quota of 0.2 CPUs."
 
 
 def test_without_a_look_the_quota_is_that_of_doctor() -> None:
-    facts = make_facts(no_look="it was not asked for", options={"look": False}, machine={"quota_cpus": 1.5})
+    facts = make_facts(no_sampling="it was not asked for", options={"sample": False}, machine={"quota_cpus": 1.5})
     assert only_trouble(facts).sentence == "The sampler's cgroup has a quota of 1.5 CPUs."
-    facts = make_facts(no_look="it was not asked for", options={"look": False}, machine={"quota_cpus": None})
+    facts = make_facts(no_sampling="it was not asked for", options={"sample": False}, machine={"quota_cpus": None})
     assert troubles(facts) == []
 
 
 def test_a_scheduler_that_was_refused_is_a_warning() -> None:
     health = SamplerHealth(scheduler_requested="fifo", scheduler_actual="other")
-    finding = only_trouble(make_facts(look={"health": health}))
+    finding = only_trouble(make_facts(sampling={"health": health}))
     assert finding.sentence == "sampler.scheduler=fifo was refused; the sampler runs as other."
     assert "CAP_SYS_NICE" in finding.advice
 
 
 def test_timers_that_stayed_slack_are_a_warning() -> None:
-    assert only_trouble(make_facts(look={"timer_slack_ns": 50_000})).sentence == (
+    assert only_trouble(make_facts(sampling={"timer_slack_ns": 50_000})).sentence == (
         "The sampler's timers may be 50 µs late (timer slack)."
     )
 
 
 def test_without_a_look_the_scheduler_was_not_tried() -> None:
-    facts = make_facts(no_look="it was not asked for", options={"look": False, "scheduler": "fifo"})
+    facts = make_facts(no_sampling="it was not asked for", options={"sample": False, "scheduler": "fifo"})
     assert sentences(facts, "scheduler") == [": sampler.scheduler is fifo; what the kernel allows was not tried."]
 
 
@@ -122,14 +122,16 @@ def test_a_sampler_that_is_not_pinned_tells_where_the_rails_are() -> None:
     assert sentences(make_facts(), "affinity") == [
         ": The sampler is not pinned to a CPU; the rails are on NUMA node 0."
     ]
-    assert sentences(make_facts((), no_look="no port counts bytes"), "affinity") == [
+    assert sentences(make_facts((), no_sampling="no port counts bytes"), "affinity") == [
         ": The sampler is not pinned to a CPU."
     ]
 
 
 def pinned(cpu: int, actual: str, **machine: object) -> Facts:
     return make_facts(
-        options={"cpu": cpu}, look={"health": SamplerHealth(cpu_requested=str(cpu), cpu_actual=actual)}, machine=machine
+        options={"cpu": cpu},
+        sampling={"health": SamplerHealth(cpu_requested=str(cpu), cpu_actual=actual)},
+        machine=machine,
     )
 
 
@@ -194,7 +196,9 @@ def test_files_that_are_kept_may_lie_on_disk() -> None:
 
 
 def test_a_running_daemon_may_write_where_doctor_may_not() -> None:
-    assert troubles(make_facts(machine={"spaces": (replace(RING, writable=False),)}, look={"by_daemon": True})) == []
+    assert (
+        troubles(make_facts(machine={"spaces": (replace(RING, writable=False),)}, sampling={"by_daemon": True})) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,7 @@ def test_a_running_daemon_may_write_where_doctor_may_not() -> None:
     ],
 )
 def test_a_web_address_that_can_be_used_is_fine(web: WebPort | None, by_daemon: bool, words: str) -> None:
-    facts = make_facts(machine={"web": web}, look={"by_daemon": by_daemon})
+    facts = make_facts(machine={"web": web}, sampling={"by_daemon": by_daemon})
     assert words in sentences(facts, "web")[0]
     assert troubles(facts) == []
 

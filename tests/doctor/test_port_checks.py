@@ -12,7 +12,7 @@ from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
 from ibpulse.sysfs.counters import LEGACY, NO_BYTES
 from ibpulse.sysfs.kinds import NEVER_RAILS
-from tests.doctor.making import make_facts, make_look_at, make_port, only_trouble, sentences, troubles
+from tests.doctor.making import make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
@@ -23,19 +23,19 @@ def test_a_healthy_node_is_all_ok() -> None:
 
 
 def test_a_tree_without_the_class_has_nothing_to_sample() -> None:
-    facts = make_facts((), tree={"listed": None, "admitted": ()}, no_look="no port counts bytes")
+    facts = make_facts((), tree={"listed": None, "admitted": ()}, no_sampling="no port counts bytes")
     finding = only_trouble(facts)
     assert (finding.level, finding.sentence) == (Level.FAIL, "has no class/infiniband.")
     assert "set path.sysfs to where the host's /sys is mounted" in finding.advice
 
 
 def test_a_class_without_devices_has_nothing_to_sample() -> None:
-    facts = make_facts((), tree={"listed": ()}, no_look="no port counts bytes")
+    facts = make_facts((), tree={"listed": ()}, no_sampling="no port counts bytes")
     assert only_trouble(facts).sentence == "has no device in class/infiniband."
 
 
 def test_patterns_that_leave_nothing_are_named() -> None:
-    facts = make_facts((), tree={"listed": ("mlx5_0", "mlx5_1"), "admitted": ()}, no_look="no port counts bytes")
+    facts = make_facts((), tree={"listed": ("mlx5_0", "mlx5_1"), "admitted": ()}, no_sampling="no port counts bytes")
     finding = only_trouble(facts) if len(troubles(facts)) == 1 else troubles(facts)[0]
     assert finding.sentence == "and ports.include leave out all 2 devices of this node."
 
@@ -43,7 +43,7 @@ def test_patterns_that_leave_nothing_are_named() -> None:
 def test_the_view_of_another_namespace_is_one_failure() -> None:
     ports = [replace(port, source=None, problem="no file of this port counts bytes.") for port in RAILS]
     folders = {port.id: Folders(False, False) for port in ports}
-    facts = make_facts(ports, tree={"folders": folders}, no_look="no port counts bytes")
+    facts = make_facts(ports, tree={"folders": folders}, no_sampling="no port counts bytes")
     finding = only_trouble(facts)
     assert "the view of another network namespace" in finding.sentence
     assert "hostNetwork is not needed" in finding.advice
@@ -65,7 +65,7 @@ def test_the_mount_is_told(mount: Mount | None, words: str) -> None:
 
 
 def test_the_machine_is_not_judged_over_a_tree_that_is_no_kernels() -> None:
-    facts = make_facts(tree={"mount": Mount("/", "ext4", False)}, machine={"clock": None}, look={"quota_cpus": 0.2})
+    facts = make_facts(tree={"mount": Mount("/", "ext4", False)}, machine={"clock": None}, sampling={"quota_cpus": 0.2})
     quota = examine(facts, ["cpu"])[0]
     assert (quota.level, quota.advice) == (Level.OK, "")
     assert quota.meaning.startswith("Not judged")
@@ -82,8 +82,10 @@ def test_a_stuck_device_is_one_failure() -> None:
 
 def test_a_device_that_the_sampler_tries_alone_is_one_failure() -> None:
     facts = make_facts(
-        look={"health": SamplerHealth(quarantined_devices=("mlx5_1",)), "missed_ticks": 60},
-        looks={"mlx5_1": make_look_at(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)},
+        sampling={"health": SamplerHealth(quarantined_devices=("mlx5_1",)), "missed_ticks": 60},
+        samples={
+            "mlx5_1": make_port_samples(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)
+        },
     )
     assert only_trouble(facts).subject == "mlx5_1"
 
@@ -143,20 +145,20 @@ def test_without_rails_every_infiniband_card_must_have_a_device() -> None:
 
 
 def test_a_device_that_goes_away_during_the_look_is_named() -> None:
-    facts = make_facts(later=[RAILS[0]], looks={"mlx5_1": make_look_at(gone=True, errors=2)})
+    facts = make_facts(later=[RAILS[0]], samples={"mlx5_1": make_port_samples(gone=True, errors=2)})
     finding = only_trouble(facts)
     assert (finding.subject, finding.sentence) == ("mlx5_1", "went away while it was looked at.")
 
 
 def test_a_port_that_only_the_daemon_remembers_is_named() -> None:
-    facts = make_facts(look={"by_daemon": True, "remembered": ("mlx5_2:1",)})
+    facts = make_facts(sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})
     finding = only_trouble(facts)
     assert (finding.subject, finding.level) == ("mlx5_2:1", Level.FAIL)
     assert finding.sentence == "is not there any more; the daemon sampled it before."
 
 
 def test_the_daemons_memory_names_the_device_of_a_bare_card() -> None:
-    facts = make_facts(look={"by_daemon": True, "remembered": ("mlx5_2:1",)})
+    facts = make_facts(sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})
     cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
     assert finding.sentence.endswith("vanished. The daemon sampled mlx5_2:1 before.")

@@ -12,7 +12,7 @@ from ibpulse.doctor import Level, examine
 from ibpulse.doctor.facts import Counts, Folders, Reads
 from ibpulse.doctor.sample_checks import INTERVALS_NS, find_shortest_interval
 from ibpulse.model import ByteSource, Fabric
-from tests.doctor.making import MS, make_facts, make_look_at, make_port, only_trouble, sentences, troubles
+from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
 SILENT = RailStanding(0.0, True, False)
@@ -53,38 +53,38 @@ def test_the_cost_of_reads_is_told() -> None:
 
 
 def test_an_interval_that_is_too_short_is_a_warning_with_the_right_one() -> None:
-    slow = make_look_at(reads=slow_reads(120))
-    finding = only_trouble(make_facts(looks={"mlx5_0": slow, "mlx5_1": slow}))
+    slow = make_port_samples(reads=slow_reads(120))
+    finding = only_trouble(make_facts(samples={"mlx5_0": slow, "mlx5_1": slow}))
     assert finding.sentence.endswith("The shortest honest interval is 20ms, sampler.interval is 10ms.")
     assert finding.advice == "Set sampler.interval to 20ms."
 
 
 def test_reads_too_slow_for_any_interval_are_said_so() -> None:
-    slow = make_look_at(reads=slow_reads(20_000))
-    finding = only_trouble(make_facts(looks={"mlx5_0": slow, "mlx5_1": slow}))
+    slow = make_port_samples(reads=slow_reads(20_000))
+    finding = only_trouble(make_facts(samples={"mlx5_0": slow, "mlx5_1": slow}))
     assert "longer than 1s" in finding.sentence
 
 
 def test_one_slow_card_among_others_is_named() -> None:
     rails = [make_port(f"mlx5_{number}") for number in range(4)]
-    facts = make_facts(rails, looks={"mlx5_2": make_look_at(reads=slow_reads(30))})
+    facts = make_facts(rails, samples={"mlx5_2": make_port_samples(reads=slow_reads(30))})
     finding = only_trouble(facts)
     assert (finding.subject, finding.topic) == ("mlx5_2:1", "reads")
     assert finding.sentence == "takes 300 µs for a read at p99, the other ports 10 µs."
 
 
 def test_a_port_that_the_sampler_reads_more_seldom_is_named() -> None:
-    finding = only_trouble(make_facts(looks={"mlx5_1": make_look_at(stride=2, resolution_seconds=0.02)}))
+    finding = only_trouble(make_facts(samples={"mlx5_1": make_port_samples(stride=2, resolution_seconds=0.02)}))
     assert finding.sentence == "is sampled every 20 ms, since its reads take so long."
 
 
 def test_a_look_without_reads_tells_no_cost() -> None:
-    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(reads=None)})
+    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(reads=None)})
     assert sentences(facts, "reads") == []
 
 
 def test_lost_ticks_are_a_warning() -> None:
-    finding = only_trouble(make_facts(look={"missed_ticks": 50}))
+    finding = only_trouble(make_facts(sampling={"missed_ticks": 50}))
     assert (
         finding.sentence
         == "350 of 400 ticks were kept, 100 µs late at most half of the time, 1 ms late at most at p99."
@@ -92,26 +92,26 @@ def test_lost_ticks_are_a_warning() -> None:
 
 
 def test_lateness_that_nobody_knows_is_left_out() -> None:
-    facts = make_facts(look={"lateness_p50": None, "lateness_p99": None})
+    facts = make_facts(sampling={"lateness_p50": None, "lateness_p99": None})
     assert sentences(facts, "ticks") == [": 350 of 350 ticks were kept."]
-    assert sentences(make_facts(look={"ticks": 0}), "ticks") == []
+    assert sentences(make_facts(sampling={"ticks": 0}), "ticks") == []
 
 
 def test_counters_that_are_refreshed_seldom_are_a_warning() -> None:
-    finding = only_trouble(make_facts(looks={"mlx5_1": make_look_at(resolution_seconds=0.1)}))
+    finding = only_trouble(make_facts(samples={"mlx5_1": make_port_samples(resolution_seconds=0.1)}))
     assert (finding.subject, finding.topic) == ("mlx5_1:1", "resolution")
     assert finding.sentence == "has counters that are refreshed only every 100 ms, and is sampled every 10 ms."
 
 
 def test_a_resolution_that_nobody_knows_is_told() -> None:
-    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(resolution_seconds=None)})
+    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(resolution_seconds=None)})
     assert sentences(facts, "resolution") == [
         "mlx5_0:1: carries too little to tell how often its counters change: not known."
     ]
 
 
 def test_without_a_look_the_resolution_is_not_known() -> None:
-    facts = make_facts([RAILS[0]], no_look="it was not asked for", options={"look": False})
+    facts = make_facts([RAILS[0]], no_sampling="it was not asked for", options={"sample": False})
     assert sentences(facts, "resolution") == [
         "mlx5_0:1: Its counters were not sampled, so how often they change is not known."
     ]
@@ -120,43 +120,45 @@ def test_without_a_look_the_resolution_is_not_known() -> None:
 
 def test_cached_counters_say_how_fine_they_are() -> None:
     port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
-    look = make_look_at(stride=5, resolution_seconds=0.05)
-    finding = only_trouble(make_facts([port], looks={"rdmap0": look}))
+    samples = make_port_samples(stride=5, resolution_seconds=0.05)
+    finding = only_trouble(make_facts([port], samples={"rdmap0": samples}))
     assert finding.sentence == (
         "is sampled every 50 ms. Its bytes are in hw_counters, which the kernel renews every 14 ms at best "
         "(lifespan 10 ms)."
     )
     assert "lifespan" in finding.advice
-    still = make_facts([port], no_look="it was not asked for", options={"look": False})
+    still = make_facts([port], no_sampling="it was not asked for", options={"sample": False})
     assert sentences(still, "resolution")[0].startswith("rdmap0:1: Its bytes are in hw_counters")
 
 
 def test_lifespan_is_not_blamed_for_a_device_that_is_slow_itself() -> None:
     port = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
-    finding = only_trouble(make_facts([port], looks={"bnxt_re0": make_look_at(stride=100, resolution_seconds=None)}))
+    finding = only_trouble(
+        make_facts([port], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)})
+    )
     assert finding.sentence == "is sampled every 1 s. The device itself renews its counters every 1 s."
     assert "one sample can show no renewal, the next one two" in finding.meaning
     assert "lifespan" not in finding.advice
-    still = make_facts([port], tree={"folders": {}}, no_look="it was not asked for", options={"look": False})
+    still = make_facts([port], tree={"folders": {}}, no_sampling="it was not asked for", options={"sample": False})
     assert sentences(still, "resolution") == ["bnxt_re0:1: The device itself renews its counters every 1 s."]
 
 
 def test_a_long_lifespan_is_blamed() -> None:
     port = make_port("rdmap0", identity={"driver": "efa"}, source=replace(HW_SOURCE, refresh_seconds=1.004))
     folders = {port.id: Folders(False, True, 1000)}
-    look = make_look_at(stride=100, resolution_seconds=None)
-    assert "lifespan" in only_trouble(make_facts([port], tree={"folders": folders}, looks={"rdmap0": look})).advice
+    samples = make_port_samples(stride=100, resolution_seconds=None)
+    assert "lifespan" in only_trouble(make_facts([port], tree={"folders": folders}, samples={"rdmap0": samples})).advice
 
 
 def test_a_reset_is_a_warning() -> None:
-    facts = make_facts(looks={"mlx5_1": make_look_at(resets=1)})
+    facts = make_facts(samples={"mlx5_1": make_port_samples(resets=1)})
     assert only_trouble(facts).sentence == "was reset: its counters fell once in the last 4 s."
-    facts = make_facts(looks={"mlx5_1": make_look_at(resets=3)})
+    facts = make_facts(samples={"mlx5_1": make_port_samples(resets=3)})
     assert "fell 3 times" in only_trouble(facts).sentence
 
 
 def test_reads_that_fail_are_a_failure_with_the_error() -> None:
-    facts = make_facts(looks={"mlx5_1": make_look_at(errors=6, last_errno=errno.EINVAL, left_alone=True)})
+    facts = make_facts(samples={"mlx5_1": make_port_samples(errors=6, last_errno=errno.EINVAL, left_alone=True)})
     finding = only_trouble(facts)
     assert finding.level is Level.FAIL
     assert finding.sentence == (
@@ -165,26 +167,26 @@ def test_reads_that_fail_are_a_failure_with_the_error() -> None:
 
 
 def test_a_port_without_a_sample_is_a_failure() -> None:
-    nothing = make_look_at(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)
-    assert only_trouble(make_facts(looks={"mlx5_1": nothing})).sentence == "gave no sample in 3.5 s."
+    nothing = make_port_samples(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)
+    assert only_trouble(make_facts(samples={"mlx5_1": nothing})).sentence == "gave no sample in 3.5 s."
 
 
 def test_a_node_that_could_not_be_sampled_is_a_failure() -> None:
-    finding = only_trouble(make_facts(no_look="ring /x has no room"))
+    finding = only_trouble(make_facts(no_sampling="ring /x has no room"))
     assert (finding.level, finding.sentence) == (Level.FAIL, "Nothing could be sampled: ring /x has no room.")
 
 
 def test_who_sampled_is_told() -> None:
-    assert "by a running daemon" in sentences(make_facts(look={"by_daemon": True}), "counting")[0]
+    assert "by a running daemon" in sentences(make_facts(sampling={"by_daemon": True}), "counting")[0]
     assert "by a sampler of doctor's own" in sentences(make_facts(), "counting")[0]
 
 
 def test_a_link_that_flaps_is_a_warning() -> None:
     down = replace(RAILS[1], active=False, state="DOWN")
     facts = make_facts()
-    assert facts.look is not None
+    assert facts.sampling is not None
     fabrics = tuple(Fabric((RAILS[0], port), topology=facts.fabric.topology) for port in (RAILS[1], down, RAILS[1]))
-    finding = only_trouble(replace(facts, look=replace(facts.look, fabrics=fabrics)))
+    finding = only_trouble(replace(facts, sampling=replace(facts.sampling, fabrics=fabrics)))
     assert finding.sentence == "flapped while it was looked at: ACTIVE then DOWN then ACTIVE."
 
 
@@ -196,44 +198,46 @@ def test_a_flap_between_two_scans_is_seen_in_its_counter() -> None:
 
 
 def test_an_idle_rail_is_a_warning() -> None:
-    facts = make_facts(looks={"mlx5_1": make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)})
+    facts = make_facts(
+        samples={"mlx5_1": make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)}
+    )
     finding = only_trouble(facts)
     assert (finding.level, finding.subject) == (Level.WARN, "mlx5_1:1")
     assert finding.sentence == "is idle: it carries 0 GB/s, the median of the other rails 40.0 GB/s."
 
 
 def test_an_idle_rail_without_requests_to_compare_may_be_stuck() -> None:
-    silent = make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
-    facts = make_facts(looks={"mlx5_1": silent}, counts={"mlx5_1": Counts({}, {"counters/symbol_error": 0})})
+    silent = make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
+    facts = make_facts(samples={"mlx5_1": silent}, counts={"mlx5_1": Counts({}, {"counters/symbol_error": 0})})
     assert only_trouble(facts).sentence.endswith("Or its counters are stuck: nothing tells.")
 
 
 def test_a_rail_that_stands_still_while_requests_come_is_stuck() -> None:
-    silent = make_look_at(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
+    silent = make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
     name = "hw_counters/rx_write_requests"
-    facts = make_facts(looks={"mlx5_1": silent}, counts={"mlx5_1": Counts({name: 100}, {name: 5100})})
+    facts = make_facts(samples={"mlx5_1": silent}, counts={"mlx5_1": Counts({name: 100}, {name: 5100})})
     finding = only_trouble(facts)
     assert finding.level is Level.FAIL
     assert finding.sentence == "has counters that are stuck: its bytes stand still, yet it received 5000 requests."
 
 
 def test_a_slow_rail_is_a_warning() -> None:
-    slow = make_look_at(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
-    assert only_trouble(make_facts(looks={"mlx5_1": slow})).sentence == (
+    slow = make_port_samples(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
+    assert only_trouble(make_facts(samples={"mlx5_1": slow})).sentence == (
         "is slow: it carries 20.0 GB/s, the median of the other rails 40.0 GB/s."
     )
 
 
 def test_balance_is_not_judged_without_traffic() -> None:
-    still = make_look_at(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
-    facts = make_facts(looks={"mlx5_0": still, "mlx5_1": still})
+    still = make_port_samples(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
+    facts = make_facts(samples={"mlx5_0": still, "mlx5_1": still})
     assert sentences(facts, "balance") == [": No traffic flows on the rails, so how evenly they carry it is not known."]
 
 
 def test_even_rails_say_how_much_they_carry() -> None:
-    facts = make_facts(looks={"mlx5_1": make_look_at(rates=(21e9, 20e9))})
+    facts = make_facts(samples={"mlx5_1": make_port_samples(rates=(21e9, 20e9))})
     assert sentences(facts, "balance") == [": 2 rails carry 40.0 GB/s to 41.0 GB/s each, both ways together."]
-    facts = make_facts([RAILS[0]], looks={"mlx5_0": make_look_at(rates=None)})
+    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(rates=None)})
     assert sentences(facts, "balance") == []
 
 
@@ -281,5 +285,5 @@ def test_the_files_of_each_port_are_told() -> None:
 
 
 def test_the_checks_of_the_look_say_nothing_without_one() -> None:
-    facts = make_facts(no_look="it was not asked for", options={"look": False})
+    facts = make_facts(no_sampling="it was not asked for", options={"sample": False})
     assert examine(facts, ["reads", "ticks", "counting", "links", "balance"]) == ()

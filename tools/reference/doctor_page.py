@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from ibpulse.doctor import CHECKS, Level
 from ibpulse.doctor.machine_checks import TRAPS, Trap
 from ibpulse.doctor.ring_facts import HISTORY_SECONDS, WHOLE_SECONDS
-from ibpulse.doctor.sample_checks import MOST_LOST
-from ibpulse.sampler.loop import LONGEST_READ
-from ibpulse.sampler.sampling_interval import BUSY_SHARE
+
+WIDTH = 120
 
 
 def doctor_markdown() -> str:
@@ -17,18 +17,20 @@ def doctor_markdown() -> str:
     return _PAGE.format(
         seconds=WHOLE_SECONDS,
         history=HISTORY_SECONDS,
-        lost=f"{MOST_LOST:.0%}",
-        read=f"{LONGEST_READ:.0%}",
-        tick=f"{BUSY_SHARE:.0%}",
         checks=_table(
             ("check", "subject", "machine check"),
             ((f"`{check.name}`", check.sentence, "yes" if check.of_machine else "") for check in CHECKS),
         ),
+        details="\n".join(_fill(f"- **{check.name}.** {check.detail}") for check in CHECKS if check.detail),
         traps=_table(
             ("kernel", "level", "fault", "consequence"),
             ((_say_versions(trap), Level(trap.level).name, trap.sentence, trap.meaning) for trap in TRAPS),
         ),
     )
+
+
+def _fill(item: str) -> str:
+    return textwrap.fill(item, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _say_versions(trap: Trap) -> str:
@@ -96,20 +98,7 @@ A machine check concerns the machine on which doctor runs. If the tree does not 
 fabric, a fixture, a bundle), that machine is not the node; such findings are reported, but remain OK. `--check=NAME`
 runs only the given checks.
 
-- **reads.** A read that takes longer than {read} of the interval counts as missing, because the time at which its
-  counter was taken is too uncertain. The shortest reliable interval is therefore the shortest one that divides a
-  second, that is long enough for a p99 read to fit in {read} of it, and for the p99 of all reads of a sample, done
-  one after the other in a single thread, to fit in {tick} of it.
-- **ticks.** More than {lost} missed samples is a warning. A sampler that is short of CPU time misses samples, but never
-  invents any.
-- **resolution.** The time between two changes of a counter while traffic flows. Without traffic it is unknown.
-- **balance.** The rails over the last {seconds} s, compared with the median of their siblings, by the rules of the
-  daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its counters are
-  *stuck*. If nothing else on the port distinguishes the two, the finding says so.
-- **rails.** A rail whose link is down is a failure; a port that looks like a rail but runs slower is a warning.
-- **devices.** A card of the rails' model without an RDMA device: it lost the device, or the device was moved into
-  another network namespace.
-- **saturation.** Counters of 4, 8, 16 and 32 bits stop when they are full. From then on they are only a lower bound.
+{details}
 
 The simulated jobs `dense` and `moe` leave one of eight rails idle, like the runs they are modelled on: `ibpulse demo`
 with these correctly shows a warning of the check `balance`. `ibpulse demo --workload=expert-parallel` is OK in all

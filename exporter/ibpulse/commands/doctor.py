@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.doctor import DoctorOptions
+    from ibpulse.doctor.child_process import FactsRequest
     from ibpulse.doctor.facts import Facts
-    from ibpulse.doctor.gather import Order
 
 EVERY = "10s"
 CLEAR = "\033[H\033[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how to look and how to tell."""
+    """Declare what to check and in which format to print it."""
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="A page, or a JSON document (default: text)."
     )
@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     names = _check_names(arguments.check)
     pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
-    order = make_order(settings, look=not arguments.no_look, with_tree=arguments.bundle is not None)
+    request = make_request(settings, sample=not arguments.no_look, with_tree=arguments.bundle is not None)
     while True:
-        code = _run_once(arguments, settings, order, names)
+        code = _run_once(arguments, settings, request, names)
         if pause_ns is None:
             return code
         time.sleep(pause_ns / 1e9)
@@ -69,42 +69,42 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(CLEAR, end="")
 
 
-def _run_once(arguments: argparse.Namespace, settings: Settings, order: Order, names: Sequence[str]) -> int:
+def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsRequest, names: Sequence[str]) -> int:
     from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
     from ibpulse.doctor.bundle import Contents, write_bundle
-    from ibpulse.doctor.gather import gather_apart
+    from ibpulse.doctor.child_process import find_facts_in_child
 
-    gathered = gather_apart(order)
-    facts = gathered.facts
+    found = find_facts_in_child(request)
+    facts = found.facts
     findings = examine(facts, names)
     title, about = _title(facts), _tell_about(facts)
     if arguments.format == "json":
         print(json.dumps(document(findings, about), indent=None if arguments.watch else 2), flush=True)
     else:
         print(page(findings, title, colour=sys.stdout.isatty()), end="", flush=True)
-    if gathered.tree is not None:
+    if found.tree is not None:
         told, versions = document(findings, about), _tell_versions()
         hosts = _name_this_host()
-        contents = Contents(gathered.tree, page(findings, title), told, settings.written(), versions, hosts)
+        contents = Contents(found.tree, page(findings, title), told, settings.written(), versions, hosts)
         write_bundle(arguments.bundle, contents)
     least = Level.WARN if arguments.strict else Level.FAIL
     return 1 if worst_level(findings) >= least else 0
 
 
-def make_order(settings: Settings, *, look: bool = True, with_tree: bool = False) -> Order:
+def make_request(settings: Settings, *, sample: bool = True, with_tree: bool = False) -> FactsRequest:
     """What the child process is to do, with the inventory and the sampler that the daemon would have.
 
     Raises:
         ConfigError: the file that topology.file names cannot be used.
     """
     from ibpulse.commands.wiring import make_inventory, supervisor_options  # not for help texts
-    from ibpulse.doctor.gather import Order
+    from ibpulse.doctor.child_process import FactsRequest
 
-    options = make_options(settings, look=look)
-    return Order(options, make_inventory(settings), supervisor_options(settings), with_tree)
+    options = make_options(settings, sample=sample)
+    return FactsRequest(options, make_inventory(settings), supervisor_options(settings), with_tree)
 
 
-def make_options(settings: Settings, *, look: bool = True) -> DoctorOptions:
+def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
     """What doctor is told by the settings."""
     from ibpulse.doctor import DoctorOptions  # not for help texts
 
@@ -121,7 +121,7 @@ def make_options(settings: Settings, *, look: bool = True) -> DoctorOptions:
         host=settings.web.listen_address.host,
         port=settings.web.listen_address.port,
         active_bytes_per_second=settings.analysis.active_threshold,
-        look=look,
+        sample=sample,
         keep=(("capture.dir", Path(settings.capture.dir), settings.capture.min_free),),
     )
 
@@ -150,18 +150,18 @@ def _tell_about(facts: Facts) -> dict[str, object]:
     """What a document says of the run beside its findings."""
     from ibpulse import __version__
 
-    look = facts.look
+    sampling = facts.sampling
     return {
         "ibpulse": __version__,
         "python": platform.python_version(),
         "kernel": facts.machine.kernel,
         "sysfs": str(facts.options.sysfs),
         "look": None
-        if look is None
+        if sampling is None
         else {
-            "by_daemon": look.by_daemon,
-            "seconds": round(look.seconds, 3),
-            "interval": format_duration(look.interval_ns),
+            "by_daemon": sampling.by_daemon,
+            "seconds": round(sampling.seconds, 3),
+            "interval": format_duration(sampling.interval_ns),
         },
     }
 

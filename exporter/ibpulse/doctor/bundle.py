@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ibpulse.doctor.fixture import TreeCopy
+from ibpulse.doctor.tree_copy import TreeCopy
 from ibpulse.errors import ConfigError
 
 _HEX = "[0-9a-fA-F]"
@@ -197,7 +197,7 @@ versions.json    versions of the program, of Python, of the kernel
 
 GUIDs, host names, IP and MAC addresses are replaced by made-up ones, the same original by the same one everywhere. The
 key was random and is kept nowhere. GIDs, keys, LIDs and serial numbers are left out. Names of devices and interfaces,
-PCI addresses, firmware versions and counts are as they were. Look through it before you hand it on.
+PCI addresses, firmware versions and counts are as they were. SamplingResult through it before you hand it on.
 """
 
 

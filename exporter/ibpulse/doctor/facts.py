@@ -12,9 +12,9 @@ from ibpulse.model import Fabric, PortId, SamplerHealth
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """The settings that the daemon would run with, and how doctor looks.
+    """The settings that the daemon would run with, and what doctor does.
 
-    `look` is whether the counters are sampled for some seconds; without it only files are looked at. `keep` names
+    `sample` is whether the counters are sampled for some seconds; without it only files are read. `keep` names
     directories beside the ring's that will hold files, with the bytes that these may take. `root` is the file system
     under which /proc lies.
     """
@@ -32,7 +32,7 @@ class DoctorOptions:
     host: str = ""
     port: int = 10055
     active_bytes_per_second: float = 0.1e9
-    look: bool = True
+    sample: bool = True
     root: Path = Path("/")
 
 
@@ -111,7 +111,7 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class PortLook:
+class PortSamples:
     """What the samples of one port show. Rates are bytes per second, transmit and receive."""
 
     samples: int
@@ -129,11 +129,11 @@ class PortLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SamplingResult:
     """The samples of some seconds.
 
     `by_daemon` is whether they are those of a running daemon. `history_seconds` is how far back resets were looked
-    for. `fabrics` are those that the scans of the look saw, oldest first, each unlike the one before. `remembered` are
+    for. `fabrics` are those that the scans meanwhile saw, oldest first, each unlike the one before. `remembered` are
     ports that the ring knows and the fabric does not. The lateness is an upper bound. Quota, throttling and timer slack
     are those of the sampler.
     """
@@ -144,7 +144,7 @@ class Look:
     history_seconds: float
     fabrics: tuple[Fabric, ...]
     health: SamplerHealth
-    ports: Mapping[PortId, PortLook]
+    ports: Mapping[PortId, PortSamples]
     ticks: int
     missed_ticks: int
     clock_steps: int
@@ -158,7 +158,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Slow counters of a port by folder and file name, at the begin and at the end of the look.
+    """Slow counters of a port by folder and file name, at the begin and at the end of the sampling.
 
     At the begin only those that tell traffic and flaps are read. `full` are those of the end that stand at the largest
     number that they can hold. `unreadable` are those that gave no count, with the reason in words.
@@ -217,12 +217,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the checks may look at. `look` is None when nothing was sampled; `no_look` then says why."""
+    """All that the checks know. `sampling` is None when nothing was sampled; `no_sampling` then says why."""
 
     options: DoctorOptions
     fabric: Fabric = field(default_factory=Fabric)
     tree: TreeFacts = field(default_factory=TreeFacts)
-    look: Look | None = None
-    no_look: str = ""
+    sampling: SamplingResult | None = None
+    no_sampling: str = ""
     counts: Mapping[PortId, Counts] = field(default_factory=dict)
     machine: Machine = field(default_factory=Machine)

@@ -1,10 +1,14 @@
-"""A finding: what one check says of one subject. It must not know of facts or of how it is shown."""
+"""A check: a function from the facts of a node to findings; and a finding, one line about one subject."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from ibpulse.doctor.facts import Facts
 
 
 class Level(enum.IntEnum):
@@ -44,3 +48,38 @@ def passed(subject: str, sentence: str) -> Finding:
 def worst_level(findings: Iterable[Finding]) -> Level:
     """The worst level of all, OK without any."""
     return max((finding.level for finding in findings), default=Level.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, the function, what the page of checks says of it.
+
+    `sentence` is the first line of the function's docstring. `detail` explains what the sentence cannot, for the
+    documentation. `of_machine` is one whose findings are about the machine that doctor runs on: over a simulated
+    fabric, a fixture or a bundle they are told, but not judged.
+    """
+
+    name: str
+    find: Callable[[Facts], Iterator[Finding]]
+    detail: str = ""
+    of_machine: bool = False
+    sentence: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", (inspect.getdoc(self.find) or "").partition("\n")[0])
+
+    def __call__(self, facts: Facts) -> Iterator[Finding]:
+        """What the check finds."""
+        return self.find(facts)
+
+
+def check(
+    name: str, detail: str = "", *, of_machine: bool = False
+) -> Callable[[Callable[[Facts], Iterator[Finding]]], Check]:
+    """Declare a function to be the check of this name; see `Check` for the rest."""
+    return lambda find: Check(name, find, detail, of_machine)
+
+
+def checks_of(module: ModuleType) -> tuple[Check, ...]:
+    """The checks of a module, in the order in which it declares them."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Check))

@@ -8,8 +8,133 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ibpulse.doctor.facts import Facts, Space
-from ibpulse.doctor.finding import Finding, Level, passed
+from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.text import count_text, names_text, size_text, time_text
+
+MEMORY_TYPES = ("tmpfs", "ramfs", "hugetlbfs", "")
+
+DEFAULT_SLACK_NS = 50_000
+
+
+@check("affinity", of_machine=True)
+def check_affinity(facts: Facts) -> Iterator[Finding]:
+    """The sampler's CPU, and the CPUs near the rails."""
+    rails = {port.id.device for port in facts.fabric.ports if port.rail}
+    places = [place for place in facts.fabric.topology.devices if place.device in rails]
+    cpu = facts.options.cpu
+    if cpu is None:
+        nodes = sorted({str(place.numa_node) for place in places if place.numa_node is not None})
+        where = f"the rails are on NUMA {'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)}" if nodes else ""
+        yield passed("", "The sampler is not pinned to a CPU" + (f"; {where}." if where else "."))
+        return
+    refused = facts.sampling is not None and facts.sampling.health.cpu_actual != str(cpu)
+    if cpu not in facts.machine.allowed_cpus or refused:
+        yield Finding(
+            Level.WARN,
+            "sampler.cpu",
+            f"{cpu} is not a CPU that this process may use.",
+            "The sampler runs on any CPU.",
+            "Choose one of the cpuset, or leave sampler.cpu out.",
+        )
+        return
+    known = [parse_cpus(place.local_cpus) for place in places if place.local_cpus]
+    if known and not any(cpu in cpus for cpus in known):
+        yield Finding(
+            Level.WARN,
+            "sampler.cpu",
+            f"{cpu} is near none of the rails.",
+            "Each read crosses the socket, which costs a little.",
+            f"Choose one of {names_text(sorted({place.local_cpus for place in places if place.local_cpus}))}.",
+        )
+    else:
+        yield passed("sampler.cpu", f"{cpu} is a CPU that the sampler may use, and is near a rail as far as is known.")
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """The CPUs of a kernel's list such as `0-47,96`; what is no number is passed over."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+@check("scheduler", of_machine=True)
+def check_scheduler(facts: Facts) -> Iterator[Finding]:
+    """Scheduling and timer slack of the sampler."""
+    sampling = facts.sampling
+    if sampling is None:
+        yield passed("", f"sampler.scheduler is {facts.options.scheduler}; what the kernel allows was not tried.")
+        return
+    asked, actual = sampling.health.scheduler_requested, sampling.health.scheduler_actual
+    if asked != actual:
+        yield Finding(
+            Level.WARN,
+            "",
+            f"sampler.scheduler={asked} was refused; the sampler runs as {actual}.",
+            "On a busy node the sampler wakes later, and loses more ticks.",
+            "Give it CAP_SYS_NICE; in a cgroup of a kernel with CONFIG_RT_GROUP_SCHED that is not enough.",
+        )
+    else:
+        yield passed("", f"The sampler runs under the scheduling that was asked for: {actual}.")
+    slack = sampling.timer_slack_ns
+    if slack is not None and slack >= DEFAULT_SLACK_NS and actual != "fifo":
+        yield Finding(
+            Level.WARN,
+            "",
+            f"The sampler's timers may be {time_text(slack / 1e9)} late (timer slack).",
+            "Each tick begins that much later, which is small against 10 ms.",
+            "Find what keeps prctl(PR_SET_TIMERSLACK) from working, such as a seccomp profile.",
+        )
+
+
+@check("cpu", of_machine=True)
+def check_cpu(facts: Facts) -> Iterator[Finding]:
+    """CPU quota and throttling."""
+    sampling = facts.sampling
+    quota = sampling.quota_cpus if sampling else facts.machine.quota_cpus
+    if quota is not None and not math.isinf(quota):
+        throttled = (sampling.throttled_periods if sampling else None) or 0
+        seen = f", and was throttled in {count_text(throttled, 'period')} so far" if throttled else ""
+        yield Finding(
+            Level.WARN,
+            "",
+            f"The sampler's cgroup has a quota of {quota:.3g} CPUs{seen}.",
+            "A quota stops the sampler for up to 100 ms at a time: a limit of 200m loses a tenth of the ticks.",
+            "Set no CPU limit; give a request instead.",
+        )
+    else:
+        yield passed("", "No CPU quota is set on the sampler.")
+
+
+@check("clock", of_machine=True)
+def check_clock(facts: Facts) -> Iterator[Finding]:
+    """Synchronisation of the wall clock."""
+    clock, steps = facts.machine.clock, facts.sampling.clock_steps if facts.sampling else 0
+    if steps:
+        yield Finding(
+            Level.WARN,
+            "",
+            f"The wall clock was stepped {count_text(steps, 'time')} while it was looked at.",
+            "A step is a hole, or a repetition, in every history.",
+            "Let the clock be slewed, not stepped.",
+        )
+    if clock is None:
+        yield passed("", "The kernel may not be asked for the state of its clock.")
+    elif not clock.synchronised:
+        yield Finding(
+            Level.WARN,
+            "",
+            "The wall clock is not synchronised.",
+            "The rates of this node are right, but its samples do not line up with those of other nodes.",
+            "Run chrony, ntpd, systemd-timesyncd or ptp4l with phc2sys on the host.",
+        )
+    else:
+        yield passed(
+            "", f"The wall clock is synchronised, within {time_text(clock.max_error_seconds)} by its own bound."
+        )
+
 
 Version = tuple[int, int]
 
@@ -92,12 +217,9 @@ def find_traps(facts: Facts) -> list[Trap]:
     ]
 
 
-MEMORY_TYPES = ("tmpfs", "ramfs", "hugetlbfs", "")
-DEFAULT_SLACK_NS = 50_000
-
-
+@check("kernel", of_machine=True)
 def check_kernel(facts: Facts) -> Iterator[Finding]:
-    """What is known of this kernel's version."""
+    """Traps of this kernel's version."""
     traps = find_traps(facts)
     for trap in traps:
         yield Finding(trap.level, "", trap.sentence, trap.meaning, trap.advice)
@@ -105,124 +227,9 @@ def check_kernel(facts: Facts) -> Iterator[Finding]:
         yield passed("", f"Linux {facts.machine.kernel} has no trap that is known and matters here.")
 
 
-def check_clock(facts: Facts) -> Iterator[Finding]:
-    """Whether the wall clock is synchronised: ticks fall on its multiples, so that those of all nodes line up."""
-    clock, steps = facts.machine.clock, facts.look.clock_steps if facts.look else 0
-    if steps:
-        yield Finding(
-            Level.WARN,
-            "",
-            f"The wall clock was stepped {count_text(steps, 'time')} while it was looked at.",
-            "A step is a hole, or a repetition, in every history.",
-            "Let the clock be slewed, not stepped.",
-        )
-    if clock is None:
-        yield passed("", "The kernel may not be asked for the state of its clock.")
-    elif not clock.synchronised:
-        yield Finding(
-            Level.WARN,
-            "",
-            "The wall clock is not synchronised.",
-            "The rates of this node are right, but its samples do not line up with those of other nodes.",
-            "Run chrony, ntpd, systemd-timesyncd or ptp4l with phc2sys on the host.",
-        )
-    else:
-        yield passed(
-            "", f"The wall clock is synchronised, within {time_text(clock.max_error_seconds)} by its own bound."
-        )
-
-
-def check_cpu(facts: Facts) -> Iterator[Finding]:
-    """CPU quota of the cgroup, and how often it held this process back."""
-    look = facts.look
-    quota = look.quota_cpus if look else facts.machine.quota_cpus
-    if quota is not None and not math.isinf(quota):
-        throttled = (look.throttled_periods if look else None) or 0
-        seen = f", and was throttled in {count_text(throttled, 'period')} so far" if throttled else ""
-        yield Finding(
-            Level.WARN,
-            "",
-            f"The sampler's cgroup has a quota of {quota:.3g} CPUs{seen}.",
-            "A quota stops the sampler for up to 100 ms at a time: a limit of 200m loses a tenth of the ticks.",
-            "Set no CPU limit; give a request instead.",
-        )
-    else:
-        yield passed("", "No CPU quota is set on the sampler.")
-
-
-def check_scheduler(facts: Facts) -> Iterator[Finding]:
-    """Whether the sampler runs as asked, and how exactly its timers wake it."""
-    look = facts.look
-    if look is None:
-        yield passed("", f"sampler.scheduler is {facts.options.scheduler}; what the kernel allows was not tried.")
-        return
-    asked, actual = look.health.scheduler_requested, look.health.scheduler_actual
-    if asked != actual:
-        yield Finding(
-            Level.WARN,
-            "",
-            f"sampler.scheduler={asked} was refused; the sampler runs as {actual}.",
-            "On a busy node the sampler wakes later, and loses more ticks.",
-            "Give it CAP_SYS_NICE; in a cgroup of a kernel with CONFIG_RT_GROUP_SCHED that is not enough.",
-        )
-    else:
-        yield passed("", f"The sampler runs under the scheduling that was asked for: {actual}.")
-    slack = look.timer_slack_ns
-    if slack is not None and slack >= DEFAULT_SLACK_NS and actual != "fifo":
-        yield Finding(
-            Level.WARN,
-            "",
-            f"The sampler's timers may be {time_text(slack / 1e9)} late (timer slack).",
-            "Each tick begins that much later, which is small against 10 ms.",
-            "Find what keeps prctl(PR_SET_TIMERSLACK) from working, such as a seccomp profile.",
-        )
-
-
-def check_affinity(facts: Facts) -> Iterator[Finding]:
-    """The CPU of the sampler, and which CPUs are near the rails."""
-    rails = {port.id.device for port in facts.fabric.ports if port.rail}
-    places = [place for place in facts.fabric.topology.devices if place.device in rails]
-    cpu = facts.options.cpu
-    if cpu is None:
-        nodes = sorted({str(place.numa_node) for place in places if place.numa_node is not None})
-        where = f"the rails are on NUMA {'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)}" if nodes else ""
-        yield passed("", "The sampler is not pinned to a CPU" + (f"; {where}." if where else "."))
-        return
-    refused = facts.look is not None and facts.look.health.cpu_actual != str(cpu)
-    if cpu not in facts.machine.allowed_cpus or refused:
-        yield Finding(
-            Level.WARN,
-            "sampler.cpu",
-            f"{cpu} is not a CPU that this process may use.",
-            "The sampler runs on any CPU.",
-            "Choose one of the cpuset, or leave sampler.cpu out.",
-        )
-        return
-    known = [parse_cpus(place.local_cpus) for place in places if place.local_cpus]
-    if known and not any(cpu in cpus for cpus in known):
-        yield Finding(
-            Level.WARN,
-            "sampler.cpu",
-            f"{cpu} is near none of the rails.",
-            "Each read crosses the socket, which costs a little.",
-            f"Choose one of {names_text(sorted({place.local_cpus for place in places if place.local_cpus}))}.",
-        )
-    else:
-        yield passed("sampler.cpu", f"{cpu} is a CPU that the sampler may use, and is near a rail as far as is known.")
-
-
-def parse_cpus(text: str) -> frozenset[int]:
-    """The CPUs of a kernel's list such as `0-47,96`; what is no number is passed over."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
-
-
+@check("space")
 def check_space(facts: Facts) -> Iterator[Finding]:
-    """Room in memory and on disk for the ring and for files that are kept."""
+    """Memory and disk for the ring and for files that are kept."""
     for space in facts.machine.spaces:
         yield from _judge_captures(space) if space.setting == "capture.dir" else _judge_space(space, facts)
 
@@ -245,7 +252,7 @@ def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
     needed = size_text(space.needed_bytes)
     available = facts.machine.available_bytes
     in_memory = space.type in MEMORY_TYPES
-    if not space.writable and not (facts.look and facts.look.by_daemon):
+    if not space.writable and not (facts.sampling and facts.sampling.by_daemon):
         yield Finding(
             Level.WARN,
             space.setting,
@@ -281,8 +288,9 @@ def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
         yield passed(space.setting, f"needs {needed}, and there is room for it.")
 
 
+@check("web")
 def check_web(facts: Facts) -> Iterator[Finding]:
-    """Whether the address of the web server is free, or held by ibpulse itself."""
+    """The web server's address is free, or ibpulse has it."""
     web = facts.machine.web
     address = f"{facts.options.host}:{facts.options.port}"
     if web is None:
@@ -291,7 +299,7 @@ def check_web(facts: Facts) -> Iterator[Finding]:
         yield passed("web.listen-address", f"{address} is free.")
     elif web.holder == "ibpulse":
         yield passed("web.listen-address", f"{address} is held by ibpulse.")
-    elif web.holder == "other" and facts.look and facts.look.by_daemon:
+    elif web.holder == "other" and facts.sampling and facts.sampling.by_daemon:
         yield passed("web.listen-address", f"{address} is in use, and a daemon runs here: its web server, as it seems.")
     else:
         reason = web.reason or "another program listens there"

@@ -1,86 +1,23 @@
-"""Checks of the tree, its devices, rails and counter files."""
+"""Checks of the tree, its devices, its ports and rails."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
-from ibpulse.doctor.facts import Card, Facts, Folders
-from ibpulse.doctor.finding import Finding, Level, passed
-from ibpulse.model import ByteSource, Port
+from ibpulse.doctor.facts import Card, Facts
+from ibpulse.doctor.finding import Finding, Level, check, passed
+from ibpulse.model import Port
 from ibpulse.sysfs import inventory
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, LEGACY, NO_BYTES, OCTETS_NOTE
+from ibpulse.sysfs.counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
-from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, VF
+from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED
 from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins, make_of
 from ibpulse.sysfs.speed import ETHERNET
-from ibpulse.text import count_text, names_text, rate_text, sentence_list
-
-
-def check_files(facts: Facts) -> Iterator[Finding]:
-    """Which files are read for the bytes of each port, which folders of counters it has, which files refuse."""
-    for port in facts.fabric.ports:
-        if port.source is None:
-            continue
-        folders = facts.tree.folders.get(port.id, Folders())
-        there = [name for name, has in ((COUNTERS, folders.counters), (HW_COUNTERS, folders.hw_counters)) if has]
-        yield passed(
-            str(port.id),
-            f"counts bytes in {_say_files(port.source)}, "
-            f"{count_text(port.source.scale, 'byte')} a count; "
-            f"it has {sentence_list(there) or 'no folder that answered'}.",
-        )
-        counts = facts.counts.get(port.id)
-        if counts and counts.unreadable:
-            yield _judge_unreadable(port, counts.unreadable)
-
-
-def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
-    first, reason = next(iter(unreadable.items()))
-    sentence = f"has {count_text(len(unreadable), 'counter')} without a value, first {first}, which {reason}"
-    # those of counters/ are the physical port's, which is not for every virtual function to see
-    if port.identity.kind == VF and all(name.startswith(f"{COUNTERS}/") for name in unreadable):
-        return passed(str(port.id), f"{sentence}: usual on a virtual function. The daemon leaves such files alone.")
-    return Finding(
-        Level.WARN,
-        str(port.id),
-        f"{sentence}.",
-        "Errors that these count are not known; the bytes do not suffer.",
-        "Look in the kernel's log for errors of its driver. The daemon leaves such files alone; slow.counters=none "
-        "reads none.",
-    )
-
-
-def _say_files(source: ByteSource) -> str:
-    return sentence_list([_short(source.transmit), _short(source.receive)])
-
-
-def _short(paths: Sequence[str]) -> str:
-    """Files as folder and name, added up."""
-    return " + ".join("/".join(Path(path).parts[-2:]) for path in paths)
-
-
-def check_saturation(facts: Facts) -> Iterator[Finding]:
-    """Counters that stand at the largest number that they can hold."""
-    full = False
-    for port, counts in facts.counts.items():
-        if counts.full:
-            full = True
-            names = names_text([name.rpartition("/")[2] for name in counts.full])
-            yield Finding(
-                Level.WARN,
-                str(port),
-                f"has full counters: {names}.",
-                "These stop when they are full: what happens now is not counted, and 'at least this' is all they say.",
-                "Clear the port's error counters (perfquery -R) when no other tool needs them; ibpulse never does.",
-            )
-    read = sum(len(counts.end) for counts in facts.counts.values())
-    if read and not full:
-        yield passed("", f"None of {count_text(read, 'counter')} is full.")
-
+from ibpulse.text import count_text, names_text, rate_text
 
 NOT_SAMPLED = "It is not sampled, and missing in every number of the node."
+
 # why a port of this kind is never a rail by itself
 NEVER = {
     PLANE: "it shows a plane of another device again",
@@ -89,8 +26,9 @@ NEVER = {
 }
 
 
+@check("tree")
 def check_tree(facts: Facts) -> Iterator[Finding]:
-    """The tree: whose it is, how it is mounted, whether it shows counters."""
+    """Whose tree it is, how it is mounted, whether it shows counters."""
     listed = facts.tree.listed
     if not listed:
         what = "has no class/infiniband" if listed is None else "has no device in class/infiniband"
@@ -134,6 +72,11 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
         yield passed("path.sysfs", f"shows the host's counters: sysfs mounted at {mount.point}, {how}.")
 
 
+@check(
+    "devices",
+    detail="A card of the rails' model without an RDMA device: it lost the device, or the device was moved into "
+    "another network namespace.",
+)
 def check_devices(facts: Facts) -> Iterator[Finding]:
     """Every device answers, and every card of the rails' make has its device."""
     silent = _silent_devices(facts)
@@ -157,8 +100,8 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
 
 
 def _silent_devices(facts: Facts) -> tuple[str, ...]:
-    ward = facts.look.health.quarantined_devices if facts.look else ()
-    later = facts.look.fabrics[-1].stuck_devices if facts.look else ()
+    ward = facts.sampling.health.quarantined_devices if facts.sampling else ()
+    later = facts.sampling.fabrics[-1].stuck_devices if facts.sampling else ()
     return tuple(dict.fromkeys((*facts.fabric.stuck_devices, *facts.tree.silent, *later, *ward)))
 
 
@@ -166,12 +109,12 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
     """Devices that went away, and cards without one."""
     advice = "Look in the kernel's log for the card: a reset, a driver that was unloaded, a move to another namespace."
     gone: tuple[str, ...] = ()
-    if facts.look:
-        last = {port.id.device for port in facts.look.fabrics[-1].ports}
+    if facts.sampling:
+        last = {port.id.device for port in facts.sampling.fabrics[-1].ports}
         gone = tuple(dict.fromkeys(port.id.device for port in facts.fabric.ports if port.id.device not in last))
     for device in gone:
         yield Finding(Level.FAIL, device, "went away while it was looked at.", NOT_SAMPLED, advice)
-    remembered = facts.look.remembered if facts.look else ()
+    remembered = facts.sampling.remembered if facts.sampling else ()
     cards = [] if gone else _missing_cards(facts)
     for card in cards:
         known = f" The daemon sampled {names_text(remembered)} before." if remembered else ""
@@ -209,8 +152,12 @@ def _slot(address: str) -> str:
     return address.rpartition(".")[0]
 
 
+@check(
+    "rails",
+    detail="A rail whose link is down is a failure; a port that looks like a rail but runs slower is a warning.",
+)
 def check_rails(facts: Facts) -> Iterator[Finding]:
-    """Every port, and why it is or is not a rail."""
+    """Every port, and why it is or is not a rail; rails that are down."""
     ports = facts.fabric.ports
     if facts.tree.is_other_namespace:
         # no port counts anything there, which is said once
@@ -298,6 +245,7 @@ def _say_why_not(port: Port, facts: Facts) -> str:
     return f"it runs at {rate_text(port.rate_bytes_per_second)}, the rails are faster"
 
 
+@check("remarks")
 def check_remarks(facts: Facts) -> Iterator[Finding]:
     """What the scan remarked that no other line says."""
     if facts.tree.is_other_namespace or not facts.tree.admitted:

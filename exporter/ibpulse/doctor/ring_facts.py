@@ -1,4 +1,4 @@
-"""What the ring holds of the seconds of a look, port by port and of the sampler itself. It only reads the ring."""
+"""What the ring holds of some seconds, port by port and of the sampler itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.rates import increase
 from ibpulse.analysis.resolution import effective_resolution
-from ibpulse.doctor.facts import PortLook, Reads
+from ibpulse.doctor.facts import PortSamples, Reads
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -23,13 +23,13 @@ from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.units import SECOND_NS
 
 WHOLE_SECONDS = 3
-# How far back a fall of a counter is looked for; a look by oneself has no more than its own seconds.
+# How far back resets are searched for in the ring of a daemon; a ring of doctor's own holds no more than its seconds.
 HISTORY_SECONDS = 10
 WINDOW_NS = WHOLE_SECONDS * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RingState:
     """Where the ring stood at an instant: its newest tick, and the words that only grow."""
 
     tick: int
@@ -37,7 +37,7 @@ class Mark:
     errors: Mapping[int, int]
 
     @classmethod
-    def take(cls, ring: RingFile) -> Mark:
+    def take(cls, ring: RingFile) -> RingState:
         """The ring as it stands now."""
         begin = at.lane_at(MAIN_LANE)
         lane = tuple(ring.words[begin : begin + at.LANE_WORDS].tolist())
@@ -52,19 +52,21 @@ def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPo
     return (-(-first_tick // ticks_per_second) + WHOLE_SECONDS) * ticks_per_second + settle + 1
 
 
-def look_at_ports(
-    reader: RingReader, fabric: Fabric, begin: Mark, last_tick: int, active_bytes_per_second: float
-) -> dict[PortId, PortLook]:
+def read_port_samples(
+    reader: RingReader, fabric: Fabric, begin: RingState, last_tick: int, active_bytes_per_second: float
+) -> dict[PortId, PortSamples]:
     """What the samples after `begin` up to a tick show of each port that has a place in the ring."""
     placed = place_ports(reader, fabric.ports, reader.ring.slots())
-    standings = _weigh(reader, fabric, last_tick, active_bytes_per_second)
+    standings = _rail_standings(reader, fabric, last_tick, active_bytes_per_second)
     return {
-        port.port.id: _look_at(reader, port, begin, last_tick, active_bytes_per_second, standings.get(port.port.id))
+        port.port.id: _read_one_port(
+            reader, port, begin, last_tick, active_bytes_per_second, standings.get(port.port.id)
+        )
         for port in placed
     }
 
 
-def _weigh(
+def _rail_standings(
     reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float
 ) -> dict[PortId, RailStanding]:
     """How the rails stand by the aggregator's own judgement over the last whole seconds."""
@@ -75,14 +77,14 @@ def _weigh(
     return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
 
 
-def _look_at(
+def _read_one_port(
     reader: RingReader,
     port: RingPort,
-    begin: Mark,
+    begin: RingState,
     last_tick: int,
     active_bytes_per_second: float,
     standing: RailStanding | None,
-) -> PortLook:
+) -> PortSamples:
     ring, slot = reader.ring, port.slot
     # samples stand at multiples of the stride
     first_tick = (begin.tick // port.stride + 1) * port.stride
@@ -90,7 +92,7 @@ def _look_at(
     history = reader.read([slot], max(1, last_tick - _history_ticks(reader)), last_tick)
     rates = _mean_rates(block)
     status = ring.slot_word(slot, at.S_STATUS)
-    return PortLook(
+    return PortSamples(
         samples=int(np.count_nonzero(block.valid()[0].all(axis=0))),
         expected=max(0, last_tick - first_tick) // port.stride + 1,
         stride=port.stride,
@@ -150,7 +152,7 @@ def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
     return Reads(len(single), float(p50), float(p99), float(single.max()), float(np.quantile(both, 0.99)))
 
 
-def quantile_of_lateness(begin: Mark, end: Mark, share: float) -> float | None:
+def quantile_of_lateness(begin: RingState, end: RingState, share: float) -> float | None:
     """The bound in seconds that this share of the ticks between two marks kept, None without a tick."""
     counts = np.array(end.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]) - np.array(
         begin.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]

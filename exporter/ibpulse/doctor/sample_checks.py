@@ -1,4 +1,4 @@
-"""Checks of the samples of the look: cost of reads, ticks, resolution, resets, flaps, balance. Pure functions."""
+"""Checks of the samples: resets, resolution, flaps, balance, cost of reads, ticks kept and lost."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from ibpulse.analysis.resolution import stands_still
-from ibpulse.doctor.facts import Facts, Folders, Look, PortLook
-from ibpulse.doctor.finding import Finding, Level, passed
+from ibpulse.doctor.facts import Facts, Folders, PortSamples, SamplingResult
+from ibpulse.doctor.finding import Finding, Level, check, passed
+from ibpulse.doctor.ring_facts import WHOLE_SECONDS
 from ibpulse.doctor.tree_facts import FLAPS, REQUESTS
 from ibpulse.model import ByteSource, Port, PortId
 from ibpulse.sampler.loop import LONGEST_READ
@@ -18,122 +19,99 @@ from ibpulse.units import MILLISECOND_NS, format_duration
 
 # Intervals that divide one second in whole milliseconds.
 INTERVALS_NS = tuple(number * MILLISECOND_NS for number in range(1, 1001) if 1000 % number == 0)
+
 MOST_LOST = 0.05
+
 # A device whose reads take this many times the usual is worth a look.
 SLOW_DEVICE = 10.0
+
 LEAST_SLOW_SECONDS = 100e-6
+
 ASK_FOR_FIRMWARE = (
     "Ask the vendor for firmware that renews its counters at each read; nothing can be set for it in ibpulse."
 )
 
 
-def check_reads(facts: Facts) -> Iterator[Finding]:
-    """What a read costs, and the shortest interval at which this node can be sampled truly."""
-    look = facts.look
-    costs = {port: one.reads for port, one in look.ports.items() if one.reads} if look else {}
-    if look is None or not costs:
+@check("counting")
+def check_counting(facts: Facts) -> Iterator[Finding]:
+    """Counters that fell, reads that failed."""
+    sampling = facts.sampling
+    if sampling is None:
+        if facts.no_sampling and facts.options.sample and any(port.source for port in facts.fabric.ports):
+            yield Finding(
+                Level.FAIL, "", f"Nothing could be sampled: {facts.no_sampling}.", "A daemon would fail the same way."
+            )
         return
-    p50 = statistics.median(reads.p50 for reads in costs.values())
-    slowest = max(costs, key=lambda port: costs[port].p99)
-    tick = sum(reads.both_p99 for reads in costs.values())
-    shortest = find_shortest_interval(max(reads.p99 for reads in costs.values()), tick)
-    cost = (
-        f"One read takes {time_text(p50)} (median), {time_text(costs[slowest].p99)} at p99 on {slowest}, "
-        f"{time_text(max(reads.worst for reads in costs.values()))} at worst; "
-        f"all of a tick {time_text(tick)} at p99. "
-    )
-    if shortest is None or shortest > look.interval_ns:
-        honest = "longer than 1s" if shortest is None else format_duration(shortest)
+    whole = True
+    for port, one in sampling.ports.items():
+        for finding in _judge_counting(port, one, sampling):
+            whole = False
+            yield finding
+    if whole and sampling.ports:
+        source = "a running daemon" if sampling.by_daemon else "a sampler of doctor's own"
+        yield passed(
+            "",
+            f"{count_text(len(sampling.ports), 'port')} counted without a reset or a failed read in "
+            f"{sampling.seconds:.1f} s, sampled every {format_duration(sampling.interval_ns)} by {source}.",
+        )
+
+
+def _judge_counting(port: PortId, one: PortSamples, sampling: SamplingResult) -> Iterator[Finding]:
+    there = {found.id for found in sampling.fabrics[-1].ports}
+    away = port not in there or port.device in sampling.health.quarantined_devices
+    if one.resets:
+        times = "once" if one.resets == 1 else f"{one.resets} times"
         yield Finding(
             Level.WARN,
-            "",
-            f"{cost}The shortest honest interval is {honest}, sampler.interval is {format_duration(look.interval_ns)}.",
-            "A read that takes over a tenth of the interval is a hole; what remains is true, but not whole.",
-            f"Set sampler.interval to {honest}." if shortest else "Look for the device that is so slow.",
+            str(port),
+            f"was reset: its counters fell {times} in the last {sampling.history_seconds:.0f} s.",
+            "The samples across the reset are holes; totals count on.",
+            "Find what resets the card or clears its counters: its driver, firmware, or another tool.",
         )
-    else:
-        yield passed("", f"{cost}The shortest honest interval is {format_duration(shortest)}.")
-    yield from _find_lengthened(facts, look)
-    usual = statistics.median(reads.p99 for reads in costs.values())
-    for port, reads in costs.items():
-        if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > LEAST_SLOW_SECONDS:
-            yield Finding(
-                Level.WARN,
-                str(port),
-                f"takes {time_text(reads.p99)} for a read at p99, the other ports {time_text(usual)}.",
-                "The firmware of this card is busy or sick; its slow reads hold up the others' ticks.",
-                "Look in the kernel's log for its driver, and for what else asks this card.",
-            )
-
-
-def _find_lengthened(facts: Facts, look: Look) -> Iterator[Finding]:
-    """Ports that the sampler reads more seldom than it should, because their reads take so long."""
-    for port in facts.fabric.ports:
-        one = look.ports.get(port.id)
-        if one and port.source and one.stride > stride_for(port.source.refresh_seconds, look.interval_ns):
-            yield Finding(
-                Level.WARN,
-                str(port.id),
-                f"is sampled every {time_text(one.stride * look.interval_ns / 1e9)}, since its reads take so long.",
-                "What it shows is true at that interval; shorter bursts are not seen.",
-                "Set sampler.interval to what the node can keep, or look for what makes this card slow.",
-            )
-
-
-def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
-    """The shortest interval in ns whose tenth holds a read and whose half holds all of a tick; None above a second."""
-    least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
-    return next((interval for interval in INTERVALS_NS if interval >= least), None)
-
-
-def check_ticks(facts: Facts) -> Iterator[Finding]:
-    """How many ticks were kept, and how late they were."""
-    look = facts.look
-    if look is None or not look.ticks:
-        return
-    lost = look.missed_ticks / (look.ticks + look.missed_ticks)
-    late = "".join(
-        f", {time_text(value)} late at most {words}"
-        for value, words in ((look.lateness_p50, "half of the time"), (look.lateness_p99, "at p99"))
-        if value is not None
-    )
-    sentence = f"{look.ticks} of {look.ticks + look.missed_ticks} ticks were kept{late}."
-    # a device that hangs costs the others some ticks, and has a line of its own
-    if lost > MOST_LOST and not look.health.quarantined_devices:
+    if (one.errors or one.left_alone) and not one.gone and not away:
+        rest = ", and is left alone for a minute at a time" if one.left_alone else ""
         yield Finding(
-            Level.WARN,
-            "",
-            sentence,
-            "What was not sampled is a hole; averages stay true, peaks may be missed.",
-            "Give the sampler CPU time: no CPU limit, sampler.scheduler=fifo, a longer sampler.interval.",
+            Level.FAIL,
+            str(port),
+            f"has reads that fail with {errno_text(one.last_errno)}{rest}.",
+            "What was not read is a hole, never 0.",
+            "Look in the kernel's log for errors of its driver.",
         )
-    else:
-        yield passed("", sentence)
+    elif not one.samples and not away and not one.gone:
+        yield Finding(
+            Level.FAIL, str(port), f"gave no sample in {sampling.seconds:.1f} s.", "It is a hole in every number."
+        )
 
 
+@check(
+    "resolution",
+    detail="The time between two changes of a counter while traffic flows. Without traffic it is unknown.",
+)
 def check_resolution(facts: Facts) -> Iterator[Finding]:
-    """How often the counters really change, and what the kernel's cache has to do with it."""
+    """How often the counters really change; the kernel's cache."""
     for port in facts.fabric.ports:
         if port.source is not None:
             folders = facts.tree.folders.get(port.id, Folders())
-            yield _judge_resolution(port, facts.look, folders)
+            yield _judge_resolution(port, facts.sampling, folders)
 
 
-def _judge_resolution(port: Port, look: Look | None, folders: Folders) -> Finding:
-    one = look.ports.get(port.id) if look else None
+def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Folders) -> Finding:
+    one = sampling.ports.get(port.id) if sampling else None
     lifespan = f" (lifespan {folders.lifespan_ms} ms)" if folders.lifespan_ms is not None else ""
     cached = port.source is not None and any(f"/{HW_COUNTERS}/" in path for path in port.source.transmit)
     if cached and port.source and _is_slow_device(port.source, folders):
-        return _judge_slow_device(port.id, port.source, one.stride * look.interval_ns / 1e9 if look and one else None)
+        return _judge_slow_device(
+            port.id, port.source, one.stride * sampling.interval_ns / 1e9 if sampling and one else None
+        )
     by_cache = (
         "Its bytes are in hw_counters, which the kernel renews every "
         f"{time_text(port.source.refresh_seconds)} at best{lifespan}."
         if cached and port.source
         else ""
     )
-    if look is None or one is None:
+    if sampling is None or one is None:
         return passed(str(port.id), by_cache or "Its counters were not sampled, so how often they change is not known.")
-    planned = one.stride * look.interval_ns / 1e9
+    planned = one.stride * sampling.interval_ns / 1e9
     if one.resolution_seconds is not None and stands_still(one.resolution_seconds, planned):
         return Finding(
             Level.WARN,
@@ -175,63 +153,14 @@ def _judge_slow_device(port: PortId, source: ByteSource, planned: float | None) 
     )
 
 
-def check_counting(facts: Facts) -> Iterator[Finding]:
-    """Counters that fell, and reads that failed."""
-    look = facts.look
-    if look is None:
-        if facts.no_look and facts.options.look and any(port.source for port in facts.fabric.ports):
-            yield Finding(
-                Level.FAIL, "", f"Nothing could be sampled: {facts.no_look}.", "A daemon would fail the same way."
-            )
-        return
-    whole = True
-    for port, one in look.ports.items():
-        for finding in _judge_counting(port, one, look):
-            whole = False
-            yield finding
-    if whole and look.ports:
-        source = "a running daemon" if look.by_daemon else "a sampler of doctor's own"
-        yield passed(
-            "",
-            f"{count_text(len(look.ports), 'port')} counted without a reset or a failed read in {look.seconds:.1f} s, "
-            f"sampled every {format_duration(look.interval_ns)} by {source}.",
-        )
-
-
-def _judge_counting(port: PortId, one: PortLook, look: Look) -> Iterator[Finding]:
-    there = {found.id for found in look.fabrics[-1].ports}
-    away = port not in there or port.device in look.health.quarantined_devices
-    if one.resets:
-        times = "once" if one.resets == 1 else f"{one.resets} times"
-        yield Finding(
-            Level.WARN,
-            str(port),
-            f"was reset: its counters fell {times} in the last {look.history_seconds:.0f} s.",
-            "The samples across the reset are holes; totals count on.",
-            "Find what resets the card or clears its counters: its driver, firmware, or another tool.",
-        )
-    if (one.errors or one.left_alone) and not one.gone and not away:
-        rest = ", and is left alone for a minute at a time" if one.left_alone else ""
-        yield Finding(
-            Level.FAIL,
-            str(port),
-            f"has reads that fail with {errno_text(one.last_errno)}{rest}.",
-            "What was not read is a hole, never 0.",
-            "Look in the kernel's log for errors of its driver.",
-        )
-    elif not one.samples and not away and not one.gone:
-        yield Finding(
-            Level.FAIL, str(port), f"gave no sample in {look.seconds:.1f} s.", "It is a hole in every number."
-        )
-
-
+@check("links")
 def check_links(facts: Facts) -> Iterator[Finding]:
-    """Links that went down or recovered from an error."""
-    if facts.look is None:
+    """Links that went down or recovered while doctor looked."""
+    if facts.sampling is None:
         return
     still = True
-    for port in facts.look.fabrics[-1].ports:
-        states = [seen.state for fabric in facts.look.fabrics for seen in fabric.ports if seen.id == port.id]
+    for port in facts.sampling.fabrics[-1].ports:
+        states = [seen.state for fabric in facts.sampling.fabrics for seen in fabric.ports if seen.id == port.id]
         changes = [state for index, state in enumerate(states) if index == 0 or state != states[index - 1]]
         counts = facts.counts.get(port.id)
         risen = [name for name in FLAPS if counts and counts.rise(name)]
@@ -246,16 +175,22 @@ def check_links(facts: Facts) -> Iterator[Finding]:
                 "While a link is down its traffic stops, and the job waits or fails.",
                 "Look at cable, transceiver and switch port.",
             )
-    if still and facts.look.fabrics[-1].ports:
-        yield passed("", f"No link that is up now went down in {facts.look.seconds:.1f} s.")
+    if still and facts.sampling.fabrics[-1].ports:
+        yield passed("", f"No link that is up now went down in {facts.sampling.seconds:.1f} s.")
 
 
+@check(
+    "balance",
+    detail=f"The rails over the last {WHOLE_SECONDS} s, compared with the median of their siblings, by the rules "
+    "of the daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its counters "
+    "are *stuck*. If nothing else on the port distinguishes the two, the finding says so.",
+)
 def check_balance(facts: Facts) -> Iterator[Finding]:
-    """Rails that carry nothing or less than the others, and counters that stand still while traffic flows."""
-    look = facts.look
-    rails = [port.id for port in look.fabrics[-1].ports if port.rail and port.active] if look else []
-    seen = {port: one for port in rails if look and (one := look.ports.get(port)) and one.rates}
-    if look is None or not seen:
+    """Idle and slow rails, and counters that are stuck while traffic flows."""
+    sampling = facts.sampling
+    rails = [port.id for port in sampling.fabrics[-1].ports if port.rail and port.active] if sampling else []
+    seen = {port: one for port in rails if sampling and (one := sampling.ports.get(port)) and one.rates}
+    if sampling is None or not seen:
         return
     carried = {port: sum(one.rates or ()) for port, one in seen.items()}
     if max(carried.values()) <= facts.options.active_bytes_per_second:
@@ -280,7 +215,7 @@ def say_spread(rates: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, facts: Facts) -> Finding | None:
+def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, facts: Facts) -> Finding | None:
     if one.standing is None or not (one.standing.idle or one.standing.slow):
         return None
     if one.standing.slow:
@@ -311,3 +246,102 @@ def _judge_balance(port: PortId, one: PortLook, rate: float, others: float, fact
         "The job does not use this rail, and loses its bandwidth.",
         "Look at the job's choice of devices (NCCL_IB_HCA and the like), and at the GPU next to it.",
     )
+
+
+@check(
+    "reads",
+    detail=f"A read that takes longer than {LONGEST_READ:.0%} of the interval counts as missing, because the time at "
+    "which its counter was taken is too uncertain. The shortest reliable interval is therefore the shortest one that "
+    f"divides a second, that is long enough for a p99 read to fit in {LONGEST_READ:.0%} of it, and for the p99 of all reads of "
+    f"a sample, done one after the other in a single thread, to fit in {BUSY_SHARE:.0%} of it.",
+    of_machine=True,
+)
+def check_reads(facts: Facts) -> Iterator[Finding]:
+    """Cost of a read, and the shortest honest interval on this node."""
+    sampling = facts.sampling
+    costs = {port: one.reads for port, one in sampling.ports.items() if one.reads} if sampling else {}
+    if sampling is None or not costs:
+        return
+    p50 = statistics.median(reads.p50 for reads in costs.values())
+    slowest = max(costs, key=lambda port: costs[port].p99)
+    tick = sum(reads.both_p99 for reads in costs.values())
+    shortest = find_shortest_interval(max(reads.p99 for reads in costs.values()), tick)
+    cost = (
+        f"One read takes {time_text(p50)} (median), {time_text(costs[slowest].p99)} at p99 on {slowest}, "
+        f"{time_text(max(reads.worst for reads in costs.values()))} at worst; "
+        f"all of a tick {time_text(tick)} at p99. "
+    )
+    if shortest is None or shortest > sampling.interval_ns:
+        honest = "longer than 1s" if shortest is None else format_duration(shortest)
+        yield Finding(
+            Level.WARN,
+            "",
+            f"{cost}The shortest honest interval is {honest}, "
+            f"sampler.interval is {format_duration(sampling.interval_ns)}.",
+            "A read that takes over a tenth of the interval is a hole; what remains is true, but not whole.",
+            f"Set sampler.interval to {honest}." if shortest else "Look for the device that is so slow.",
+        )
+    else:
+        yield passed("", f"{cost}The shortest honest interval is {format_duration(shortest)}.")
+    yield from _find_lengthened(facts, sampling)
+    usual = statistics.median(reads.p99 for reads in costs.values())
+    for port, reads in costs.items():
+        if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > LEAST_SLOW_SECONDS:
+            yield Finding(
+                Level.WARN,
+                str(port),
+                f"takes {time_text(reads.p99)} for a read at p99, the other ports {time_text(usual)}.",
+                "The firmware of this card is busy or sick; its slow reads hold up the others' ticks.",
+                "Look in the kernel's log for its driver, and for what else asks this card.",
+            )
+
+
+def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding]:
+    """Ports that the sampler reads more seldom than it should, because their reads take so long."""
+    for port in facts.fabric.ports:
+        one = sampling.ports.get(port.id)
+        if one and port.source and one.stride > stride_for(port.source.refresh_seconds, sampling.interval_ns):
+            yield Finding(
+                Level.WARN,
+                str(port.id),
+                f"is sampled every {time_text(one.stride * sampling.interval_ns / 1e9)}, since its reads take so long.",
+                "What it shows is true at that interval; shorter bursts are not seen.",
+                "Set sampler.interval to what the node can keep, or look for what makes this card slow.",
+            )
+
+
+def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
+    """The shortest interval in ns whose tenth holds a read and whose half holds all of a tick; None above a second."""
+    least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
+    return next((interval for interval in INTERVALS_NS if interval >= least), None)
+
+
+@check(
+    "ticks",
+    detail=f"More than {MOST_LOST:.0%} missed samples is a warning. A sampler that is short of CPU time misses "
+    "samples, but never invents any.",
+    of_machine=True,
+)
+def check_ticks(facts: Facts) -> Iterator[Finding]:
+    """Ticks kept and lost, and how late they were."""
+    sampling = facts.sampling
+    if sampling is None or not sampling.ticks:
+        return
+    lost = sampling.missed_ticks / (sampling.ticks + sampling.missed_ticks)
+    late = "".join(
+        f", {time_text(value)} late at most {words}"
+        for value, words in ((sampling.lateness_p50, "half of the time"), (sampling.lateness_p99, "at p99"))
+        if value is not None
+    )
+    sentence = f"{sampling.ticks} of {sampling.ticks + sampling.missed_ticks} ticks were kept{late}."
+    # a device that hangs costs the others some ticks, and has a line of its own
+    if lost > MOST_LOST and not sampling.health.quarantined_devices:
+        yield Finding(
+            Level.WARN,
+            "",
+            sentence,
+            "What was not sampled is a hole; averages stay true, peaks may be missed.",
+            "Give the sampler CPU time: no CPU limit, sampler.scheduler=fifo, a longer sampler.interval.",
+        )
+    else:
+        yield passed("", sentence)

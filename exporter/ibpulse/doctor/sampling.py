@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.doctor.facts import DoctorOptions, Look
+from ibpulse.doctor.facts import DoctorOptions, SamplingResult
 from ibpulse.doctor.ring_facts import (
     HISTORY_SECONDS,
-    Mark,
+    RingState,
     forgotten_ports,
     last_tick_needed,
-    look_at_ports,
     quantile_of_lateness,
+    read_port_samples,
 )
 from ibpulse.errors import IbpulseError, RingError, SamplerError
 from ibpulse.model import Fabric, SamplerHealth
@@ -38,7 +38,7 @@ from ibpulse.units import SECOND_NS
 POLL_SECONDS = 0.1
 SCAN_SECONDS = 1.0
 # The whole run must end within ten seconds, whatever a device does.
-LONGEST_LOOK_SECONDS = 5.5
+LONGEST_SAMPLING_SECONDS = 5.5
 # A heartbeat moves at every tick, and an interval is a second at most.
 HEARTBEAT_SECONDS = 1.3
 OWN_CAPACITY_SECONDS = 12
@@ -79,16 +79,16 @@ def _lives(ring: RingFile) -> bool:
     return False
 
 
-async def look_at_daemon(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> Look:
+async def read_daemon_samples(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> SamplingResult:
     """The next seconds of a running daemon; only what the inventory's scans read is read on top."""
     fabric = await asyncio.to_thread(inventory.scan)
     seen = [fabric]
-    begin = Mark.take(ring)
+    begin = RingState.take(ring)
 
     async def scan_again() -> None:
         while True:
             await asyncio.sleep(SCAN_SECONDS)
-            _note(seen, await asyncio.to_thread(inventory.scan))
+            _keep_if_changed(seen, await asyncio.to_thread(inventory.scan))
 
     scanning = asyncio.create_task(scan_again())
     try:
@@ -96,10 +96,10 @@ async def look_at_daemon(ring: RingFile, inventory: PortInventory, options: Doct
     finally:
         scanning.cancel()
         await asyncio.gather(scanning, return_exceptions=True)
-    return _conclude(ring, seen, _daemon_health(ring, options), begin, options, by_daemon=True)
+    return _sampling_result(ring, seen, _daemon_health(ring, options), begin, options, by_daemon=True)
 
 
-async def look_alone(inventory: PortInventory, sampling: SupervisorOptions, options: DoctorOptions) -> Look:
+async def take_samples(inventory: PortInventory, sampling: SupervisorOptions, options: DoctorOptions) -> SamplingResult:
     """Some seconds of samples by a sampler that the daemon's own supervisor runs.
 
     Raises:
@@ -110,27 +110,27 @@ async def look_alone(inventory: PortInventory, sampling: SupervisorOptions, opti
         supervisor, reader = sampler.supervisor, sampler.reader
         seen = [supervisor.fabric]
         begin = await _await_first_tick(sampler)
-        await _wait(reader, lambda: _note(seen, supervisor.fabric), begin, lambda: sampler.ended)
+        await _wait(reader, lambda: _keep_if_changed(seen, supervisor.fabric), begin, lambda: sampler.ended)
         sampler.check()
-        return _conclude(reader.ring, seen, supervisor.health(), begin, options, by_daemon=False)
+        return _sampling_result(reader.ring, seen, supervisor.health(), begin, options, by_daemon=False)
 
 
-async def _await_first_tick(sampler: TemporarySampler) -> Mark:
-    ring, deadline = sampler.reader.ring, time.monotonic() + LONGEST_LOOK_SECONDS / 2
+async def _await_first_tick(sampler: TemporarySampler) -> RingState:
+    ring, deadline = sampler.reader.ring, time.monotonic() + LONGEST_SAMPLING_SECONDS / 2
     while not ring.latest_tick() and time.monotonic() < deadline and not sampler.ended:
         await asyncio.sleep(0.02)
     if not ring.latest_tick():
         raise SamplerError("the sampler took no sample; its own message is above, if it gave one")
-    # what the first tick opened and read is part of the look
-    mark = Mark.take(ring)
-    return Mark(mark.tick - 1, (0,) * len(mark.lane), {})
+    # what the first tick opened and read is part of the result
+    mark = RingState.take(ring)
+    return RingState(mark.tick - 1, (0,) * len(mark.lane), {})
 
 
 async def _wait(
-    reader: RingReader, fabric: Callable[[], Fabric], begin: Mark, ended: Callable[[], bool] = lambda: False
+    reader: RingReader, fabric: Callable[[], Fabric], begin: RingState, ended: Callable[[], bool] = lambda: False
 ) -> None:
-    """Wait until whole seconds after the mark can be judged, or for as long as a look may take."""
-    deadline = time.monotonic() + LONGEST_LOOK_SECONDS
+    """Wait until whole seconds after `begin` can be judged, or for as long as sampling may take."""
+    deadline = time.monotonic() + LONGEST_SAMPLING_SECONDS
     while time.monotonic() < deadline and not ended():
         ports = place_ports(reader, fabric().ports, reader.ring.slots())
         if reader.newest_tick() > last_tick_needed(reader, begin.tick, ports):
@@ -138,29 +138,37 @@ async def _wait(
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _note(seen: list[Fabric], fabric: Fabric) -> Fabric:
+def _keep_if_changed(seen: list[Fabric], fabric: Fabric) -> Fabric:
     """Keep the fabric if it is unlike the last one; the fabric."""
     if fabric != seen[-1]:
         seen.append(fabric)
     return fabric
 
 
-def _conclude(
-    ring: RingFile, seen: list[Fabric], health: SamplerHealth, begin: Mark, options: DoctorOptions, *, by_daemon: bool
-) -> Look:
+def _sampling_result(
+    ring: RingFile,
+    seen: list[Fabric],
+    health: SamplerHealth,
+    begin: RingState,
+    options: DoctorOptions,
+    *,
+    by_daemon: bool,
+) -> SamplingResult:
     reader = RingReader(ring)
     last_tick = reader.newest_tick()
-    # a port that went away during the look was still looked at
+    # a port that went away meanwhile was still sampled
     ports = {
-        port: look
+        port: samples
         for fabric in seen
-        for port, look in look_at_ports(reader, fabric, begin, last_tick, options.active_bytes_per_second).items()
+        for port, samples in read_port_samples(
+            reader, fabric, begin, last_tick, options.active_bytes_per_second
+        ).items()
     }
-    end = Mark.take(ring)
+    end = RingState.take(ring)
     process = str(end.lane[at.L_PID])
     seconds = (end.tick - begin.tick) * ring.interval_ns / SECOND_NS
     reach = min(HISTORY_SECONDS, ring.capacity * ring.interval_ns // SECOND_NS) if by_daemon else seconds
-    return Look(
+    return SamplingResult(
         by_daemon=by_daemon,
         interval_ns=ring.interval_ns,
         seconds=seconds,

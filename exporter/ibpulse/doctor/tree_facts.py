@@ -21,7 +21,7 @@ COUNTER_ANSWER_SECONDS = 1.5
 # Requests that a port received: they go on counting when its counters of bytes do not.
 REQUESTS = ("hw_counters/rx_write_requests", "hw_counters/rx_read_requests")
 FLAPS = ("counters/link_downed", "counters/link_error_recovery")
-TELLING = frozenset((*REQUESTS, *FLAPS))
+READ_TWICE = frozenset((*REQUESTS, *FLAPS))
 
 
 @dataclass(frozen=True, slots=True)

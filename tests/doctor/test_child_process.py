@@ -10,53 +10,55 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions, gather
-from ibpulse.doctor.gather import Gathered, Order, gather_apart
+from ibpulse.doctor import DoctorOptions, child_process
+from ibpulse.doctor.child_process import FactsRequest, FoundFacts, find_facts_in_child
 from ibpulse.errors import FabricError
-from tests.doctor.making import make_facts, make_order
+from tests.doctor.making import make_facts, make_request
 from tests.sysfs.trees import Tree
 
 
 def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
     tree.add("mlx5_0")
-    order = make_order(DoctorOptions(sysfs=tree.root, port=0, look=False), with_tree=True)
-    found = gather_apart(order)
+    request = make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False), with_tree=True)
+    found = find_facts_in_child(request)
     assert [str(port.id) for port in found.facts.fabric.ports] == ["mlx5_0:1"]
     assert found.tree is not None
     assert "class/infiniband/mlx5_0" in found.tree.links
-    assert gather_apart(make_order(order.options)).tree is None
+    assert find_facts_in_child(make_request(request.options)).tree is None
 
 
 def test_facts_can_be_handed_over() -> None:
     facts = make_facts()
-    assert pickle.loads(pickle.dumps(Gathered(facts))).facts == facts
+    assert pickle.loads(pickle.dumps(FoundFacts(facts))).facts == facts
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    real = gather.subprocess.Popen
-    monkeypatch.setattr(gather.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", program], **how))
+    real = child_process.subprocess.Popen
+    monkeypatch.setattr(
+        child_process.subprocess, "Popen", lambda _, **how: real([sys.executable, "-c", program], **how)
+    )
 
 
 def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys; sys.stdin.buffer.read()")
     with pytest.raises(FabricError, match="the process that looks at the devices gave no answer"):
-        gather_apart(make_order(DoctorOptions()))
+        find_facts_in_child(make_request(DoctorOptions()))
 
 
 def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
-    monkeypatch.setattr(gather, "LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 0.3)
     with pytest.raises(FabricError):
-        gather_apart(make_order(DoctorOptions()))
+        find_facts_in_child(make_request(DoctorOptions()))
 
 
 def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import pickle, sys, time\n"
-        "from ibpulse.doctor.gather import Gathered\n"
+        "from ibpulse.doctor.child_process import FoundFacts\n"
         "from tests.doctor.making import make_facts\n"
         "sys.stdin.buffer.read()\n"
-        "answer = pickle.dumps(Gathered(make_facts()))\n"
+        "answer = pickle.dumps(FoundFacts(make_facts()))\n"
         "sys.stdout.buffer.write(len(answer).to_bytes(8, 'little') + answer)\n"
         "sys.stdout.flush()\n"
         "time.sleep(60)\n"
@@ -64,21 +66,21 @@ def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'exporter'}")
     run_instead(monkeypatch, program)
     begin = time.monotonic()
-    assert gather_apart(make_order(DoctorOptions())).facts == make_facts()
+    assert find_facts_in_child(make_request(DoctorOptions())).facts == make_facts()
     assert time.monotonic() - begin < 30.0
 
 
 def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def interrupt(_: Order) -> Gathered:
+    def interrupt(_: FactsRequest) -> FoundFacts:
         raise KeyboardInterrupt
 
     orders = tmp_path / "order"
-    orders.write_bytes(pickle.dumps(make_order(DoctorOptions())))
-    monkeypatch.setattr(gather, "gather", interrupt)
-    monkeypatch.setattr(gather.logging, "disable", lambda _: None)
-    monkeypatch.setattr(gather.os, "dup2", lambda *_: 0)
+    orders.write_bytes(pickle.dumps(make_request(DoctorOptions())))
+    monkeypatch.setattr(child_process, "find_as_requested", interrupt)
+    monkeypatch.setattr(child_process.logging, "disable", lambda _: None)
+    monkeypatch.setattr(child_process.os, "dup2", lambda *_: 0)
     with orders.open("rb") as stream, (tmp_path / "out").open("wb") as out:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(fileno=out.fileno))
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(fileno=out.fileno))
-        assert gather.main() == 130
+        assert child_process.main() == 130

@@ -1,4 +1,4 @@
-"""Gathers all facts of a node in a child process, within ten seconds whatever a device does."""
+"""Finds all facts of a node in a child process, within ten seconds whatever a device does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ibpulse.doctor.facts import DoctorOptions, Facts, Look, Machine, TreeFacts
-from ibpulse.doctor.fixture import TreeCopy, copy_tree
+from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
 from ibpulse.doctor.machine_facts import read_machine
-from ibpulse.doctor.sampling import find_daemon, look_alone, look_at_daemon
-from ibpulse.doctor.tree_facts import TELLING, PortCounts, join_counts, read_counts, read_tree
+from ibpulse.doctor.sampling import find_daemon, read_daemon_samples, take_samples
+from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
+from ibpulse.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
 from ibpulse.sampler.supervisor import SupervisorOptions
@@ -25,8 +25,8 @@ from ibpulse.sysfs.inventory import Inventory
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the child is to do: how to look, with which inventory and sampler, and whether the tree is to be copied."""
+class FactsRequest:
+    """What the child is to do: with which inventory and sampler, and whether the tree is to be copied."""
 
     options: DoctorOptions
     inventory: Inventory
@@ -34,74 +34,74 @@ class Order:
     with_tree: bool = False
 
 
-async def gather_facts(order: Order) -> Facts:
+async def find_facts(request: FactsRequest) -> Facts:
     """All that can be found out now; a device that does not answer is named, and holds up nothing."""
-    options, inventory = order.options, order.inventory
+    options, inventory = request.options, request.inventory
     fabric = await asyncio.to_thread(inventory.scan)
-    (tree, machine, begin), (look, no_look) = await asyncio.gather(
-        asyncio.to_thread(_read_still, options, fabric), _look(order, fabric)
+    (tree, machine, begin), (sampling, no_sampling) = await asyncio.gather(
+        asyncio.to_thread(_read_still, options, fabric), _sample(request, fabric)
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
-    return Facts(options, fabric, tree, look, no_look, join_counts(begin, end), machine)
+    return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine)
 
 
 def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, PortCounts]]:
     """What stands still while the samples are taken, and the counters at their begin."""
-    begin = read_counts(options.sysfs, fabric.ports, TELLING)
+    begin = read_counts(options.sysfs, fabric.ports, READ_TWICE)
     sampled = sum(port.source is not None for port in fabric.ports)
     return read_tree(options, fabric), read_machine(options, sampled), begin
 
 
-async def _look(order: Order, fabric: Fabric) -> tuple[Look | None, str]:
-    """The look, or why there is none."""
-    options, inventory = order.options, order.inventory
-    if not options.look:
+async def _sample(request: FactsRequest, fabric: Fabric) -> tuple[SamplingResult | None, str]:
+    """The samples, or why there are none."""
+    options, inventory = request.options, request.inventory
+    if not options.sample:
         return None, "it was not asked for"
     if not any(port.source for port in fabric.ports):
         return None, "no port counts bytes"
     daemon = await asyncio.to_thread(find_daemon, options)
     try:
         if daemon is None:
-            return await look_alone(inventory, order.sampling, options), ""
-        return await look_at_daemon(daemon, inventory, options), ""
+            return await take_samples(inventory, request.sampling, options), ""
+        return await read_daemon_samples(daemon, inventory, options), ""
     except IbpulseError as error:
         return None, str(error)
 
 
-# Scan, look, the end of a sampler that hangs, counters, tree: each has its own deadline, well within this together.
+# Scan, sampling, the end of a sampler that hangs, counters, tree: each has its own deadline, well within this together.
 LONGEST_SECONDS = 20.0
 LENGTH_BYTES = 8
 ENDING_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class FoundFacts:
     """What the child found; `tree` is None when it was not asked for."""
 
     facts: Facts
     tree: TreeCopy | None = None
 
 
-def gather_apart(order: Order) -> Gathered:
-    """What a child process gathered; whether that process can end is nobody's concern.
+def find_facts_in_child(request: FactsRequest) -> FoundFacts:
+    """What a child process found. A child that hangs in a read is left behind.
 
     Raises:
         FabricError: it gave no answer; its own message is on standard error.
     """
-    command = [sys.executable, "-c", "import sys; from ibpulse.doctor.gather import main; sys.exit(main())"]
+    command = [sys.executable, "-c", "import sys; from ibpulse.doctor.child_process import main; sys.exit(main())"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        with process.stdin as orders:
-            orders.write(pickle.dumps(order))
+        with process.stdin as pipe:
+            pipe.write(pickle.dumps(request))
         deadline = time.monotonic() + LONGEST_SECONDS
         length = int.from_bytes(_read(process.stdout.fileno(), LENGTH_BYTES, deadline), "little")
         answer = pickle.loads(_read(process.stdout.fileno(), length, deadline))
     finally:
         process.stdout.close()
-        _let_go(process)
-    assert isinstance(answer, Gathered)
+        _end_child(process)
+    assert isinstance(answer, FoundFacts)
     return answer
 
 
@@ -117,7 +117,7 @@ def _read(descriptor: int, length: int, deadline: float) -> bytes:
     return data
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
+def _end_child(process: subprocess.Popen[bytes]) -> None:
     """Let the child end; one that hangs in a read ends when the device answers."""
     try:
         process.wait(ENDING_SECONDS)
@@ -127,25 +127,25 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
         process.returncode = 0
 
 
-def gather(order: Order) -> Gathered:
-    """What the order asks for, found by this process."""
-    facts = asyncio.run(gather_facts(order))
+def find_as_requested(request: FactsRequest) -> FoundFacts:
+    """What the request asks for, found by this process."""
+    facts = asyncio.run(find_facts(request))
     devices = [name for name in facts.tree.admitted if name not in facts.tree.silent]
-    tree = copy_tree(order.options.sysfs, facts.fabric, devices) if order.with_tree else None
-    return Gathered(facts, tree)
+    tree = copy_tree(request.options.sysfs, facts.fabric, devices) if request.with_tree else None
+    return FoundFacts(facts, tree)
 
 
 def main() -> int:
-    """Take the order from standard input, and hand over what was found on standard output."""
-    order = pickle.load(sys.stdin.buffer)
-    assert isinstance(order, Order)
+    """Take the request from standard input, and hand over what was found on standard output."""
+    request = pickle.load(sys.stdin.buffer)
+    assert isinstance(request, FactsRequest)
     # the sampler inherits standard output, which is to hold nothing but the answer
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     # what the daemon's parts would log is told by the findings
     logging.disable(logging.CRITICAL)
     try:
-        answer = pickle.dumps(gather(order))
+        answer = pickle.dumps(find_as_requested(request))
     except KeyboardInterrupt:
         return 130
     with os.fdopen(answers, "wb") as stream:

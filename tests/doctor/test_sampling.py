@@ -13,10 +13,16 @@ from typing import Any
 import pytest
 
 from ibpulse.doctor import DoctorOptions
-from ibpulse.doctor.facts import PortLook
-from ibpulse.doctor.gather import gather_facts
-from ibpulse.doctor.ring_facts import Mark, forgotten_ports, last_tick_needed, look_at_ports, quantile_of_lateness
-from ibpulse.doctor.sampling import find_daemon, look_alone
+from ibpulse.doctor.child_process import find_facts
+from ibpulse.doctor.facts import PortSamples
+from ibpulse.doctor.ring_facts import (
+    RingState,
+    forgotten_ports,
+    last_tick_needed,
+    quantile_of_lateness,
+    read_port_samples,
+)
+from ibpulse.doctor.sampling import find_daemon, take_samples
 from ibpulse.errors import RingError, SamplerError
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
@@ -26,7 +32,7 @@ from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import Override
 from tests.aggregator.rings import Ring, constant, port, square
-from tests.doctor.making import make_order, only_trouble
+from tests.doctor.making import make_request, only_trouble
 from tests.running import eventually
 from tests.sysfs.trees import Tree
 
@@ -49,14 +55,14 @@ def fill(ring: Ring, last: int = 500, **changes: Any) -> None:
         ring.write(f"mlx5_{number}:1", options.pop("traffic"), 1, last, **options)
 
 
-def look(ring: Ring, begin_tick: int = 100, last_tick: int = 480) -> dict[PortId, PortLook]:
-    begin = Mark(begin_tick, (0,) * at.LANE_WORDS, {})
-    return look_at_ports(ring.reader, ring.fabric, begin, last_tick, 0.1e9)
+def read_samples(ring: Ring, begin_tick: int = 100, last_tick: int = 480) -> dict[PortId, PortSamples]:
+    begin = RingState(begin_tick, (0,) * at.LANE_WORDS, {})
+    return read_port_samples(ring.reader, ring.fabric, begin, last_tick, 0.1e9)
 
 
 def test_an_even_rail_is_as_it_was_written(ring: Ring) -> None:
     fill(ring)
-    found = look(ring)[PORTS[2].id]
+    found = read_samples(ring)[PORTS[2].id]
     assert (found.samples, found.expected, found.stride) == (380, 380, 1)
     assert found.rates == pytest.approx((20e9, 20e9), rel=1e-6)
     assert found.resolution_seconds == pytest.approx(0.01)
@@ -67,7 +73,7 @@ def test_an_even_rail_is_as_it_was_written(ring: Ring) -> None:
 
 def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
     fill(ring, traffic=(constant(0), constant(0)))
-    found = look(ring)[PORTS[2].id]
+    found = read_samples(ring)[PORTS[2].id]
     assert found.rates == (0.0, 0.0)
     assert found.standing is not None
     assert found.standing.idle
@@ -76,36 +82,36 @@ def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
 
 def test_a_rail_of_half_the_traffic_is_slow(ring: Ring) -> None:
     fill(ring, traffic=(constant(10e9), constant(10e9)))
-    standing = look(ring)[PORTS[2].id].standing
+    standing = read_samples(ring)[PORTS[2].id].standing
     assert standing is not None
     assert (standing.idle, standing.slow) == (False, True)
 
 
 def test_a_reset_is_counted_once(ring: Ring) -> None:
     fill(ring, resets=(300,))
-    assert look(ring)[PORTS[2].id].resets == 1
-    assert look(ring)[PORTS[0].id].resets == 0
+    assert read_samples(ring)[PORTS[2].id].resets == 1
+    assert read_samples(ring)[PORTS[0].id].resets == 0
 
 
 def test_a_reset_of_long_ago_is_not(ring: Ring) -> None:
     fill(ring, last=1700, resets=(300,))
-    assert look(ring, 1300, 1680)[PORTS[2].id].resets == 0
+    assert read_samples(ring, 1300, 1680)[PORTS[2].id].resets == 0
 
 
 def test_a_slow_refresh_is_measured(ring: Ring) -> None:
     # all bytes of 100 ms at one tick
     fill(ring, traffic=(square(200e9, 1, 9), square(200e9, 1, 9)))
-    assert look(ring)[PORTS[2].id].resolution_seconds == pytest.approx(0.1)
+    assert read_samples(ring)[PORTS[2].id].resolution_seconds == pytest.approx(0.1)
 
 
 def test_a_refresh_too_slow_to_have_a_quartile_is_measured_by_its_mean(ring: Ring) -> None:
     fill(ring, traffic=(square(2000e9, 1, 99), constant(0)))
-    assert look(ring)[PORTS[2].id].resolution_seconds == pytest.approx(1.0, rel=0.35)
+    assert read_samples(ring)[PORTS[2].id].resolution_seconds == pytest.approx(1.0, rel=0.35)
 
 
 def test_a_port_that_gave_nothing_has_no_numbers(ring: Ring) -> None:
     fill(ring, holes=range(1, 501))
-    found = look(ring)[PORTS[2].id]
+    found = read_samples(ring)[PORTS[2].id]
     assert (found.samples, found.reads, found.rates, found.resolution_seconds) == (0, None, None, None)
 
 
@@ -118,7 +124,7 @@ def test_the_cost_of_reads_is_measured(ring: Ring) -> None:
         # 40 µs each, one of them 5 ms
         ring.file.words[record + at.R_BETWEEN] = begin + (5_000_000 if tick == 200 else 40_000)
         ring.file.words[record + at.R_AFTER] = begin + (5_000_000 if tick == 200 else 40_000) + 40_000
-    reads = look(ring)[PORTS[2].id].reads
+    reads = read_samples(ring)[PORTS[2].id].reads
     assert reads is not None
     assert reads.count == 760
     assert reads.p50 == pytest.approx(40e-6)
@@ -129,7 +135,7 @@ def test_the_cost_of_reads_is_measured(ring: Ring) -> None:
 
 def test_a_stride_counts_its_own_samples(ring: Ring) -> None:
     fill(ring, stride=5)
-    found = look(ring)[PORTS[2].id]
+    found = read_samples(ring)[PORTS[2].id]
     assert (found.stride, found.samples, found.expected) == (5, 76, 76)
     assert found.resolution_seconds == pytest.approx(0.05)
 
@@ -141,15 +147,15 @@ def test_the_wait_is_three_whole_seconds_and_what_settles(ring: Ring) -> None:
 
 
 def test_lateness_has_a_bound() -> None:
-    begin = Mark(0, (0,) * at.LANE_WORDS, {})
+    begin = RingState(0, (0,) * at.LANE_WORDS, {})
     words = [0] * at.LANE_WORDS
     words[at.L_LATENESS], words[at.L_LATENESS + 1] = 98, 2
-    end = Mark(100, tuple(words), {})
+    end = RingState(100, tuple(words), {})
     assert quantile_of_lateness(begin, end, 0.5) == pytest.approx(50e-6)
     assert quantile_of_lateness(begin, end, 0.99) == pytest.approx(100e-6)
     assert quantile_of_lateness(end, end, 0.5) is None
     words[at.L_LATENESS + at.BUCKET_COUNT - 1] = 1000
-    assert quantile_of_lateness(begin, Mark(0, tuple(words), {}), 0.99) == float("inf")
+    assert quantile_of_lateness(begin, RingState(0, tuple(words), {}), 0.99) == float("inf")
 
 
 def test_ports_that_went_away_are_remembered(ring: Ring) -> None:
@@ -218,13 +224,13 @@ def test_without_a_ring_there_is_no_daemon(tmp_path: Path) -> None:
     assert find_daemon(DoctorOptions(ring_dir=tmp_path)) is None
 
 
-# the look itself
+# taking the samples
 
 
-def test_a_look_alone_samples_the_tree(tree: Tree) -> None:
+def test_without_a_daemon_the_tree_is_sampled(tree: Tree) -> None:
     tree.add("mlx5_0")
     options = DoctorOptions(sysfs=tree.root, interval_ns=50 * MS)
-    found = asyncio.run(look_alone(Inventory(tree.root), SupervisorOptions(), options))
+    found = asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), options))
     assert not found.by_daemon
     assert found.ticks > 50
     assert found.ports[PortId("mlx5_0", 1)].samples > 50
@@ -232,46 +238,46 @@ def test_a_look_alone_samples_the_tree(tree: Tree) -> None:
     assert found.history_seconds == found.seconds
 
 
-def test_a_look_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
 
     def refuse(*_: object) -> RingFile:
         raise RingError("ring /x has no room")
 
     monkeypatch.setattr(RingFile, "create", refuse)
-    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tree.root, port=0))))
-    assert facts.no_look == "ring /x has no room"
+    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0))))
+    assert facts.no_sampling == "ring /x has no room"
 
 
 def test_a_tree_without_bytes_is_not_sampled(tmp_path: Path) -> None:
-    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tmp_path, port=0))))
-    assert (facts.look, facts.no_look) == (None, "no port counts bytes")
+    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tmp_path, port=0))))
+    assert (facts.sampling, facts.no_sampling) == (None, "no port counts bytes")
     assert only_trouble(facts).topic == "tree"
 
 
-def test_a_look_is_left_out_when_it_is_not_asked_for(tree: Tree) -> None:
+def test_no_sample_is_taken_when_none_is_asked_for(tree: Tree) -> None:
     tree.add("mlx5_0")
-    facts = asyncio.run(gather_facts(make_order(DoctorOptions(sysfs=tree.root, port=0, look=False))))
-    assert (facts.look, facts.no_look) == (None, "it was not asked for")
+    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False))))
+    assert (facts.sampling, facts.no_sampling) == (None, "it was not asked for")
     assert PortId("mlx5_0", 1) in facts.counts
 
 
 def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) -> None:
     tree.add("mlx5_0")
-    order = make_order(DoctorOptions(sysfs=tree.root, port=0, look=False), {"mlx5_0": Override(numa_node=7)})
-    (place,) = asyncio.run(gather_facts(order)).fabric.topology.devices
+    request = make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False), {"mlx5_0": Override(numa_node=7)})
+    (place,) = asyncio.run(find_facts(request)).fabric.topology.devices
     assert (place.numa_node, place.source) == (7, "topology.file")
 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
-    monkeypatch.setattr("ibpulse.doctor.sampling.LONGEST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("ibpulse.doctor.sampling.LONGEST_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
-        asyncio.run(look_alone(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
+        asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 
 
-def test_a_look_beside_a_daemon_reads_its_ring(tree: Tree, tmp_path: Path) -> None:
-    from ibpulse.doctor.sampling import look_at_daemon
+def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path) -> None:
+    from ibpulse.doctor.sampling import read_daemon_samples
 
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")
@@ -289,7 +295,7 @@ def test_a_look_beside_a_daemon_reads_its_ring(tree: Tree, tmp_path: Path) -> No
     for lane, wanted in ((1, 7), (2, STOP), (3, 7)):
         ring.words[at.lane_at(lane) + at.L_PLAN_WANTED] = wanted
     options = DoctorOptions(sysfs=tree.root, ring_dir=tmp_path, cpu=1)
-    found = asyncio.run(look_at_daemon(ring, inventory, options))
+    found = asyncio.run(read_daemon_samples(ring, inventory, options))
     ring.close()
     assert found.by_daemon
     # its process has not given a sign of life; that of lane 2 was told to end, that of lane 3 has no plan
@@ -298,7 +304,7 @@ def test_a_look_beside_a_daemon_reads_its_ring(tree: Tree, tmp_path: Path) -> No
     assert found.history_seconds == 10
 
 
-def test_a_port_seen_in_any_scan_was_looked_at(ring: Ring) -> None:
+def test_a_port_seen_in_any_scan_was_sampled(ring: Ring) -> None:
     fill(ring)
     ring.change(*PORTS[:2], replace(PORTS[2], active=False))
-    assert set(look(ring)) == {one.id for one in PORTS}
+    assert set(read_samples(ring)) == {one.id for one in PORTS}

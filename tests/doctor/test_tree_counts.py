@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ibpulse.doctor.facts import Counts
-from ibpulse.doctor.tree_facts import TELLING, join_counts, read_counts
+from ibpulse.doctor.tree_facts import READ_TWICE, join_counts, read_counts
 from ibpulse.model import PortId
 from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.opened import Opened
@@ -38,7 +38,7 @@ def test_the_file_that_renews_the_cache_is_read_first(tree: Tree, opened: Opened
 
 def test_only_the_telling_ones_are_read_when_asked(tree: Tree) -> None:
     tree.add("mlx5_0")
-    found = read_counts(tree.root, Inventory(tree.root).scan().ports, TELLING)[PORT]
+    found = read_counts(tree.root, Inventory(tree.root).scan().ports, READ_TWICE)[PORT]
     assert set(found.counts) == {
         "hw_counters/rx_write_requests",
         "counters/link_downed",
@@ -60,7 +60,7 @@ def test_a_device_that_hangs_is_left_out_and_the_others_are_read(tree: Tree) -> 
 def test_rises_are_counted_between_two_readings(tree: Tree) -> None:
     tree.add("mlx5_0")
     ports = Inventory(tree.root).scan().ports
-    begin = read_counts(tree.root, ports, TELLING)
+    begin = read_counts(tree.root, ports, READ_TWICE)
     (tree.port("mlx5_0") / "hw_counters/rx_write_requests").write_text("12\n")
     joined = join_counts(begin, read_counts(tree.root, ports))[PORT]
     assert joined.rise("hw_counters/rx_write_requests") == 12

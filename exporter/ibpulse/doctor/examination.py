@@ -1,20 +1,40 @@
-"""Findings as one page for people and as a document for programs. Pure; it must not print nor know where it goes."""
+"""All checks in their request, what they find in the facts, and the findings as a page or a document."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from ibpulse.doctor.finding import Finding, Level, worst_level
+from ibpulse.doctor import hardware_checks, machine_checks, port_checks, sample_checks
+from ibpulse.doctor.facts import Facts
+from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
 from ibpulse.text import count_text, names_text
+
+NOT_JUDGED = "Not judged: the tree is no kernel's, so this machine is not the node."
+CHECKS: tuple[Check, ...] = tuple(
+    one for module in (port_checks, hardware_checks, sample_checks, machine_checks) for one in checks_of(module)
+)
 
 WIDTH = 118
 COLOURS = {Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
 DOCUMENT_VERSION = 1
 _WORDS = {Level.OK: "OK: nothing to do", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 _LEVEL, _TOPIC = 6, 12
+
+
+def examine(facts: Facts, names: Collection[str] = ()) -> tuple[Finding, ...]:
+    """What the checks of these names find, all without any, in the order of the table."""
+    chosen = [check for check in CHECKS if not names or check.name in names]
+    return tuple(_file(finding, check, facts) for check in chosen for finding in check.find(facts))
+
+
+def _file(finding: Finding, check: Check, facts: Facts) -> Finding:
+    """The finding under the name of its check, excused where it says nothing of the node."""
+    if check.of_machine and not facts.tree.is_kernel and finding.level is not Level.OK:
+        finding = replace(finding, level=Level.OK, meaning=NOT_JUDGED, advice="")
+    return replace(finding, topic=check.name)
 
 
 def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) -> str:
