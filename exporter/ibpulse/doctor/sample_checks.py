@@ -182,8 +182,8 @@ def check_links(facts: Facts) -> Iterator[Finding]:
 @check(
     "balance",
     detail=f"The rails over the last {WHOLE_SECONDS} s, compared with the median of their siblings, by the rules "
-    "of the daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its counters "
-    "are *stuck*. If nothing else on the port distinguishes the two, the finding says so.",
+    "of the daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its "
+    "counters are *stuck*. If nothing else on the port distinguishes the two, the finding says so.",
 )
 def check_balance(facts: Facts) -> Iterator[Finding]:
     """Idle and slow rails, and counters that are stuck while traffic flows."""
@@ -252,8 +252,8 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
     "reads",
     detail=f"A read that takes longer than {LONGEST_READ:.0%} of the interval counts as missing, because the time at "
     "which its counter was taken is too uncertain. The shortest reliable interval is therefore the shortest one that "
-    f"divides a second, that is long enough for a p99 read to fit in {LONGEST_READ:.0%} of it, and for the p99 of all reads of "
-    f"a sample, done one after the other in a single thread, to fit in {BUSY_SHARE:.0%} of it.",
+    f"divides a second, that is long enough for a p99 read to fit in {LONGEST_READ:.0%} of it, and for the p99 of all "
+    f"reads of a sample, done one after the other in a single thread, to fit in {BUSY_SHARE:.0%} of it.",
     of_machine=True,
 )
 def check_reads(facts: Facts) -> Iterator[Finding]:
