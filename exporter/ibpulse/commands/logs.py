@@ -1,4 +1,4 @@
-"""Sets up the log of a command: lines for people or JSON objects, on standard error. It must not log by itself."""
+"""Sets up the log of a command on standard error, in one of three formats."""
 
 from __future__ import annotations
 
@@ -7,32 +7,65 @@ import logging
 import time
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the exception if there is one."""
+class TextFormatter(logging.Formatter):
+    """A line for people: time, level and message. Times are UTC in all formats."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
-        entry = {
+    converter = time.gmtime
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
+
+
+class FieldsFormatter(logging.Formatter):
+    """The fields that a log collector reads: time, level, logger, message, and the exception if there is one."""
+
+    converter = time.gmtime
+
+    def fields(self, record: logging.LogRecord) -> dict[str, str]:
+        """The fields of the record, in order."""
+        fields = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{record.msecs:03.0f}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
+            fields["exception"] = self.formatException(record.exc_info)
+        return fields
+
+
+class JsonFormatter(FieldsFormatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return json.dumps(self.fields(record))
+
+
+class LogfmtFormatter(FieldsFormatter):
+    """One line of `key=value` pairs; a value is quoted, as in JSON, where it needs to be."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return " ".join(f"{key}={self._quote(value)}" for key, value in self.fields(record).items())
+
+    @staticmethod
+    def _quote(value: str) -> str:
+        plain = value.isprintable() and value.isascii() and not set(value) & set(' "=\\')
+        return value if value and plain else json.dumps(value)
+
+
+FORMATTERS: dict[str, type[logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+    "logfmt": LogfmtFormatter,
+}
 
 
 def set_up_log(level: str, form: str) -> None:
-    """Log from `level` up, as `text` or `json`; times are UTC."""
-    formatter = (
-        JsonFormatter()
-        if form == "json"
-        else logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    )
-    formatter.converter = time.gmtime
+    """Log from `level` up, in one of `FORMATTERS`."""
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter)
+    handler.setFormatter(FORMATTERS[form]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # the daemon says itself what it serves and that it stopped
+    # the daemon itself logs what it serves and that it stopped
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
