@@ -55,10 +55,12 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         IbpulseError: what went wrong.
     """
     first = words[0] if words else "--help"
-    if first in ("--help", "-h"):
+    if first == "help" and len(words) > 1:
+        return run([words[1], "--help"], environ)
+    if first in ("--help", "-h", "help"):
         print(overview(), end="")
         return 0
-    if first == "--version":
+    if first in ("--version", "version"):
         print(f"ibpulse {__version__}")
         return 0
     verb = find_verb(first)

@@ -31,20 +31,23 @@ def finish(*words: str, **variables: str) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
-def test_version_is_printed() -> None:
-    assert finish("--version") == (0, f"ibpulse {__version__}\n", "")
+@pytest.mark.parametrize("word", ["--version", "version"])
+def test_version_is_printed(word: str) -> None:
+    assert finish(word) == (0, f"ibpulse {__version__}\n", "")
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
 def test_help_is_printed_without_a_verb(words: tuple[str, ...]) -> None:
     code, output, errors = finish(*words)
     assert (code, errors) == (0, "")
     assert output.startswith("usage: ibpulse COMMAND [argument ...]\n")
 
 
-def test_help_of_a_verb_is_printed() -> None:
-    code, output, errors = finish("config", "--help")
+@pytest.mark.parametrize("words", [("config", "--help"), ("config", "--help-all"), ("help", "config")])
+def test_help_of_a_verb_is_printed(words: tuple[str, ...]) -> None:
+    code, output, errors = finish(*words)
     assert (code, errors) == (0, "")
+    assert ("--sampler.interval" in output) == ("--help-all" in words)
     assert output.startswith("usage: ibpulse config check|print [flag ...]\n")
 
 
@@ -78,7 +81,7 @@ def test_an_unknown_flag_alone_stops_the_verb() -> None:
 def test_an_unknown_verb_exits_with_2() -> None:
     code, output, errors = finish("srve")
     assert (code, output) == (2, "")
-    assert errors.startswith("ibpulse: srve: no such command; choose ")
+    assert errors.startswith("ibpulse: srve: no such command; did you mean serve?")
 
 
 def test_check_says_ok_and_where_each_value_came_from(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from ibpulse import commands
-from ibpulse.commands import VERBS
+from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import build_parser, find_verb, overview, parse
-from ibpulse.config.table import SettingRow, describe
+from ibpulse.config.table import ROWS, SettingRow, describe
 from ibpulse.errors import ConfigError
 
 CONFIG = VERBS["config"]
@@ -25,7 +25,7 @@ def test_the_overview_names_every_verb_with_its_summary() -> None:
 
 @pytest.mark.parametrize("row", describe(), ids=lambda row: row.name)
 def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingRow) -> None:
-    text = squeezed(build_parser(CONFIG).format_help())
+    text = squeezed(build_parser(CONFIG, show_settings=True).format_help())
     assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
 
 
@@ -38,7 +38,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "ROWS", (SettingRow("log.share", "RATIO", "5%", "At most 5% of all."),))
-    assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG).format_help())
+    assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 
 def test_examples_begin_with_their_verb() -> None:
@@ -90,7 +90,23 @@ def test_arguments_that_cannot_be_read_are_refused(words: list[str], sentence: s
     assert (sentence,) == refusal.value.faults
 
 
-def test_an_unknown_verb_is_refused_with_the_known_ones() -> None:
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: Verb) -> None:
+    text = build_parser(verb).format_help()
+    assert len(text.splitlines()) <= 60
+    assert "--help-all" in text
+    assert [row.flag for row in ROWS if re.search(rf"{re.escape(row.flag)} ", text)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("srve", "did you mean serve?"),
+        ("versoin", "did you mean version?"),
+        ("xyzzy", f"choose {', '.join(VERBS)}"),
+    ],
+)
+def test_an_unknown_verb_is_refused_with_the_nearest_or_with_the_known_ones(name: str, way_out: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        find_verb("srve")
-    assert refusal.value.faults == (f"srve: no such command; choose {', '.join(VERBS)}, or see `ibpulse --help`",)
+        find_verb(name)
+    assert refusal.value.faults == (f"{name}: no such command; {way_out}",)

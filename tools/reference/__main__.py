@@ -14,6 +14,7 @@ from pathlib import Path
 from ibpulse.commands import EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
+from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.counters_page import counters_markdown
 from tools.reference.doctor_page import doctor_markdown
@@ -72,6 +73,9 @@ def _verb_section(verb: Verb) -> str:
     lines = [_argument_row(action) for action in own_actions(parser) if action.help != argparse.SUPPRESS]
     if lines:
         parts.append("\n".join(["| argument | default | description |", "|---|---|---|", *lines]))
+    if any("--fault" in action.option_strings for action in own_actions(parser)):
+        faults = [f"| `{name}` | {fault.text} |" for name, fault in FAULTS.items()]
+        parts.append("\n".join(["| fault | effect |", "|---|---|", *faults]))
     taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
     parts.append(f"Also accepts {taken} as {'flags' if verb.settings else 'a flag'}.")
     return "\n\n".join(parts)

@@ -10,16 +10,17 @@ import time
 class TextFormatter(logging.Formatter):
     """A line for people: time, level and message. Times are UTC in all formats."""
 
-    converter = time.gmtime
-
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
 
 
 class FieldsFormatter(logging.Formatter):
     """The fields that a log collector reads: time, level, logger, message, and the exception if there is one."""
 
-    converter = time.gmtime
+    def __init__(self) -> None:
+        super().__init__()
+        self.converter = time.gmtime
 
     def fields(self, record: logging.LogRecord) -> dict[str, str]:
         """The fields of the record, in order."""

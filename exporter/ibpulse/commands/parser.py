@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from ibpulse.commands import VERBS, Verb
-from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, SettingRow, advice
+from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
 from ibpulse.errors import ConfigError
 
 DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
@@ -44,7 +44,8 @@ def overview() -> str:
     verbs = "\n".join(f"  {verb.name:{width}}  {verb.summary}" for verb in VERBS.values())
     return (
         f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\ncommands:\n{verbs}\n\n"
-        "`ibpulse COMMAND --help` lists the arguments of a command, `ibpulse --version` prints the version.\n\n"
+        "`ibpulse COMMAND --help` lists the arguments of a command, `--help-all` its settings too.\n"
+        "`ibpulse --version` prints the version.\n\n"
         f"example: {VERBS['demo'].example}\n"
     )
 
@@ -56,38 +57,71 @@ def find_verb(name: str) -> Verb:
         ConfigError: there is none.
     """
     if name not in VERBS:
-        raise ConfigError([f"{name}: no such command; choose {', '.join(VERBS)}, or see `ibpulse --help`"])
+        way_out = advice(name, (*VERBS, "help", "version"), f"choose {', '.join(VERBS)}")
+        raise ConfigError([f"{name}: no such command; {way_out}"])
     return VERBS[name]
 
 
-def build_parser(verb: Verb) -> Parser:
-    """The parser of one verb: its own arguments first, then the settings by group."""
+class Help(argparse.Action):
+    """Prints the help of a verb, with or without its settings, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], verb: Verb, show_settings: bool, **named: str) -> None:
+        super().__init__(option_strings, nargs=0, default=argparse.SUPPRESS, **named)
+        self._verb, self._show_settings = verb, show_settings
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print and exit.
+
+        Raises:
+            SystemExit: always.
+        """
+        build_parser(self._verb, show_settings=self._show_settings).print_help()
+        parser.exit()
+
+
+def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
+    """The parser of one verb: its own arguments first, then the settings by group, which its help shows on request."""
     parser = Parser(
         prog=f"ibpulse {verb.name}",
         description=verb.summary,
         epilog=f"example: {verb.example}",
         allow_abbrev=False,
+        add_help=False,
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=8),
     )
+    parser.add_argument("-h", "--help", action=Help, verb=verb, show_settings=False, help="Show this help.")
+    parser.add_argument("--help-all", action=Help, verb=verb, show_settings=True, help="Show the settings too.")
     verb.load().add_arguments(parser)
     needed = [_usage_word(action) for action in own_actions(parser) if action.required]
     parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
-    _add_setting(parser, CONFIG_FILE)
-    for group, rows in groupby(verb.rows(), lambda row: row.group):
-        section = parser.add_argument_group(f"{group} settings", GROUPS[group])
-        for row in rows:
-            _add_setting(section, row)
+    _add_settings(parser, verb, show_settings)
     hidden: list[SettingName] = [*verb.ignored_rows(), *verb.deprecated()]
     for setting in hidden:
         parser.add_argument(setting.flag, dest=setting.name, action="append", help=argparse.SUPPRESS)
     return parser
 
 
+def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
+    for group, rows in groupby((CONFIG_FILE, *verb.rows()), lambda row: row.group):
+        titled = parser.add_argument_group(f"{group} settings", GROUPS[group]) if shown and group in GROUPS else parser
+        for row in rows:
+            text = f"{row.sentence} (default: {row.default_text}; environment: {row.variable})".replace("%", "%%")
+            titled.add_argument(
+                row.flag,
+                dest=row.name,
+                action="append",
+                metavar=row.metavar,
+                help=text if shown else argparse.SUPPRESS,
+            )
+
+
 def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments declared so far that are neither help nor a setting; argparse itself has no public list."""
     settings = {row.flag for row in (CONFIG_FILE, *ROWS, *DEPRECATED)}
     return [
-        action for action in parser._actions if action.dest != "help" and settings.isdisjoint(action.option_strings)
+        action
+        for action in parser._actions
+        if action.dest not in ("help", "help_all") and settings.isdisjoint(action.option_strings)
     ]
 
 
@@ -97,7 +131,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     Raises:
         ConfigError: an argument of the verb itself is missing or wrong; unknown flags are only listed.
     """
-    parser = build_parser(verb)
+    parser = build_parser(verb, show_settings=True)
     arguments, unknown = parser.parse_known_args(words)
     values = vars(arguments)
     flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS, *DEPRECATED) if row.name in values}
@@ -113,11 +147,6 @@ def _usage_word(action: argparse.Action) -> str:
     value = f"{action.metavar or action.dest}" + ("..." if action.nargs == "+" else "")
     name = "".join(action.option_strings[:1])
     return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()
-
-
-def _add_setting(parser: argparse._ActionsContainer, row: SettingRow) -> None:
-    text = f"{row.sentence} (default: {row.default_text}; environment: {row.variable})"
-    parser.add_argument(row.flag, dest=row.name, action="append", metavar=row.metavar, help=text.replace("%", "%%"))
 
 
 def _unknown_faults(unknown: Sequence[str], known: Sequence[str], otherwise: str) -> list[str]:

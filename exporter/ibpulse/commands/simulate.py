@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what is simulated; `ibpulse demo` takes the same."""
-    faults = "; ".join(f"{name}: {fault.text}" for name, fault in FAULTS.items())
     parser.add_argument(
         "--workload",
         choices=WORKLOADS,
@@ -49,16 +48,22 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8).")
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
-    parser.add_argument("--rate", metavar="RATE", help="Of constant and square, per port and direction, like 20GB/s.")
-    parser.add_argument("--period", metavar="DURATION", help="Of square.")
-    parser.add_argument("--duty", type=float, metavar="RATIO", help="Of square, 0 to 1.")
-    parser.add_argument("--management", action="store_true", help="Add an Ethernet NIC that is no rail.")
     parser.add_argument(
+        "--rate", metavar="RATE", help="Rate per port and direction of the workloads constant and square, like 20GB/s."
+    )
+    parser.add_argument("--period", metavar="DURATION", help="Period of the workload square.")
+    parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the workload square, 0 to 1.")
+    parser.add_argument("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail).")
+    width = max(map(len, FAULTS))
+    faults = parser.add_argument_group(
+        "faults", "\n".join(f"{name:{width}}  {fault.text}" for name, fault in FAULTS.items())
+    )
+    faults.add_argument(
         "--fault",
         action="append",
         default=[],
         metavar="FAULT=DEVICE[:VALUE]",
-        help=f"A fault from the start, like slow-rail=mlx5_2:0.5; may be repeated. {faults}.",
+        help="A fault from the start, like slow-rail=mlx5_2:0.5; repeatable.",
     )
 
 

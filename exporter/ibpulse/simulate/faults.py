@@ -22,13 +22,15 @@ class Fault:
 
 FAULTS: Mapping[str, Fault] = {
     "idle-rail": Fault("no traffic on the port; the link stays up"),
-    "slow-rail": Fault("the port carries a part of its traffic", 0.5, "part of the traffic, 0 to 1"),
-    "link-flap": Fault("the link is down and its traffic stops; the state and the rate say so"),
-    "vanish": Fault("the device is gone; when it returns its counters begin at zero"),
-    "reset": Fault("the counters start again at zero, once each time the device is added to the list"),
-    "stuck": Fault("the counters stand still, and go on from where they stood"),
-    "refresh": Fault("the counters show a new value only now and then", 100.0, "milliseconds between new values"),
-    "einval": Fault("the counters cannot be read; in a tree of plain files they say 'N/A (no PMA)' instead"),
+    "slow-rail": Fault("the port carries only part of its traffic (default: 0.5)", 0.5, "part of the traffic, 0 to 1"),
+    "link-flap": Fault("the link is down, in state and rate too"),
+    "vanish": Fault("the device disappears; its counters restart at zero when it comes back"),
+    "reset": Fault("the counters restart at zero, once each time the device is listed"),
+    "stuck": Fault("the counters stop, and continue from where they stopped"),
+    "refresh": Fault(
+        "the counters show a new value only every 100 ms by default", 100.0, "milliseconds between new values"
+    ),
+    "einval": Fault("the counters cannot be read; plain files say 'N/A (no PMA)' instead"),
 }
 
 
