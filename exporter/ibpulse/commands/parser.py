@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ibpulse.commands import VERBS, Verb
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
@@ -65,7 +65,7 @@ def find_verb(name: str) -> Verb:
 class Help(argparse.Action):
     """Prints the help of a verb, with or without its settings, and exits."""
 
-    def __init__(self, option_strings: Sequence[str], verb: Verb, show_settings: bool, **named: str) -> None:
+    def __init__(self, option_strings: Sequence[str], verb: Verb, show_settings: bool, **named: Any) -> None:
         super().__init__(option_strings, nargs=0, default=argparse.SUPPRESS, **named)
         self._verb, self._show_settings = verb, show_settings
 
