@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -39,9 +39,7 @@ def run(bench: Bench) -> Section:
     folder = bench.new_folder("ring")
     reader, aggregator = open_aggregator(folder, PORTS, history_seconds=300)
     snapshot = build_snapshot(reader, aggregator, PORTS, reader.ring.latest_tick())
-    empty, own = CollectorRegistry(), CollectorRegistry()
-    ProcessCollector(registry=own)
-    PlatformCollector(registry=own)
+    empty, own = CollectorRegistry(), exposition.process_registry()
     text, _ = exposition.render(snapshot, empty)
     families = list(text_string_to_metric_families(text.decode()))
     generic = CollectorRegistry(auto_describe=False)

@@ -18,7 +18,9 @@ import bcrypt
 import httpx
 import pytest
 
+from ibpulse.metrics import web
 from tests.daemon.fabrics import simulated
+from tests.metrics.exported import exported_names
 from tests.running import Running, eventually
 from tests.web.certificates import Pair, make_authority, sign
 
@@ -188,6 +190,16 @@ def test_a_broken_certificate_shows_in_the_metrics_and_the_old_one_serves_on(doo
     finally:
         door.server.cert.write_bytes(good)
     eventually(lambda: door.daemon.metrics().value(name) == 1.0)
+
+
+def test_every_family_of_the_running_daemon_is_in_the_table_and_in_the_docs(door: Door) -> None:
+    answers = [door.daemon.ask("/metrics").text for _ in range(2)]
+    # the second one has the request of the first
+    scraped = [line.split()[2] for line in answers[1].splitlines() if line.startswith("# TYPE")]
+    assert scraped == [name for name in exported_names() if name in scraped]
+    assert {row.name for row in web.ROWS} <= set(scraped)
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    assert [name for name in scraped if f"| `{name}` |" not in page] == []
 
 
 def test_slow_clients_and_guessers_hold_up_no_scrape_and_no_tick(door: Door) -> None:

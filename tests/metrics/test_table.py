@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
+from ibpulse.exposition import process_registry, render
 from ibpulse.metrics.row import Metric
 from ibpulse.metrics.table import TABLE
+from tests.exposition.snapshots import SERVER, node
+from tests.metrics.exported import exported_names
 from tools.reference.metrics_page import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -49,6 +52,13 @@ def test_there_are_at_most_24_buckets_and_they_rise() -> None:
 def test_every_row_is_on_the_page_once() -> None:
     page = metrics_markdown()
     assert [page.count(f"| `{metric.name}` |") for metric in TABLE] == [1] * len(TABLE)
+
+
+def test_a_scrape_has_the_families_of_the_page_in_the_order_of_the_table(tmp_path: Path) -> None:
+    body, _ = render(node(tmp_path, 1), process_registry(), counts=SERVER)
+    scraped = [line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")]
+    assert scraped == exported_names()
+    assert sorted(scraped) == sorted(re.findall(r"^\| `(\w+)` \|", metrics_markdown(), re.MULTILINE))
 
 
 def test_the_page_in_the_docs_is_the_one_the_program_writes() -> None:
