@@ -1,7 +1,7 @@
-"""Breaks the demo's fabrics, one thing after another, for as long as it runs. It must not know how a fault is made.
+"""Injects faults into the demo's fabrics, one after another, for as long as it runs.
 
-`python faults.py DIRECTORY`: each fabric is a directory in it, named as its node, and is told by its `faults.json`.
-The standard library alone: it runs in the image, where there is nothing else to run it with.
+`python faults.py DIRECTORY`: each fabric is a subdirectory named after its node and is controlled by its `faults.json`.
+Uses only the standard library, because it runs in the image without any other package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEALTHY: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one node is told, for how long, and what is to be seen of it."""
+    """The faults of one node, how long they last, and their visible effect."""
 
     node: str
     control: Mapping[str, object]
@@ -40,16 +40,16 @@ STEPS = (
 
 
 def tell(fabrics: Path, step: Step) -> None:
-    """Give a step's node its faults; those that it had are over."""
+    """Set the faults of a step's node; they replace its previous faults."""
     path = fabrics / step.node / "faults.json"
     new = path.with_suffix(".new")
     new.write_text(json.dumps(step.control))
-    # in one piece: the fabric may read at any time
+    # atomically: the fabric may read at any time
     new.replace(path)
 
 
 def break_things(fabrics: Path, steps: Sequence[Step], stop: threading.Event) -> None:
-    """Go through the steps again and again, from when all fabrics are there; every node is healthy at the end."""
+    """Wait until all fabrics exist, then repeat the steps until `stop`; every node is healthy at the end."""
     nodes = {step.node for step in steps}
     while not all((fabrics / node).is_dir() for node in nodes):
         if stop.wait(0.2):
@@ -67,7 +67,7 @@ def break_things(fabrics: Path, steps: Sequence[Step], stop: threading.Event) ->
 
 
 def main(words: Sequence[str]) -> int:
-    """Break what lies in the one directory until SIGTERM or SIGINT; the exit code."""
+    """Inject faults into the fabrics in the given directory until SIGTERM or SIGINT; return the exit code."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,8 +1,8 @@
-"""The services of compose.yaml that have a program on this machine, as they are to be run without containers.
+"""The services of compose.yaml, translated into commands that run without containers.
 
-It reads; it must not start anything. Each service gets a directory that stands for its root, with the same files in
-the same places, and every absolute path of its command leads there. Where a service names another by `name:port`, in a
-flag or in a file, it gets the loopback address that compose.yaml publishes.
+Each service gets a directory as its root, with the same files in the same places, and every absolute path in its
+command is changed to lead there. References to another service as `name:port`, in a flag or in a file, are replaced
+with the loopback address that compose.yaml publishes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 import yaml
 
 IBPULSE = "ibpulse:demo"
-# Debian's name of it is longer than its own.
+# Debian's name is longer than the original.
 PROGRAMS = {"prometheus": ("prometheus",), "alertmanager": ("prometheus-alertmanager", "alertmanager")}
 _PATH = re.compile(r"^(--[\w.-]+=)?(/.*)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service: what it runs, what it finds where, and its ports, None for a service that nobody asks."""
+    """One service: its command, its mounts, and its ports (None if it does not listen)."""
 
     name: str
     argv: tuple[str, ...]
@@ -36,15 +36,15 @@ class Service:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return f"127.0.0.1:{self.port}"
 
 
 def read_services(compose: Path, profiles: Sequence[str] = ()) -> dict[str, Service]:
-    """The services by name, those of the profiles included. Services without a program here are left out.
+    """The services by name, including those of the given profiles. Services that need a container are omitted.
 
     Raises:
-        FileNotFoundError: a program is not installed; the sentence names it.
+        FileNotFoundError: a program is not installed; the message names it.
     """
     services = yaml.safe_load(compose.read_text())["services"]
     return {
@@ -78,9 +78,9 @@ def _program(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Translator:
-    """Lays out what services find, below one directory, and says how each is then called.
+    """Creates the files of the services below one directory, and translates their commands.
 
-    `folder` is the directory of compose.yaml, in which relative sources of mounts lie.
+    Relative sources of mounts are relative to `folder`, the directory of compose.yaml.
     """
 
     def __init__(self, services: Mapping[str, Service], folder: Path, scratch: Path) -> None:
@@ -93,7 +93,7 @@ class Translator:
         }
 
     def command(self, service: Service) -> list[str]:
-        """The command of a service on this machine; what it finds is there when this returns."""
+        """The command of a service on this machine. Creates the files that it needs."""
         root = self._scratch / service.name
         for target, source in service.mounts.items():
             self._mount(root / target.lstrip("/"), source)

@@ -1,7 +1,7 @@
 """`make stack`: the demo of compose.yaml without containers, on loopback, until Ctrl-C. See docs/docker.md.
 
-The simulated fabrics, their exporters, Prometheus and Alertmanager are the ones that compose.yaml describes, with its
-own configuration files; Grafana is left out. Nothing stays behind.
+Starts the simulated fabrics, their exporters, Prometheus and Alertmanager of compose.yaml with the same configuration
+files, but not Grafana. Removes all its files at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAST_LINES = 5
 
 
 class Stack:
-    """The processes of the services, and where each of them writes its log."""
+    """The processes of the services and their log files."""
 
     def __init__(self, services: Mapping[str, Service], scratch: Path) -> None:
         self._services = services
@@ -39,11 +39,11 @@ class Stack:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start every service; an order is not needed, each waits for what it misses."""
+        """Start every service. The order does not matter: each waits for the services it needs."""
         for service in self._services.values():
             command = self._translator.command(service)
             with self.log_path(service.name).open("wb") as log:
-                # a session of its own: Ctrl-C is for the stack, which stops the others in its order
+                # separate sessions: only the stack receives Ctrl-C, and stops the services in order
                 self._processes[service.name] = subprocess.Popen(
                     command,
                     env={**os.environ, **service.environment},
@@ -53,11 +53,11 @@ class Stack:
                 )
 
     def log_path(self, name: str) -> Path:
-        """What a service prints."""
+        """The log file of a service."""
         return self._scratch / f"{name}.log"
 
     def wait_until_ready(self, stop: threading.Event) -> bool:
-        """Whether every service that listens says that it is ready, before one died, or one was told to stop."""
+        """Whether every listening service became ready before `stop`, the deadline, or the end of any service."""
         deadline = time.monotonic() + START_SECONDS
         for service in self._services.values():
             while service.port and not _is_ready(service):
@@ -74,7 +74,7 @@ class Stack:
         return "\n".join(self.log_path(name).read_text(errors="replace").splitlines()[-LAST_LINES:])
 
     def stop(self) -> None:
-        """Stop every service, the readers before what they read."""
+        """Stop every service in reverse order, so that readers end before their sources."""
         for process in reversed(self._processes.values()):
             process.terminate()
         deadline = time.monotonic() + STOP_SECONDS
@@ -95,7 +95,7 @@ def _is_ready(service: Service) -> bool:
 
 
 def on_free_ports(services: Mapping[str, Service]) -> dict[str, Service]:
-    """The same services, each on a port that nobody has at this moment."""
+    """The same services, each on a currently free port."""
     sockets = {name: socket.create_server(("127.0.0.1", 0)) for name, service in services.items() if service.port}
     ports = {name: held.getsockname()[1] for name, held in sockets.items()}
     for held in sockets.values():
@@ -104,12 +104,12 @@ def on_free_ports(services: Mapping[str, Service]) -> dict[str, Service]:
 
 
 def addresses(services: Mapping[str, Service]) -> str:
-    """One line for each service that can be looked at."""
+    """One line for each service with a web address."""
     return "".join(f"  {service.name:<14}http://{service.address}/\n" for service in services.values() if service.port)
 
 
 def run(services: Mapping[str, Service], scratch: Path, stop: threading.Event) -> int:
-    """Run the stack until `stop`, or until a service ends; the exit code."""
+    """Run the stack until `stop` or until a service ends; return the exit code."""
     stack = Stack(services, scratch)
     try:
         stack.start()
@@ -132,10 +132,10 @@ def run(services: Mapping[str, Service], scratch: Path, stop: threading.Event) -
 
 
 def main() -> int:
-    """Parse the flags and run; the exit code."""
+    """Parse the flags and run; return the exit code."""
     parser = argparse.ArgumentParser(description="The demo stack of compose.yaml without containers.")
-    parser.add_argument("--faults", action="store_true", help="also break things, as the profile of that name does")
-    parser.add_argument("--free-ports", action="store_true", help="take free ports, not those of compose.yaml")
+    parser.add_argument("--faults", action="store_true", help="also inject faults, like the profile of that name")
+    parser.add_argument("--free-ports", action="store_true", help="use free ports instead of those of compose.yaml")
     arguments = parser.parse_args()
     try:
         services = read_services(COMPOSE, ["faults"] if arguments.faults else [])

@@ -36,14 +36,14 @@ def test_a_limit_of_a_core_or_more_is_not(limit: object) -> None:
 
 
 WARNED: list[tuple[Document, str]] = [
-    ({"podMonitor": {"enabled": True}}, "podMonitor.enabled, but this cluster knows no PodMonitor"),
-    ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled, but this cluster knows no ServiceMonitor"),
-    ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled, but this cluster knows no PrometheusRule"),
+    ({"podMonitor": {"enabled": True}}, "podMonitor.enabled, but this cluster has no PodMonitor resource"),
+    ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled, but this cluster has no ServiceMonitor resource"),
+    ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled, but this cluster has no PrometheusRule resource"),
     ({"resources": {"limits": {"memory": "112Mi"}}}, "resources.limits.memory is 112Mi."),
-    ({"ring": {"ports": 64, "sizeLimit": "128Mi"}}, "take 207 MB; with less the kernel kills the one that writes it"),
+    ({"ring": {"ports": 64, "sizeLimit": "128Mi"}}, "take 207 MB; with less, the kernel kills the process that writes the capture"),
     (
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},
-        "webConfig switches TLS on, but podMonitor.tlsConfig is empty",
+        "webConfig turns TLS on, but podMonitor.tlsConfig is empty",
     ),
 ]
 
@@ -63,7 +63,7 @@ def test_captures_on_the_node_say_how_their_directory_is_made() -> None:
 
 
 def test_an_image_without_a_registry_is_noted() -> None:
-    assert f"image.registry is empty: ibpulse:{__version__} must be on the nodes already." in notes()
+    assert f"image.registry is empty: ibpulse:{__version__} must already be on the nodes." in notes()
     assert "image.registry is empty" not in notes({"image": {"registry": "registry.example.com"}})
 
 

@@ -56,9 +56,9 @@ def rules_values() -> str:
     lines += ["# A switch and a severity for each alert.", "alerts:"]
     for alert in ALERTS:
         names = ", ".join(_values_of(alert))
-        lines.append(f"  # -- {alert.summary}" + (f" Its numbers: {names}." if names else ""))
+        lines.append(f"  # -- {alert.summary}" + (f" Thresholds: {names}." if names else ""))
         lines.append(f"  {alert.name}: {{enabled: true, severity: {alert.severity}}}")
-    lines += ["# The numbers of the rules.", "thresholds:"]
+    lines += ["# Thresholds of the rules.", "thresholds:"]
     for number in _TUNABLE:
         lines += [f"  # -- {number.reason}", f"  {camel(number.name)}: {number.value}"]
     return "\n".join(lines) + "\n"

@@ -58,7 +58,7 @@ def read_values(text: str) -> tuple[Value, ...]:
 def values_table(values: tuple[Value, ...]) -> str:
     """The values as a Markdown table."""
     rows = [f"| `{value.name}` | {_cell(value.default)} | {_escape(value.text)} |" for value in values]
-    return "\n".join(["| value | default | what it is |", "|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| value | default | description |", "|---|---|---|", *rows]) + "\n"
 
 
 def _keys(

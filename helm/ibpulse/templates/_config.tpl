@@ -1,4 +1,4 @@
-{{/* What the chart itself decides of ibpulse's settings, and what it refuses because the pods would not start. */}}
+{{/* The settings that the chart controls, and the checks for values with which the pods would not start. */}}
 
 {{- define "ibpulse.directories" -}}
 sysfs: /host/sys
@@ -9,7 +9,7 @@ web: /etc/ibpulse/web
 tls: /etc/ibpulse/tls
 {{- end }}
 
-{{/* The settings that the chart makes, and the value to use in their place. */}}
+{{/* The settings that the chart controls, and the chart value to use instead. */}}
 {{- define "ibpulse.ownSettings" -}}
 path.sysfs: sysfs.hostPath
 ring.dir: ring.sizeLimit
@@ -19,7 +19,7 @@ web.config.file: webConfig
 sampler.scheduler: fifo.enabled
 {{- end }}
 
-{{/* The whole file of settings. */}}
+{{/* The complete configuration file. */}}
 {{- define "ibpulse.settings" -}}
 {{- $given := .Values.config }}
 {{- range $name, $instead := include "ibpulse.ownSettings" . | fromYaml }}
@@ -44,7 +44,7 @@ sampler.scheduler: fifo.enabled
 {{- toYaml (mergeOverwrite (deepCopy $given) $own) }}
 {{- end }}
 
-{{/* Milliseconds of a duration such as 1h30m. */}}
+{{/* A duration such as 1h30m, in milliseconds. */}}
 {{- define "ibpulse.milliseconds" -}}
 {{- $units := dict "ns" 0.000001 "us" 0.001 "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 }}
 {{- $sum := 0.0 }}
@@ -54,13 +54,13 @@ sampler.scheduler: fifo.enabled
 {{- $sum }}
 {{- end }}
 
-{{/* Bytes of a quantity of Kubernetes such as 64Mi. */}}
+{{/* A Kubernetes quantity such as 64Mi, in bytes. */}}
 {{- define "ibpulse.bytes" -}}
 {{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
 {{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexFind "[A-Za-z]*$" .)) }}
 {{- end }}
 
-{{/* Bytes that the ring takes: its head, and 48 for each port and tick of two seconds more than the history. */}}
+{{/* Size of the ring in bytes: its header, and 48 per port and tick for the history plus two seconds. */}}
 {{- define "ibpulse.ringBytes" -}}
 {{- $sampler := .Values.config.sampler | default dict }}
 {{- $history := include "ibpulse.milliseconds" ($sampler.history | default "5m") | float64 }}
@@ -68,7 +68,7 @@ sampler.scheduler: fifo.enabled
 {{- addf 77824 (mulf 48 .Values.ring.ports (floor (divf (addf $history 2000) $interval))) }}
 {{- end }}
 
-{{/* Refuses values that each are possible and together are not. */}}
+{{/* Refuses combinations of values that are only valid on their own. */}}
 {{- define "ibpulse.check" -}}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
 {{- fail "podMonitor.enabled and serviceMonitor.enabled: every pod would be scraped twice; switch one of them off" }}

@@ -1,4 +1,4 @@
-{{/* Names, labels and references that every object uses. */}}
+{{/* Names, labels and references used by every object. */}}
 
 {{- define "ibpulse.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
@@ -17,7 +17,7 @@
 {{- end }}
 {{- end }}
 
-{{/* The name with an ending, as (list . "ending"): the name gives way, the ending never does. */}}
+{{/* The name with a suffix, as (list . "suffix"). The name is truncated if necessary, never the suffix. */}}
 {{- define "ibpulse.nameWith" -}}
 {{- $ending := index . 1 }}
 {{- printf "%s-%s" (include "ibpulse.fullname" (index . 0) | trunc (int (sub 62 (len $ending))) | trimSuffix "-") $ending }}
@@ -79,7 +79,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* A value in which templates are filled in, as (dict "of" . "value" ..). */}}
+{{/* A value with its templates rendered, as (dict "of" . "value" ..). */}}
 {{- define "ibpulse.filled" -}}
 {{- if kindIs "string" .value }}{{ tpl .value .of }}{{ else }}{{ tpl (toYaml .value) .of }}{{ end }}
 {{- end }}

@@ -1,6 +1,6 @@
 {{/* Parts of the pod. */}}
 
-{{/* The container's security context; real-time scheduling needs root with one capability. */}}
+{{/* The container's security context. Real-time scheduling needs root with one capability. */}}
 {{- define "ibpulse.securityContext" -}}
 {{- $context := deepCopy .Values.securityContext }}
 {{- if .Values.fifo.enabled }}
@@ -10,7 +10,7 @@
 {{- toYaml $context }}
 {{- end }}
 
-{{/* The node labels that a preset asks for: alternatives, each a map of labels. */}}
+{{/* The node labels of a preset: alternatives, each a map of labels. */}}
 {{- define "ibpulse.presets" -}}
 any: []
 nfd-pci:
@@ -46,7 +46,7 @@ network-operator:
 {{- with $affinity }}{{ toYaml . }}{{ end }}
 {{- end }}
 
-{{/* What holds the captures. */}}
+{{/* The volume for captures. */}}
 {{- define "ibpulse.capturesVolume" -}}
 {{- $captures := .Values.captures }}
 {{- if eq $captures.volume "hostPath" -}}

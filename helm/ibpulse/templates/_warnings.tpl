@@ -1,4 +1,4 @@
-{{/* What NOTES.txt warns of. */}}
+{{/* The warnings in NOTES.txt. */}}
 
 {{- define "ibpulse.warnings" -}}
 {{- $limits := .Values.resources.limits | default dict }}
@@ -7,23 +7,23 @@
 {{- $used := hasSuffix "m" $cores | ternary (divf (trimSuffix "m" $cores | float64) 1000) ($cores | float64) }}
 {{- if lt $used 1.0 }}
 
-WARNING: resources.limits.cpu is {{ . }}. A quota stops the sampler for the rest of each 100 ms: with 200m, 11 % of the
-ticks were lost at 4 % use of a core. Remove the limit (resources.limits.cpu=null); a request is enough.
+WARNING: resources.limits.cpu is {{ . }}. A quota stops the sampler for the rest of each 100 ms: with 200m, a
+sampler that used 4 % of a core missed 11 % of its samples. Remove the limit (resources.limits.cpu=null); a request is enough.
 {{- end }}
 {{- end }}
 {{- with $limits.memory }}
 {{- $needed := addf 105e6 (mulf 1.1 (include "ibpulse.ringBytes" $ | float64)) }}
 {{- if lt (include "ibpulse.bytes" (toString .) | float64) $needed }}
 
-WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports }} ports, the program, and a capture while it is written
-take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less the kernel kills the one that writes it, or the container.
+WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports }} ports, the daemon, and a capture while it is written
+take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less, the kernel kills the process that writes the capture, or the container.
 {{- end }}
 {{- end }}
 {{- $monitors := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
 {{- range $value, $kind := $monitors }}
 {{- if and (get $.Values $value).enabled (not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind))) }}
 
-WARNING: {{ $value }}.enabled, but this cluster knows no {{ $kind }}: install the Prometheus operator's custom resource
+WARNING: {{ $value }}.enabled, but this cluster has no {{ $kind }} resource: install the Prometheus operator's custom resource
 definitions first, or set {{ $value }}.enabled=false.
 {{- end }}
 {{- end }}
@@ -36,21 +36,21 @@ WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. This version still
 {{- end }}
 {{- if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}
 
-NOTE: nothing scrapes the pods yet. With the Prometheus operator set podMonitor.enabled=true; without it, let Prometheus
-scrape pods by the label app.kubernetes.io/name={{ include "ibpulse.name" . }}, port {{ .Values.port }}.
+NOTE: nothing scrapes the pods yet. With the Prometheus operator, set podMonitor.enabled=true; without it, let Prometheus
+scrape the pods with the label app.kubernetes.io/name={{ include "ibpulse.name" . }}, port {{ .Values.port }}.
 {{- end }}
 {{- if and (eq (include "ibpulse.scheme" .) "https") .Values.podMonitor.enabled (empty .Values.podMonitor.tlsConfig) }}
 
-WARNING: webConfig switches TLS on, but podMonitor.tlsConfig is empty: Prometheus cannot verify the certificates of pods,
-which it asks by their addresses. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverName.
+WARNING: webConfig turns TLS on, but podMonitor.tlsConfig is empty: Prometheus connects to pods by address and cannot verify
+their certificates. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverName.
 {{- end }}
 {{- if eq .Values.captures.volume "hostPath" }}
 
-NOTE: captures go to {{ .Values.captures.hostPath }} of each node. Pods do not start where it is missing; make it once:
+NOTE: captures are stored in {{ .Values.captures.hostPath }} on each node. Pods do not start if it is missing; create it once:
   install -d -m 0770 -o 65532 -g 65532 {{ .Values.captures.hostPath }}
 {{- end }}
 {{- if empty .Values.image.registry }}
 
-NOTE: image.registry is empty: {{ include "ibpulse.image" . }} must be on the nodes already. Set image.registry to where yours is.
+NOTE: image.registry is empty: {{ include "ibpulse.image" . }} must already be on the nodes. Otherwise set image.registry to your registry.
 {{- end }}
 {{- end }}

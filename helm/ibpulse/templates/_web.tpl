@@ -1,4 +1,4 @@
-{{/* How the pods are asked: with or without TLS, by probes and by monitors. */}}
+{{/* How probes and monitors connect to the pods: with or without TLS. */}}
 
 {{- define "ibpulse.webSecret" -}}
 {{- if .Values.webConfig.existingSecret }}
@@ -17,7 +17,7 @@
 {{- if or $server (and .Values.webConfig.existingSecret .Values.webConfig.tls) }}https{{ else }}http{{ end }}
 {{- end }}
 
-{{/* "true" if nobody without a certificate gets an answer, not even a probe. */}}
+{{/* "true" if every client needs a certificate, including the probes. */}}
 {{- define "ibpulse.requiresClientCertificate" -}}
 {{- $server := .Values.webConfig.content.tls_server_config | default dict }}
 {{- if or (eq ($server.client_auth_type | default "") "RequireAndVerifyClientCert") (and .Values.webConfig.existingSecret .Values.webConfig.requiresClientCertificate) }}true{{ end }}
