@@ -70,7 +70,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
     ),
     "hw_counters sampled faster than the kernel renews them": (
         "sampler/test_supervisor.py::test_a_cached_port_is_sampled_at_its_stride",
-        "sampler/test_calibration.py::test_the_stride_is_three_refreshes_rounded_up_to_a_divisor",
+        "sampler/test_sampling_interval.py::test_the_stride_is_three_refreshes_rounded_up_to_a_divisor",
         "sysfs/test_counters.py::test_efa_counts_bytes_of_its_port_and_the_cache_is_known",
         "daemon/test_faults.py::test_a_slow_refresh_is_measured",
     ),

@@ -1,4 +1,4 @@
-"""Lanes, the ward and processes that were let go of."""
+"""Lanes, the quarantine and processes that were let go of."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler.header_log import explain_errno
-from ibpulse.sampler.lane import Dying, Lane, Stall
+from ibpulse.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import NOT_ASKED
 from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
@@ -28,8 +27,8 @@ def planned(*devices: str) -> tuple[PlannedPort, ...]:
 
 
 @pytest.fixture
-def dying() -> Iterator[Dying]:
-    made = Dying()
+def ending() -> Iterator[EndingProcesses]:
+    made = EndingProcesses()
     yield made
     made.wait(10)
 
@@ -37,24 +36,24 @@ def dying() -> Iterator[Dying]:
 def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -> None:
     """Not by a newer one, in which the numbers mean other devices."""
     lane = Lane(ring, 2)
-    lane.tell(Plan(1, 1, ports=planned("mlx5_0", "mlx5_1")))
+    lane.write_plan(Plan(1, 1, ports=planned("mlx5_0", "mlx5_1")))
     ring.words[LANE + at.L_PLAN_APPLIED] = 1
     ring.words[LANE + at.L_DEVICE] = 1
-    lane.tell(Plan(2, 1, ports=planned("mlx5_1")))
-    assert lane.look().device == "mlx5_0"
+    lane.write_plan(Plan(2, 1, ports=planned("mlx5_1")))
+    assert lane.poll().device == "mlx5_0"
     ring.words[LANE + at.L_PLAN_APPLIED] = 2
-    assert lane.look().device == "mlx5_1"
+    assert lane.poll().device == "mlx5_1"
     ring.words[LANE + at.L_DEVICE] = 2
-    assert lane.look().device == ""
+    assert lane.poll().device == ""
 
 
-def test_looks_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile) -> None:
+def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile) -> None:
     lane = Lane(ring, 2)
     ring.words[LANE + at.L_HEARTBEAT_NS] = 5
-    assert [lane.look().seconds for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert lane.look().seconds > 0
+    assert [lane.poll().seconds for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert lane.poll().seconds > 0
     ring.words[LANE + at.L_HEARTBEAT_NS] = 6
-    assert lane.look().seconds == 0.0
+    assert lane.poll().seconds == 0.0
 
 
 @pytest.mark.parametrize(
@@ -92,97 +91,99 @@ def test_a_lane_without_a_process_has_no_exit_status(ring: RingFile) -> None:
     assert (lane.is_started(), lane.exit_status(), lane.kill(), lane.terminate()) == (False, None, None, None)
 
 
-def test_a_process_that_does_not_end_when_asked_is_killed(dying: Dying) -> None:
+def test_a_process_that_does_not_end_when_asked_is_killed(ending: EndingProcesses) -> None:
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout as ready:
         ready.readline()
     process.terminate()
-    dying.add(process)
-    dying.add(None)
-    dying.wait(0.2)
+    ending.add(process)
+    ending.add(None)
+    ending.wait(0.2)
     assert process.returncode == -signal.SIGKILL
 
 
-def test_each_relapse_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, dying: Dying) -> None:
-    ward = Quarantine(ring, 10.0, dying)
+def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, ending: EndingProcesses) -> None:
+    quarantine = Quarantine(ring, 10.0, ending)
     needed = []
     for _ in range(2000):
-        ward.admit("mlx5_0")
-        needed.append(ward._sick["mlx5_0"].steady_needed)
-        ward.release("mlx5_0")
+        quarantine.add("mlx5_0")
+        needed.append(quarantine._held["mlx5_0"].steady_needed)
+        quarantine.release("mlx5_0")
     assert needed[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
     assert needed[-1] == STEADY_SECONDS_MAX
 
 
-def watch(ward: Quarantine, device: str, lane: int = 1) -> None:
+def watch(quarantine: Quarantine, device: str, lane: int = 1) -> None:
     """Watch until the device is tried on its lane."""
-    eventually(lambda: ward.watch() or ward._sick[device].lane)
-    found = ward._sick[device].lane
+    eventually(lambda: quarantine.poll() or quarantine._held[device].lane)
+    found = quarantine._held[device].lane
     assert found is not None
     assert found.number == lane
 
 
-def test_a_sick_device_recovers_when_it_has_answered_for_long_enough(ring: RingFile, tree: Tree, dying: Dying) -> None:
+def test_a_hung_device_recovers_when_it_has_answered_for_long_enough(
+    ring: RingFile, tree: Tree, ending: EndingProcesses
+) -> None:
     tree.write("mlx5_0", 1, 2)
-    ward = Quarantine(ring, 0.3, dying)
-    ward.admit("mlx5_0")
-    ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"), *planned("other"))))
-    assert eventually(ward.watch) == ["mlx5_0"]
-    assert ward.devices == ("mlx5_0",)
-    ward.release("mlx5_0")
-    assert ward.devices == ()
+    quarantine = Quarantine(ring, 0.3, ending)
+    quarantine.add("mlx5_0")
+    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"), *planned("other"))))
+    assert eventually(quarantine.poll) == ["mlx5_0"]
+    assert quarantine.devices == ("mlx5_0",)
+    quarantine.release("mlx5_0")
+    assert quarantine.devices == ()
 
 
-def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree, dying: Dying) -> None:
+def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree, ending: EndingProcesses) -> None:
     """Between two of its ticks there is no sign of life for far longer than a hung read."""
     ring = RingFile.create(tmp_path / "slow", 1_000_000_000, 10)
     tree.write("mlx5_0", 1, 2)
-    ward = Quarantine(ring, 1.5, dying)
-    ward.admit("mlx5_0")
-    ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
-    assert eventually(ward.watch) == ["mlx5_0"]
-    ward.stop()
+    quarantine = Quarantine(ring, 1.5, ending)
+    quarantine.add("mlx5_0")
+    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
+    assert eventually(quarantine.poll) == ["mlx5_0"]
+    quarantine.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_trial_that_stops_or_ends_is_started_anew(
-    ring: RingFile, tree: Tree, dying: Dying, number: signal.Signals
+    ring: RingFile, tree: Tree, ending: EndingProcesses, number: signal.Signals
 ) -> None:
     tree.write("mlx5_0", 1, 2)
-    ward = Quarantine(ring, 1000.0, dying)
-    ward.admit("mlx5_0")
-    ward.tell(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
-    watch(ward, "mlx5_0")
+    quarantine = Quarantine(ring, 1000.0, ending)
+    quarantine.add("mlx5_0")
+    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
+    watch(quarantine, "mlx5_0")
     words = at.lane_at(1)
-    eventually(lambda: ward.watch() or ring.words[words + at.L_TICKS] > 3)
+    eventually(lambda: quarantine.poll() or ring.words[words + at.L_TICKS] > 3)
     pid = ring.words[words + at.L_PID]
     os.kill(pid, number)
-    eventually(lambda: ward.watch() or ring.words[words + at.L_PID] != pid)
+    eventually(lambda: quarantine.poll() or ring.words[words + at.L_PID] != pid)
     ticks = ring.words[words + at.L_TICKS]
-    eventually(lambda: ward.watch() or ring.words[words + at.L_TICKS] > ticks)
-    assert ward.devices == ("mlx5_0",)
-    ward.stop()
+    eventually(lambda: quarantine.poll() or ring.words[words + at.L_TICKS] > ticks)
+    assert quarantine.devices == ("mlx5_0",)
+    quarantine.stop()
 
 
-def test_a_sick_device_waits_while_all_lanes_are_taken(
-    ring: RingFile, dying: Dying, monkeypatch: pytest.MonkeyPatch
+def test_a_hung_device_waits_while_all_lanes_are_taken(
+    ring: RingFile, ending: EndingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ward = Quarantine(ring, 10.0, dying)
+    quarantine = Quarantine(ring, 10.0, ending)
     names = [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
     for name in names:
-        ward.admit(name)
-    ward.tell(Plan(1, os.getpid(), ports=planned(*names)))
-    ward.watch()
-    numbers = [sick.lane.number if sick.lane else None for sick in ward._sick.values()]
+        quarantine.add(name)
+    quarantine.write_plans(Plan(1, os.getpid(), ports=planned(*names)))
+    quarantine.poll()
+    numbers = [held.lane.number if held.lane else None for held in quarantine._held.values()]
     assert numbers == [*range(1, at.LANE_COUNT), None]
-    ward.stop()
-    ward.release(names[3])
-    ward.watch()
-    watch(ward, names[-1], lane=4)
-    ward.release(names[-1])
+    quarantine.stop()
+    quarantine.release(names[3])
+    quarantine.poll()
+    watch(quarantine, names[-1], lane=4)
+    quarantine.release(names[-1])
 
 
 def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> None:

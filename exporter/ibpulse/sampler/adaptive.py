@@ -16,7 +16,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import read_planned, rows_by_stride
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.plan import PlannedPort
-from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_pace
+from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
 from ibpulse.text import milliseconds
 
 # What holds in each of these parts of the span is no passing disturbance.
@@ -27,8 +27,8 @@ PART_SAMPLES = 20
 FEWEST_SAMPLES = 2
 # A rate rests on four reads of its port. Where 15 % of the reads are too long, half of the rates are holes, and twice
 # the interval loses no more; below that a longer interval would lose more than it saves.
-LONG = 0.85
-TOLD = 0.99
+LONG_READ_QUANTILE = 0.85
+P99 = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
     count = np.count_nonzero(present, axis=2)
     mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
     each = np.sort(reads.reshape(*present.shape[:2], -1), axis=2)
-    parts = np.stack([_quantile(each, 2 * count, LONG), mean], axis=2)
+    parts = np.stack([_quantile(each, 2 * count, LONG_READ_QUANTILE), mean], axis=2)
     parts[count < FEWEST_SAMPLES] = np.nan
     whole = np.sort(each.reshape(len(ports), -1), axis=1)
-    told = _quantile(whole, 2 * count.sum(axis=1), TOLD)
-    return parts, np.stack([told, whole[:, -1]], axis=1)
+    p99 = _quantile(whole, 2 * count.sum(axis=1), P99)
+    return parts, np.stack([p99, whole[:, -1]], axis=1)
 
 
 def _quantile(ordered: Floats, count: npt.NDArray[np.intp], part: float) -> Floats:
@@ -96,22 +96,22 @@ def _sum_up(ports: Sequence[tuple[Floats, Floats]]) -> ReadTimes:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
-# A pace is made shorter when it would fit reads that take so many times longer.
+REFRESH_SECONDS = 2.0
+# An interval is made shorter when it would fit reads that take so many times longer.
 RESERVE = 2.0
 # for so long
 PATIENCE_SECONDS = 120.0
-# A pace that had to be lengthened again soon after it was shortened is kept twice as long the next time.
-RELAPSE_PATIENCES = 5
+# An interval that had to be lengthened again soon after it was shortened is kept twice as long the next time.
+LENGTHENED_SOON_PATIENCES = 5
 PATIENCE_SECONDS_MAX = 3600.0
 
 
 @dataclass(slots=True)
-class PacedDevice:
-    """A device, the least stride of its sources, its pace, and since when a shorter one would do."""
+class DeviceInterval:
+    """A device, the least stride of its sources, its interval, and since when a shorter one would do."""
 
     least: int
-    pace: SamplingInterval
+    interval: SamplingInterval
     patience: float
     reads: ReadTimes | None = None
     shorter: SamplingInterval | None = None
@@ -120,62 +120,62 @@ class PacedDevice:
 
 
 class AdaptiveInterval:
-    """Keeps the pace of each device."""
+    """Keeps the sampling interval of each device."""
 
     def __init__(self, reader: RingReader) -> None:
         self._reader = reader
-        self._devices: dict[str, PacedDevice] = {}
-        self._looked_at = 0.0
+        self._devices: dict[str, DeviceInterval] = {}
+        self._refreshed_at = 0.0
 
     def follow(self, least: Mapping[str, int]) -> None:
         """Look after these devices, whose sources need at least so many ticks between two samples."""
         self._devices = {
             device: known
             if (known := self._devices.get(device)) is not None and known.least == stride
-            else PacedDevice(stride, SamplingInterval(stride), PATIENCE_SECONDS)
+            else DeviceInterval(stride, SamplingInterval(stride), PATIENCE_SECONDS)
             for device, stride in least.items()
         }
 
     def stride(self, device: str) -> int:
         """The stride below which no port of the device is to be sampled."""
-        return self._devices[device].pace.stride
+        return self._devices[device].interval.stride
 
     @property
-    def apart(self) -> frozenset[str]:
+    def own_process_devices(self) -> frozenset[str]:
         """The devices that are to be read by a process of their own."""
-        return frozenset(device for device, known in self._devices.items() if known.pace.apart)
+        return frozenset(device for device, known in self._devices.items() if known.interval.own_process)
 
     def reads(self) -> tuple[DeviceReads, ...]:
         """The read times of each device that was measured or whose interval is lengthened."""
-        told = []
+        found = []
         for device, known in sorted(self._devices.items()):
-            lengthened = known.pace.stride > known.least
+            lengthened = known.interval.stride > known.least
             if lengthened or known.reads is not None:
-                told.append(DeviceReads(device, known.reads.p99_ns / 1e9 if known.reads else None, lengthened))
-        return tuple(told)
+                found.append(DeviceReads(device, known.reads.p99_ns / 1e9 if known.reads else None, lengthened))
+        return tuple(found)
 
-    def look(self, ports: Sequence[PlannedPort], now: float) -> bool:
-        """Whether the pace of a device was changed; `ports` are those that are read as planned, `now` is monotonic."""
-        if now - self._looked_at < LOOK_SECONDS:
+    def refresh(self, ports: Sequence[PlannedPort], now: float) -> bool:
+        """Whether the interval of a device was changed; `ports` are those read as planned, `now` is monotonic."""
+        if now - self._refreshed_at < REFRESH_SECONDS:
             return False
-        self._looked_at = now
+        self._refreshed_at = now
         measured = measure_reads(self._reader, ports, self._reader.ring.latest_tick())
         for device, known in self._devices.items():
             known.reads = measured.get(device)
         least = {device: known.least for device, known in self._devices.items()}
         interval_ns = self._reader.interval_ns
-        needed = find_pace({device: reads.lasting for device, reads in measured.items()}, least, interval_ns)
-        easy = find_pace(
+        needed = find_intervals({device: reads.lasting for device, reads in measured.items()}, least, interval_ns)
+        easy = find_intervals(
             {device: reads.highest.times(RESERVE) for device, reads in measured.items()}, least, interval_ns
         )
         changed = [self._judge(device, needed[device], easy[device], now) for device in measured]
         return any(changed)
 
     def _judge(self, device: str, needed: SamplingInterval, easy: SamplingInterval, now: float) -> bool:
-        """Change the pace of a device to what it needs, or to what it has long been able to hold."""
+        """Change the interval of a device to what it needs, or to what it has long been able to hold."""
         known = self._devices[device]
-        longer = known.pace.slower(needed)
-        if longer != known.pace:
+        longer = known.interval.slower(needed)
+        if longer != known.interval:
             self._lengthen(device, known, longer, now)
             return True
         if not self._is_shorter(easy, known):
@@ -190,41 +190,43 @@ class AdaptiveInterval:
         return True
 
     @staticmethod
-    def _is_shorter(pace: SamplingInterval, known: PacedDevice) -> bool:
+    def _is_shorter(interval: SamplingInterval, known: DeviceInterval) -> bool:
         """Whether a device would be sampled more often, or as often as it can be without a process of its own."""
-        if known.pace.slower(pace) != known.pace:
+        if known.interval.slower(interval) != known.interval:
             return False
-        return pace.stride < known.pace.stride or (known.pace.stride == known.least and pace != known.pace)
+        return interval.stride < known.interval.stride or (
+            known.interval.stride == known.least and interval != known.interval
+        )
 
-    def _lengthen(self, device: str, known: PacedDevice, pace: SamplingInterval, now: float) -> None:
-        if known.shortened_at is not None and now - known.shortened_at < RELAPSE_PATIENCES * known.patience:
+    def _lengthen(self, device: str, known: DeviceInterval, interval: SamplingInterval, now: float) -> None:
+        if known.shortened_at is not None and now - known.shortened_at < LENGTHENED_SOON_PATIENCES * known.patience:
             known.patience = min(PATIENCE_SECONDS_MAX, 2 * known.patience)
-        before, known.pace, known.shorter = known.pace, pace, None
+        before, known.interval, known.shorter = known.interval, interval, None
         log.warning("%s", self._explain(device, known, before))
 
-    def _shorten(self, device: str, known: PacedDevice, pace: SamplingInterval, now: float) -> None:
-        known.pace, known.shorter, known.shortened_at = pace, None, now
+    def _shorten(self, device: str, known: DeviceInterval, interval: SamplingInterval, now: float) -> None:
+        known.interval, known.shorter, known.shortened_at = interval, None, now
         assert known.reads is not None
         log.warning(
             "device %s: a read takes %s ms (p99) now; it is sampled every %s ms from now on",
             device,
             milliseconds(known.reads.p99_ns),
-            milliseconds(pace.stride * self._reader.interval_ns),
+            milliseconds(interval.stride * self._reader.interval_ns),
         )
 
-    def _explain(self, device: str, known: PacedDevice, before: SamplingInterval) -> str:
+    def _explain(self, device: str, known: DeviceInterval, before: SamplingInterval) -> str:
         """What is wrong, what was done, and what to do, in three sentences."""
         assert known.reads is not None
         reads, interval_ns = known.reads, self._reader.interval_ns
         took = f"a read takes {milliseconds(reads.p99_ns)} ms (p99, at worst {milliseconds(reads.worst_ns)} ms)"
-        usual, longer = milliseconds(before.stride * interval_ns), milliseconds(known.pace.stride * interval_ns)
-        if known.pace.apart:
+        usual, longer = milliseconds(before.stride * interval_ns), milliseconds(known.interval.stride * interval_ns)
+        if known.interval.own_process:
             done = f"it is sampled every {longer} ms from now on, by a process of its own, so that it holds up no other"
         else:
             done = f"it is sampled every {longer} ms from now on"
-        if reads.lasting.read_ns > LONGEST_READ * known.pace.stride * interval_ns:
+        if reads.lasting.read_ns > LONGEST_READ * known.interval.stride * interval_ns:
             done += ", and even so most of its samples are holes"
-        if self._is_slow(reads.lasting, before, known.pace):
+        if self._is_slow(reads.lasting, before, known.interval):
             return (
                 f"device {device}: {took}, too long for a sample every {usual} ms; {done}. Look for what slows it "
                 "down: its firmware, or other programs that ask it; sampler.scheduler=fifo if this machine is busy"
@@ -234,6 +236,6 @@ class AdaptiveInterval:
             f"{done}. Leave out ports by ports.exclude, or raise sampler.interval"
         )
 
-    def _is_slow(self, cost: Cost, before: SamplingInterval, pace: SamplingInterval) -> bool:
+    def _is_slow(self, cost: Cost, before: SamplingInterval, interval: SamplingInterval) -> bool:
         """Whether a device is slow by itself, and not only one of many."""
-        return pace.apart or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns
+        return interval.own_process or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns

@@ -1,22 +1,29 @@
-"""One sampler process and its heartbeat, as the supervisor holds it. It decides nothing."""
+"""One sampler process and its heartbeat, as the supervisor holds it; and what samplers report in the ring, logged."""
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import STOP, Plan, plan_path, write_plan
-from ibpulse.sampler.process import NOT_ASKED
+from ibpulse.sampler.process import MAIN_LANE, NOT_ASKED
+
+log = logging.getLogger(__name__)
 
 # A healthy read takes tens of µs to a few ms; a sick NIC blocks one for over a minute.
 HUNG_READ_SECONDS = 0.25
 SILENT_SECONDS = 1.0
 STARTING_SECONDS = 15.0
+REQUESTS = (("sampler.scheduler=fifo", at.L_FIFO), ("sampler.cpu", at.L_PINNED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Lane:
     def __init__(self, ring: RingFile, number: int) -> None:
         self.number = number
         self.plan: Plan | None = None
-        self._told: dict[int, Plan] = {}
+        self._written: dict[int, Plan] = {}
         self.started_monotonic = 0.0
         self._ring = ring
         self._words = at.lane_at(number)
@@ -50,7 +57,7 @@ class Lane:
         """One word of the lane's block in the ring."""
         return self._ring.words[self._words + which]
 
-    def tell(self, plan: Plan) -> None:
+    def write_plan(self, plan: Plan) -> None:
         """Give the lane a plan; a running process takes it up within a tick."""
         self.plan = plan
         try:
@@ -61,8 +68,8 @@ class Lane:
                 "set ring.dir to a writable directory with free space"
             ) from error
         applied = self.word(at.L_PLAN_APPLIED)
-        self._told = {generation: told for generation, told in self._told.items() if generation >= applied}
-        self._told[plan.generation] = plan
+        self._written = {generation: written for generation, written in self._written.items() if generation >= applied}
+        self._written[plan.generation] = plan
         self._ring.words[self._words + at.L_PLAN_WANTED] = plan.generation
 
     def start(self) -> None:
@@ -101,10 +108,10 @@ class Lane:
         self._ring.words[self._words + at.L_PLAN_WANTED] = STOP
         return process
 
-    def look(self) -> Stall:
-        """How long there was no sign of life, in time in which somebody looked.
+    def poll(self) -> Stall:
+        """How long there was no sign of life, in time in which somebody polled.
 
-        Only looks count: when this process itself was stopped or starved, the first look after it starts anew.
+        Only polls count: when this process itself was stopped or starved, the first poll after it starts again.
         """
         now = time.monotonic()
         device = self.word(at.L_DEVICE)
@@ -114,13 +121,13 @@ class Lane:
             self._last_sign, self._signless_polls, self._last_sign_monotonic = sign, 0, now
         else:
             self._signless_polls += 1
-        # two looks without a sign prove nothing, whatever the clock says between them
+        # two polls without a sign prove nothing, whatever the clock says between them
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
         return Stall(seconds, self._device(device))
 
     def _device(self, number: int) -> str:
         """The device of a heartbeat, by the plan that the process follows: it may not have taken up the newest."""
-        applied = self._told.get(self.word(at.L_PLAN_APPLIED))
+        applied = self._written.get(self.word(at.L_PLAN_APPLIED))
         devices = applied.devices() if applied else ()
         return devices[number - 1] if 0 < number <= len(devices) else ""
 
@@ -131,7 +138,7 @@ class Lane:
         return not stall.device and stall.seconds > patience
 
 
-class Dying:
+class EndingProcesses:
     """Processes that were let go of. One that hangs in a read ends only when the device answers."""
 
     def __init__(self) -> None:
@@ -161,3 +168,46 @@ class Dying:
             except subprocess.TimeoutExpired:
                 pass  # it hangs in a read; nothing can end it before the device answers
         self.reap()
+
+
+class HeaderLog:
+    """Remembers what was said about the ports of a ring, to say only what is new."""
+
+    def __init__(self, ring: RingFile) -> None:
+        self._ring = ring
+        self._statuses: dict[str, int] = {}
+        self._refused: set[str] = set()
+
+    def log_changes(self, slots: Mapping[str, int]) -> None:
+        """Log what changed about these ports and about what the kernel refused to the main sampler."""
+        for name, slot in slots.items():
+            status = self._ring.slot_word(slot, at.S_STATUS)
+            if status != self._statuses.get(name, at.OK):
+                self._log_status(name, slot, status)
+            self._statuses[name] = status
+        for what, which in REQUESTS:
+            refusal = self._ring.words[at.lane_at(MAIN_LANE) + which]
+            if refusal not in (0, NOT_ASKED) and what not in self._refused:
+                self._refused.add(what)
+                log.warning("%s was refused (%s); the sampler goes on without it", what, os.strerror(refusal))
+
+    def _log_status(self, name: str, slot: int, status: int) -> None:
+        reason = explain_errno(self._ring.slot_word(slot, at.S_LAST_ERRNO))
+        if status == at.LEFT_ALONE:
+            log.warning(
+                "port %s: a counter file keeps failing (%s); it is left alone and tried again within a minute. "
+                "If it never answers, put the port into ports.exclude",
+                name,
+                reason,
+            )
+        elif status == at.GONE:
+            log.warning("port %s: its device went away (%s); looking for it", name, reason)
+        else:
+            log.info("port %s: its counter files answer again", name)
+
+
+def explain_errno(number: int) -> str:
+    """An errno in words, such as `EINVAL: Invalid argument`; EBADMSG stands for text that is no number."""
+    if number == errno.EBADMSG:
+        return "what it holds is not a number"
+    return f"{errno.errorcode.get(number, number)}: {os.strerror(number)}"

@@ -241,7 +241,7 @@ class Loop:
         between = time.monotonic_ns()
         receive = self._read_file(port, port.receive, between)
         after = port.read_ns = time.monotonic_ns()
-        self._tell_status(port, after)
+        self._note_status(port, after)
         if transmit == receive == at.ABSENT:
             return
         # how long a read took is told even when it was too long: the record has its instants
@@ -260,7 +260,7 @@ class Loop:
             self._ring.words[port.slot_words + at.S_UNCERTAIN] += 1
         return transmit, receive
 
-    def _tell_status(self, port: SampledPort, now_ns: int) -> None:
+    def _note_status(self, port: SampledPort, now_ns: int) -> None:
         """Say how the port is; a port that fails, but not often enough to be left alone, is what it was."""
         status = port.slot_words + at.S_STATUS
         if any(file.vanished for file in port.files):

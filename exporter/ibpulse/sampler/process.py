@@ -1,6 +1,6 @@
 """The sampler process: `python -m ibpulse.sampler.process RING LANE`. Standard library alone; it must not log.
 
-Lane 0 is the main sampler, and the only one that writes clock segments; other lanes try a sick device alone.
+Lane 0 is the main sampler, and the only one that writes clock segments; other lanes each try one hung or slow device.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ward: devices that are each read on a lane of their own. It reads no counter.
+"""Quarantine: devices that are each read on a lane of their own.
 
-A sick device is one whose read hung: it is tried alone until it answers steadily. A slow one stays until it is let go.
+A device whose read hung is tried alone until it answers steadily. A slow device stays until it is released.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, Dying, Lane
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, EndingProcesses, Lane
 from ibpulse.sampler.plan import Plan
 from ibpulse.sampler.process import MAIN_LANE
 
@@ -26,89 +26,89 @@ _DOUBLINGS_MAX = 16
 
 @dataclass(slots=True)
 class QuarantinedDevice:
-    """A device in the ward; `lane` is None while all lanes are taken.
+    """A device in quarantine; `lane` is None while all lanes are taken.
 
-    One that is merely slow opens its lane when the main sampler has taken up the plan of generation `left`, and so has
+    One that is merely slow opens its lane when the main sampler has taken up the plan of `generation`, and so has
     let go of it.
     """
 
     steady_needed: float
     lane: Lane | None = None
     slow: bool = False
-    left: int = 0
+    generation: int = 0
     steady_since: float | None = None
 
 
 class Quarantine:
-    """Holds the sick devices of a fabric, and says which have recovered."""
+    """Keeps hung and slow devices apart from the others, and finds which have recovered."""
 
-    def __init__(self, ring: RingFile, steady_seconds: float, dying: Dying) -> None:
+    def __init__(self, ring: RingFile, steady_seconds: float, ending: EndingProcesses) -> None:
         self._ring = ring
         self._steady_seconds = steady_seconds
-        self._dying = dying
-        self._sick: dict[str, QuarantinedDevice] = {}
-        self._relapses: dict[str, int] = {}
+        self._ending = ending
+        self._held: dict[str, QuarantinedDevice] = {}
+        self._times_hung: dict[str, int] = {}
         self._plan = Plan(0, 0)
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices in the ward, in the order in which they came."""
-        return tuple(self._sick)
+        """The devices in quarantine, in the order in which they came."""
+        return tuple(self._held)
 
     @property
-    def sick_devices(self) -> tuple[str, ...]:
+    def hung_devices(self) -> tuple[str, ...]:
         """Those of them whose read hung."""
-        return tuple(device for device, sick in self._sick.items() if not sick.slow)
+        return tuple(device for device, held in self._held.items() if not held.slow)
 
-    def admit(self, device: str) -> None:
-        """Take in a device; each relapse doubles the time for which it has to answer steadily."""
-        relapses = self._relapses[device] = self._relapses.get(device, -1) + 1
-        needed = self._steady_seconds * 2 ** min(relapses, _DOUBLINGS_MAX)
-        lane = self._sick[device].lane if device in self._sick else None
-        self._sick[device] = QuarantinedDevice(min(STEADY_SECONDS_MAX, needed), lane)
+    def add(self, device: str) -> None:
+        """Take in a device whose read hung; each time doubles how long it has to answer steadily."""
+        times_hung = self._times_hung[device] = self._times_hung.get(device, -1) + 1
+        needed = self._steady_seconds * 2 ** min(times_hung, _DOUBLINGS_MAX)
+        lane = self._held[device].lane if device in self._held else None
+        self._held[device] = QuarantinedDevice(min(STEADY_SECONDS_MAX, needed), lane)
 
-    def seclude(self, slow: Collection[str], generation: int) -> None:
+    def keep_slow(self, slow: Collection[str], generation: int) -> None:
         """Keep these slow devices from the plan of this generation on, and no other slow ones."""
-        for device in [device for device, sick in self._sick.items() if sick.slow and device not in slow]:
+        for device in [device for device, held in self._held.items() if held.slow and device not in slow]:
             self.release(device)
         for device in slow:
-            self._sick.setdefault(device, QuarantinedDevice(math.inf, slow=True, left=generation))
+            self._held.setdefault(device, QuarantinedDevice(math.inf, slow=True, generation=generation))
 
     def release(self, device: str) -> None:
-        """Let a device go, and end the process that tried it."""
-        lane = self._sick.pop(device).lane
+        """Release a device, and end the process that tried it."""
+        lane = self._held.pop(device).lane
         if lane is not None:
-            self._dying.add(lane.kill())
+            self._ending.add(lane.kill())
 
-    def tell(self, plan: Plan) -> None:
+    def write_plans(self, plan: Plan) -> None:
         """Give every lane the part of the plan that is about its device."""
         self._plan = plan
-        for device, sick in self._sick.items():
-            if sick.lane is not None:
-                sick.lane.tell(self._part(device))
+        for device, held in self._held.items():
+            if held.lane is not None:
+                held.lane.write_plan(self._part(device))
 
     def _part(self, device: str) -> Plan:
         return replace(self._plan, ports=tuple(port for port in self._plan.ports if port.device == device))
 
-    def watch(self) -> list[str]:
+    def poll(self) -> list[str]:
         """The devices that have answered for long enough; starts what has to be started."""
-        return [device for device, sick in self._sick.items() if self._has_recovered(device, sick)]
+        return [device for device, held in self._held.items() if self._has_recovered(device, held)]
 
-    def _has_recovered(self, device: str, sick: QuarantinedDevice) -> bool:
+    def _has_recovered(self, device: str, held: QuarantinedDevice) -> bool:
         now = time.monotonic()
-        if sick.lane is None:
+        if held.lane is None:
             main = self._ring.words[at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED]
-            sick.lane = self._open_lane(device) if not sick.slow or main >= sick.left else None
-        elif self._is_steady(device, sick, sick.lane, now):
-            if sick.steady_since is None:
-                sick.steady_since = now
-            return now - sick.steady_since > sick.steady_needed
-        sick.steady_since = None
+            held.lane = self._open_lane(device) if not held.slow or main >= held.generation else None
+        elif self._is_steady(device, held, held.lane, now):
+            if held.steady_since is None:
+                held.steady_since = now
+            return now - held.steady_since > held.steady_needed
+        held.steady_since = None
         return False
 
     def _open_lane(self, device: str) -> Lane | None:
         """A lane that tries the device from now on, None while all are taken."""
-        taken = {sick.lane.number for sick in self._sick.values() if sick.lane is not None}
+        taken = {held.lane.number for held in self._held.values() if held.lane is not None}
         free = next((number for number in range(1, at.LANE_COUNT) if number not in taken), None)
         if free is None:
             return None
@@ -117,26 +117,26 @@ class Quarantine:
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
         lane = Lane(self._ring, free)
-        lane.tell(self._part(device))
+        lane.write_plan(self._part(device))
         start_or_log(lane)
         return lane
 
-    def _is_steady(self, device: str, sick: QuarantinedDevice, lane: Lane, now: float) -> bool:
+    def _is_steady(self, device: str, held: QuarantinedDevice, lane: Lane, now: float) -> bool:
         if not lane.is_started() or lane.exit_status() is not None:
             if now - lane.started_monotonic > SILENT_SECONDS:
                 start_or_log(lane)
             return False
-        stall = lane.look()
+        stall = lane.poll()
         if lane.is_silent(stall):
-            self._dying.add(lane.kill())
+            self._ending.add(lane.kill())
             return False
-        if sick.slow and stall.is_hung_read():
-            self._tell_hung(device)
+        if held.slow and stall.is_hung_read():
+            self._report_hung(device)
         return lane.word(at.L_PLAN_APPLIED) != 0 and not stall.is_hung_read()
 
-    def _tell_hung(self, device: str) -> None:
-        """A slow device hangs: it is a sick one from now on, in the process that it has already."""
-        self.admit(device)
+    def _report_hung(self, device: str) -> None:
+        """A slow device hangs: it counts as hung from now on, in the process that it has already."""
+        self.add(device)
         log.error(
             "device %s: a read has hung for over %.2f s in the process that it has for itself",
             device,
@@ -145,9 +145,9 @@ class Quarantine:
 
     def stop(self) -> None:
         """Ask all processes to end."""
-        for sick in self._sick.values():
-            if sick.lane is not None:
-                self._dying.add(sick.lane.terminate())
+        for held in self._held.values():
+            if held.lane is not None:
+                self._ending.add(held.lane.terminate())
 
 
 def start_or_log(lane: Lane) -> bool:

@@ -1,6 +1,6 @@
-"""How long the interval of each device has to be for the time that its reads take. Arithmetic alone, on plain values.
+"""How long the interval of each device has to be for the time that its reads take: arithmetic on plain values.
 
-It must not know the ring, the clock or the log: `calibrator` applies it to a running sampler.
+`adaptive` applies it to a running sampler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ibpulse.units import SECOND_NS
 # Sampling three times slower than the refresh keeps a cached counter from aliasing.
 STRIDE_PER_REFRESH = 3
 # A device that takes more than this share of the interval for one tick is kept away from the others.
-APART_SHARE = 1 / 4
+OWN_PROCESS_SHARE = 1 / 4
 # The sampler reads for this share of the time at most: what is left is for its lateness and for slower moments.
 BUSY_SHARE = 1 / 2
 # Ticks at which all devices are due may take this share of the time until the next port is due.
@@ -23,7 +23,7 @@ LONGEST_TICK = 3 / 4
 # Devices that cost more than this share of the costliest are lengthened together with it.
 ALIKE = 1 / 2
 # Processes for slow devices; the other lanes are kept for those that hang.
-APART_MOST = 8
+OWN_PROCESSES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class SamplingInterval:
     """Ticks between two samples of a device, and whether a process of its own reads it."""
 
     stride: int
-    apart: bool = False
+    own_process: bool = False
 
     def slower(self, other: SamplingInterval) -> SamplingInterval:
         """The slower of both in each respect."""
-        return SamplingInterval(max(self.stride, other.stride), self.apart or other.apart)
+        return SamplingInterval(max(self.stride, other.stride), self.own_process or other.own_process)
 
 
 def stride_for(refresh_seconds: float, interval_ns: int) -> int:
@@ -71,36 +71,38 @@ def _strides(interval_ns: int) -> tuple[int, ...]:
     return tuple(stride for stride in range(1, ticks_per_second + 1) if ticks_per_second % stride == 0)
 
 
-def find_pace(costs: Mapping[str, Cost], least: Mapping[str, int], interval_ns: int) -> dict[str, SamplingInterval]:
-    """The pace of each device: the shortest intervals at which nothing is lost.
+def find_intervals(
+    costs: Mapping[str, Cost], least: Mapping[str, int], interval_ns: int
+) -> dict[str, SamplingInterval]:
+    """The interval of each device: the shortest intervals at which nothing is lost.
 
     - A read takes at most a tenth of its device's interval: a longer one is a hole (`loop.LONGEST_READ`).
-    - A few devices that take over a quarter of the interval are read apart, each by a process of its own, and for at
-      most half of its time; where most are so slow, the node as a whole is.
+    - A few devices that take over a quarter of the interval are each read by a process of its own, for at most
+      half of its time; where most are so slow, the node as a whole is.
     - The others share a process, which reads for at most half of its time: the costliest are lengthened first. All of
       them together are read in three quarters of the time in which one of them is due again.
 
     `least` is the stride of each device below which its source only repeats itself. All samples of a stride stand at
     its multiples, so that the ticks of devices line up; so a tick at which all are due takes the sum of their times.
     """
-    apart = _apart(costs, interval_ns)
+    separate = _find_slow_devices(costs, interval_ns)
     strides = {}
     for device, cost in costs.items():
-        alone = cost.tick_ns / BUSY_SHARE if device in apart else 0.0
+        alone = cost.tick_ns / BUSY_SHARE if device in separate else 0.0
         wanted = max(least[device], cost.read_ns / (LONGEST_READ * interval_ns), alone / interval_ns)
         strides[device] = stride_above(wanted, interval_ns)
-    shared = {device: cost for device, cost in costs.items() if device not in apart}
+    shared = {device: cost for device, cost in costs.items() if device not in separate}
     _share(strides, shared, interval_ns)
-    return {device: SamplingInterval(stride, device in apart) for device, stride in strides.items()}
+    return {device: SamplingInterval(stride, device in separate) for device, stride in strides.items()}
 
 
-def _apart(costs: Mapping[str, Cost], interval_ns: int) -> frozenset[str]:
+def _find_slow_devices(costs: Mapping[str, Cost], interval_ns: int) -> frozenset[str]:
     """The slow devices, the costliest first, unless they are more than half of all."""
-    slow = [device for device, cost in costs.items() if cost.tick_ns > APART_SHARE * interval_ns]
+    slow = [device for device, cost in costs.items() if cost.tick_ns > OWN_PROCESS_SHARE * interval_ns]
     if 2 * len(slow) > len(costs):
         return frozenset()
     slow.sort(key=lambda device: costs[device].tick_ns, reverse=True)
-    return frozenset(slow[:APART_MOST])
+    return frozenset(slow[:OWN_PROCESSES_MAX])
 
 
 def _share(strides: dict[str, int], costs: Mapping[str, Cost], interval_ns: int) -> None:

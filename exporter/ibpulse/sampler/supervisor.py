@@ -1,7 +1,7 @@
 """The supervisor: keeps every port of the fabric sampled, whatever a device or a process does.
 
 It lives in the main process. One sampler reads all healthy devices on lane 0. When a read hangs, that sampler is
-killed, a new one takes over the other devices at once, and the sick device is tried alone on a lane of its own until
+killed, a new one takes over the other devices at once, and the hung device is tried alone on a lane of its own until
 it answers steadily. It never reads a counter itself.
 """
 
@@ -22,8 +22,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.adaptive import AdaptiveInterval
 from ibpulse.sampler.cgroup import throttled_periods
-from ibpulse.sampler.header_log import HeaderLog
-from ibpulse.sampler.lane import HUNG_READ_SECONDS, Dying, Lane
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
@@ -69,10 +68,10 @@ class Supervisor:
         self._inventory = inventory
         self._options = options
         self._main = Lane(ring, MAIN_LANE)
-        self._dying = Dying()
-        self._ward = Quarantine(ring, options.steady_seconds, self._dying)
-        self._calibrator = AdaptiveInterval(RingReader(ring))
-        self._ring_log = HeaderLog(ring)
+        self._ending = EndingProcesses()
+        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending)
+        self._adaptive = AdaptiveInterval(RingReader(ring))
+        self._header_log = HeaderLog(ring)
         self._generation = 0
         self._restarts = 0
         self._takeovers = 0
@@ -122,14 +121,14 @@ class Supervisor:
         return SamplerHealth(
             restarts=self._restarts,
             takeovers=self._takeovers,
-            quarantined_devices=self._ward.sick_devices,
+            quarantined_devices=self._quarantine.hung_devices,
             scheduler_requested=self._options.scheduler,
             scheduler_actual="fifo" if fifo == 0 else "other",
             cpu_requested=cpu,
             cpu_actual=cpu if pinned == 0 else "",
             heartbeat_age_seconds=self.heartbeat_age_seconds(),
             throttled_periods=throttled_periods(),
-            reads=self._calibrator.reads(),
+            reads=self._adaptive.reads(),
         )
 
     def heartbeat_age_seconds(self) -> float | None:
@@ -159,17 +158,17 @@ class Supervisor:
         before = set(self.slots)
         faults = self._replan()
         if self._scanned:
-            self._tell_changes(before, set(self.slots))
+            self._log_changes(before, set(self.slots))
         self._scanned = True
-        self._tell_notices((*self.fabric.notices, *faults))
+        self._log_notices((*self.fabric.notices, *faults))
 
-    def _tell_changes(self, before: set[str], after: set[str]) -> None:
+    def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
             log.warning("no longer there: port %s", ", ".join(gone))
         if new := sorted(after - before):
             log.info("sampled from now on: port %s", ", ".join(new))
 
-    def _tell_notices(self, notices: Iterable[str]) -> None:
+    def _log_notices(self, notices: Iterable[str]) -> None:
         """Log each notice once, and again only when it was away for long: some come and go on a busy machine."""
         now = time.monotonic()
         for notice in notices:
@@ -183,7 +182,7 @@ class Supervisor:
     def _replan(self, *, force: bool = False) -> list[str]:
         """Give every lane what it has to read now; returns what could not be planned, in sentences."""
         ports = [port for port in self.fabric.ports if port.source is not None]
-        self._calibrator.follow(self._least_strides(ports))
+        self._adaptive.follow(self._least_strides(ports))
         planned, faults = self._plan_ports(ports[: at.SLOT_COUNT])
         if len(ports) > at.SLOT_COUNT:
             faults.append(
@@ -192,11 +191,11 @@ class Supervisor:
             )
         self.slots = {name: plan.slot for name, plan in planned.items()}
         present = {port.device for port in planned.values()}
-        for device in set(self._ward.devices) - present:
-            self._ward.release(device)
+        for device in set(self._quarantine.devices) - present:
+            self._quarantine.release(device)
         if force or tuple(planned.values()) != self._planned or self._main.plan is None:
             self._planned = tuple(planned.values())
-            self._tell()
+            self._write_plans()
         return faults
 
     def _plan_ports(self, ports: Iterable[Port]) -> tuple[dict[str, PlannedPort], list[str]]:
@@ -227,36 +226,36 @@ class Supervisor:
 
     def _plan_port(self, port: Port) -> PlannedPort:
         assert port.source is not None
-        stride = max(self._stride_of_source(port), self._calibrator.stride(port.id.device))
+        stride = max(self._stride_of_source(port), self._adaptive.stride(port.id.device))
         slot = self._ring.assign(str(port.id), port.source.scale, stride)
         return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
 
-    def _tell(self) -> None:
-        """Write the plans: sick and slow devices to their own lanes, all others to the main one."""
+    def _write_plans(self) -> None:
+        """Write the plans: hung and slow devices to their own lanes, all others to the main one."""
         self._generation += 1
         present = {port.device for port in self._planned}
-        self._ward.seclude(self._calibrator.apart & present, self._generation)
+        self._quarantine.keep_slow(self._adaptive.own_process_devices & present, self._generation)
         plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
-        sick = self._ward.devices
-        self._main.tell(replace(plan, ports=tuple(port for port in self._planned if port.device not in sick)))
-        self._ward.tell(plan)
+        held = self._quarantine.devices
+        self._main.write_plan(replace(plan, ports=tuple(port for port in self._planned if port.device not in held)))
+        self._quarantine.write_plans(plan)
 
     # watching the processes
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            self._dying.reap()
-            self._watch_main()
-            self._watch_ward()
-            self._calibrate()
-            self._ring_log.tell(self.slots)
+            self._ending.reap()
+            self._poll_main()
+            self._poll_quarantine()
+            self._adapt()
+            self._header_log.log_changes(self.slots)
             rescan = self._ring.words[at.H_RESCAN]
             if rescan != self._rescan_seen:
                 self._rescan_seen = rescan
                 self._rescan_wanted.set()
 
-    def _watch_main(self) -> None:
+    def _poll_main(self) -> None:
         if not self._main.is_started():
             self._restart(self._last_fault)
             return
@@ -264,11 +263,11 @@ class Supervisor:
         if status is not None:
             self._restart(f"the sampler ended with status {status}")
             return
-        stall = self._main.look()
+        stall = self._main.poll()
         if stall.is_hung_read():
             self._take_over(stall.device)
         elif self._main.is_silent(stall):
-            self._dying.add(self._main.kill())
+            self._ending.add(self._main.kill())
             self._restart(f"the sampler gave no sign of life for {stall.seconds:.0f} s")
 
     def _restart(self, fault: str) -> None:
@@ -290,9 +289,9 @@ class Supervisor:
             self._restart_after = time.monotonic() + RESTART_SECONDS_MAX
 
     def _take_over(self, device: str) -> None:
-        """Leave the hung sampler to its fate, sample the other devices anew, and try the sick one alone."""
+        """Kill the hung sampler, let a new one sample the other devices, and try the hung one alone."""
         self._takeovers += 1
-        self._dying.add(self._main.kill())
+        self._ending.add(self._main.kill())
         log.error(
             "device %s: a read has hung for over %.2f s; the other devices go on without it, "
             "and it is sampled by a process of its own until it answers steadily",
@@ -300,27 +299,27 @@ class Supervisor:
             HUNG_READ_SECONDS,
         )
         if any(port.device == device for port in self._planned):
-            self._ward.admit(device)
-        self._tell()
+            self._quarantine.add(device)
+        self._write_plans()
         self._start_main()
 
-    def _watch_ward(self) -> None:
+    def _poll_quarantine(self) -> None:
         """Let devices back that were steady for long enough."""
-        recovered = self._ward.watch()
+        recovered = self._quarantine.poll()
         for device in recovered:
-            self._ward.release(device)
+            self._quarantine.release(device)
             log.warning("device %s answers again; it is sampled with the others", device)
         if recovered:
-            self._tell()
+            self._write_plans()
 
-    def _calibrate(self) -> None:
+    def _adapt(self) -> None:
         """Give devices whose reads take too long the interval that they need."""
-        sick = self._ward.sick_devices
-        ports = [port for port in self._planned if port.device not in sick]
-        if self._calibrator.look(ports, time.monotonic()):
+        hung = self._quarantine.hung_devices
+        ports = [port for port in self._planned if port.device not in hung]
+        if self._adaptive.refresh(ports, time.monotonic()):
             self._replan(force=True)
 
     def _stop(self) -> None:
-        self._ward.stop()
-        self._dying.add(self._main.terminate())
-        self._dying.wait(STOP_SECONDS)
+        self._quarantine.stop()
+        self._ending.add(self._main.terminate())
+        self._ending.wait(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""The rules of the calibration against answers by hand. Times are in ms, the interval is 10 ms unless it is named."""
+"""The rules of the sampling interval against answers by hand. Times are in ms, the interval is 10 ms unless it is named."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.sampling_interval import (
-    APART_MOST,
     BUSY_SHARE,
     LONGEST_TICK,
+    OWN_PROCESSES_MAX,
     Cost,
     SamplingInterval,
-    find_pace,
+    find_intervals,
     stride_above,
     stride_for,
 )
@@ -24,7 +24,7 @@ MS = 1_000_000
 def paces(*devices: tuple[float, float], interval_ms: float = 10, least: int = 1) -> list[SamplingInterval]:
     """The paces of devices given as (one read, all reads of a tick) in ms."""
     costs = {f"mlx5_{number}": Cost(read * MS, tick * MS) for number, (read, tick) in enumerate(devices)}
-    found = find_pace(costs, dict.fromkeys(costs, least), int(interval_ms * MS))
+    found = find_intervals(costs, dict.fromkeys(costs, least), int(interval_ms * MS))
     return [found[device] for device in costs]
 
 
@@ -86,10 +86,10 @@ def test_the_stride_of_a_cached_source_is_the_least() -> None:
     ("tick_ms", "pace"),
     [
         (2.5, SamplingInterval(1)),
-        (2.6, SamplingInterval(1, apart=True)),
-        (5.0, SamplingInterval(1, apart=True)),
-        (5.1, SamplingInterval(2, apart=True)),  # it may read for half of its time
-        (16.4, SamplingInterval(4, apart=True)),
+        (2.6, SamplingInterval(1, own_process=True)),
+        (5.0, SamplingInterval(1, own_process=True)),
+        (5.1, SamplingInterval(2, own_process=True)),  # it may read for half of its time
+        (16.4, SamplingInterval(4, own_process=True)),
     ],
 )
 def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(
@@ -121,9 +121,9 @@ def test_half_of_the_devices_may_be_read_apart_and_not_more() -> None:
 
 
 def test_the_costliest_are_read_apart_when_there_are_too_many() -> None:
-    slow = [(0.5, 3.0 + number / 10) for number in range(APART_MOST + 2)]
+    slow = [(0.5, 3.0 + number / 10) for number in range(OWN_PROCESSES_MAX + 2)]
     found = paces(*slow, *[FAST] * 20)
-    assert [pace.apart for pace in found[: len(slow)]] == [False, False, *[True] * APART_MOST]
+    assert [pace.own_process for pace in found[: len(slow)]] == [False, False, *[True] * OWN_PROCESSES_MAX]
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_all_that_one_process_reads_fits_into_three_quarters_of_the_shortest_int
 
 
 def test_a_slower_device_never_gets_a_shorter_interval_than_it_has() -> None:
-    assert SamplingInterval(4).slower(SamplingInterval(2, apart=True)) == SamplingInterval(4, apart=True)
-    assert SamplingInterval(2, apart=True).slower(SamplingInterval(2)) == SamplingInterval(2, apart=True)
+    assert SamplingInterval(4).slower(SamplingInterval(2, own_process=True)) == SamplingInterval(4, own_process=True)
+    assert SamplingInterval(2, own_process=True).slower(SamplingInterval(2)) == SamplingInterval(2, own_process=True)
 
 
 def test_no_device_is_no_pace() -> None:
-    assert find_pace({}, {}, 10 * MS) == {}
+    assert find_intervals({}, {}, 10 * MS) == {}
 
 
 @settings(deadline=None)
@@ -170,16 +170,16 @@ def test_every_pace_keeps_the_rules_or_is_the_longest(
     interval_ns = interval_ms * MS
     costs = {str(number): Cost(read * MS, read * more * MS) for number, (read, more, _) in enumerate(devices)}
     least = {str(number): stride_above(stride, interval_ns) for number, (_, _, stride) in enumerate(devices)}
-    found = find_pace(costs, least, interval_ns)
+    found = find_intervals(costs, least, interval_ns)
     longest = 1000 // interval_ms
     for device, pace in found.items():
         assert longest % pace.stride == 0
         assert pace.stride >= least[device]
         assert pace.stride == longest or costs[device].read_ns <= LONGEST_READ * pace.stride * interval_ns * (1 + 1e-9)
-    shared = [device for device, pace in found.items() if not pace.apart]
+    shared = [device for device, pace in found.items() if not pace.own_process]
     load = sum(costs[device].tick_ns / found[device].stride for device in shared)
     often = min(found[device].stride for device in shared)
     whole = sum(costs[device].tick_ns for device in shared)
     fits = load <= BUSY_SHARE * interval_ns and whole <= LONGEST_TICK * often * interval_ns
     assert fits or all(found[device].stride == longest for device in shared)
-    assert 2 * sum(pace.apart for pace in found.values()) <= len(devices)
+    assert 2 * sum(pace.own_process for pace in found.values()) <= len(devices)

@@ -23,8 +23,8 @@ READ_P99 = "ibpulse_device_read_p99_seconds"
 UNTIL = "ibpulse_aggregated_until_timestamp_seconds"
 # `ibpulse serve` that waits for some seconds where else it waits for minutes
 HASTY = (
-    "import sys; from ibpulse.cli import main; from ibpulse.sampler import calibrator; "
-    "calibrator.PATIENCE_SECONDS = 5.0; sys.exit(main())"
+    "import sys; from ibpulse.cli import main; from ibpulse.sampler import adaptive; "
+    "adaptive.PATIENCE_SECONDS = 5.0; sys.exit(main())"
 )
 
 
@@ -71,7 +71,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    folder = tmp_path_factory.mktemp("calibration")
+    folder = tmp_path_factory.mktemp("adaptive")
     with (
         FuseFabric(folder / "sys", "constant", {"rate_bytes_per_second": RATE}, ports=4) as fabric,
         HastyDaemon(fabric.root, folder / "ring") as daemon,

@@ -1,4 +1,4 @@
-"""When the calibrator changes the pace of a device, when it does not, and what it says; its clock is the test's."""
+"""When the adaptive interval of a device changes, when it does not, and what it says; its clock is the test's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ibpulse.model import DeviceReads
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.adaptive import PATIENCE_SECONDS, PATIENCE_SECONDS_MAX, RELAPSE_PATIENCES, AdaptiveInterval
+from ibpulse.sampler.adaptive import LENGTHENED_SOON_PATIENCES, PATIENCE_SECONDS, PATIENCE_SECONDS_MAX, AdaptiveInterval
 from ibpulse.sampler.plan import PlannedPort
 from tests.sampler.reads import planned, write_reads
 
@@ -19,19 +19,19 @@ DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2")
 
 
 class Node:
-    """A calibrator on a ring that the test fills: each device has one port and its reads take what the test says."""
+    """An adaptive interval on a ring that the test fills: each device has one port and its reads take what the test says."""
 
     def __init__(self, ring: RingFile, *devices: str, least: int = 1) -> None:
         self.ring = ring
-        self.calibrator = AdaptiveInterval(RingReader(ring))
+        self.adaptive = AdaptiveInterval(RingReader(ring))
         self.least = dict.fromkeys(devices or DEVICES, least)
-        self.calibrator.follow(self.least)
+        self.adaptive.follow(self.least)
         self.reads = dict.fromkeys(self.least, FAST)
         self.tick = 0
         self.changes = 0
 
     def ports(self) -> list[PlannedPort]:
-        return [planned(self.ring, f"{device}:1", self.calibrator.stride(device)) for device in self.least]
+        return [planned(self.ring, f"{device}:1", self.adaptive.stride(device)) for device in self.least]
 
     def run(self, seconds: int) -> None:
         """Sample for so long and look each second, as the supervisor does."""
@@ -40,10 +40,10 @@ class Node:
                 reads = self.reads[port.device]
                 write_reads(self.ring, port, self.tick + 1, self.tick + 100, lambda tick, reads=reads: reads)
             self.tick += 100
-            self.changes += self.calibrator.look(self.ports(), self.tick / 100)
+            self.changes += self.adaptive.refresh(self.ports(), self.tick / 100)
 
     def strides(self) -> list[int]:
-        return [self.calibrator.stride(device) for device in self.least]
+        return [self.adaptive.stride(device) for device in self.least]
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_healthy_node_is_left_alone(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.run(20)
-    assert (node.changes, node.strides(), node.calibrator.apart) == (0, [1, 1, 1], frozenset())
+    assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (0, [1, 1, 1], frozenset())
     assert said(caplog) == []
-    assert node.calibrator.reads() == tuple(DeviceReads(device, 0.00005) for device in DEVICES)
+    assert node.adaptive.reads() == tuple(DeviceReads(device, 0.00005) for device in DEVICES)
 
 
 def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
@@ -71,7 +71,7 @@ def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
     node.run(2)
     assert node.changes == 0
     node.run(1)
-    assert (node.changes, node.strides(), node.calibrator.apart) == (1, [1, 10, 1], frozenset({"mlx5_1"}))
+    assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (1, [1, 10, 1], frozenset({"mlx5_1"}))
     node.run(60)
     assert node.changes == 1
     assert said(caplog) == [
@@ -79,7 +79,7 @@ def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
         "every 100 ms from now on, by a process of its own, so that it holds up no other. Look for what slows it down: "
         "its firmware, or other programs that ask it; sampler.scheduler=fifo if this machine is busy"
     ]
-    assert node.calibrator.reads()[1] == DeviceReads("mlx5_1", pytest.approx(0.0082), interval_lengthened=True)
+    assert node.adaptive.reads()[1] == DeviceReads("mlx5_1", pytest.approx(0.0082), interval_lengthened=True)
 
 
 def test_a_disturbance_of_two_seconds_changes_nothing(node: Node) -> None:
@@ -95,7 +95,7 @@ def test_a_device_whose_single_reads_are_too_long_stays_in_the_process_of_all(
 ) -> None:
     node.reads["mlx5_2"] = (1.2, 0.1)
     node.run(4)
-    assert (node.strides(), node.calibrator.apart) == ([1, 1, 2], frozenset())
+    assert (node.strides(), node.adaptive.own_process_devices) == ([1, 1, 2], frozenset())
     assert said(caplog) == [
         "device mlx5_2: a read takes 1.2 ms (p99, at worst 1.2 ms), too long for a sample every 10 ms; it is sampled "
         "every 20 ms from now on. Look for what slows it down: its firmware, or other programs that ask it; "
@@ -120,7 +120,7 @@ def test_a_node_that_is_slow_as_a_whole_is_lengthened_as_a_whole(
     node = Node(ring, *(f"mlx5_{number}" for number in range(8)))
     node.reads = dict.fromkeys(node.reads, (0.4, 0.4))
     node.run(4)
-    assert (node.changes, node.strides(), node.calibrator.apart) == (1, [2] * 8, frozenset())
+    assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (1, [2] * 8, frozenset())
     assert len(said(caplog)) == 8
     assert said(caplog)[0] == (
         "device mlx5_0: a read takes 0.4 ms (p99, at worst 0.4 ms), and with those of the other devices too long for a "
@@ -139,9 +139,9 @@ def test_a_device_that_is_quick_again_is_sampled_as_before_after_minutes(
     node.run(int(PATIENCE_SECONDS))
     assert node.strides() == [1, 10, 1]
     node.run(10)
-    assert (node.strides(), node.calibrator.apart) == ([1, 1, 1], frozenset())
+    assert (node.strides(), node.adaptive.own_process_devices) == ([1, 1, 1], frozenset())
     assert said(caplog) == ["device mlx5_1: a read takes 0.05 ms (p99) now; it is sampled every 10 ms from now on"]
-    assert not node.calibrator.reads()[1].interval_lengthened
+    assert not node.adaptive.reads()[1].interval_lengthened
 
 
 def test_it_is_shortened_only_as_far_as_twice_the_time_would_allow(node: Node) -> None:
@@ -195,7 +195,7 @@ def test_a_device_that_was_well_for_long_is_not_held_to_its_past(node: Node) -> 
     node.reads["mlx5_1"] = SLOW
     node.run(5)
     node.reads["mlx5_1"] = FAST
-    node.run(int((2 + RELAPSE_PATIENCES) * PATIENCE_SECONDS))
+    node.run(int((2 + LENGTHENED_SOON_PATIENCES) * PATIENCE_SECONDS))
     node.reads["mlx5_1"] = SLOW
     node.run(5)
     node.reads["mlx5_1"] = FAST
@@ -208,19 +208,19 @@ def test_a_device_of_a_cached_source_returns_to_the_process_of_all(ring: RingFil
     node.run(5)
     node.reads["mlx5_0"] = (3.0, 3.0)
     node.run(5)
-    assert (node.strides(), node.calibrator.apart) == ([4, 4, 4], frozenset({"mlx5_0"}))
-    assert not node.calibrator.reads()[0].interval_lengthened
+    assert (node.strides(), node.adaptive.own_process_devices) == ([4, 4, 4], frozenset({"mlx5_0"}))
+    assert not node.adaptive.reads()[0].interval_lengthened
     node.reads["mlx5_0"] = FAST
     node.run(int(PATIENCE_SECONDS) + 10)
-    assert (node.strides(), node.calibrator.apart) == ([4, 4, 4], frozenset())
+    assert (node.strides(), node.adaptive.own_process_devices) == ([4, 4, 4], frozenset())
 
 
 def test_what_is_not_measured_is_neither_changed_nor_told(node: Node) -> None:
     node.reads["mlx5_1"] = SLOW
     node.run(4)
     node.ring.words[at.lane_at(0) + at.L_TICK] += 1000
-    assert not node.calibrator.look(node.ports(), 1000.0)
-    assert node.calibrator.reads() == (DeviceReads("mlx5_1", None, interval_lengthened=True),)
+    assert not node.adaptive.refresh(node.ports(), 1000.0)
+    assert node.adaptive.reads() == (DeviceReads("mlx5_1", None, interval_lengthened=True),)
     assert node.strides() == [1, 10, 1]
 
 
@@ -229,15 +229,15 @@ def test_it_looks_every_two_seconds(node: Node, caplog: pytest.LogCaptureFixture
     node.reads["mlx5_1"] = SLOW
     node.run(2)
     write_reads(node.ring, node.ports()[1], node.tick + 1, node.tick + 100, lambda tick: SLOW)
-    assert not node.calibrator.look(node.ports(), node.tick / 100 + 0.9)
-    assert node.calibrator.look(node.ports(), node.tick / 100 + 1.0)
+    assert not node.adaptive.refresh(node.ports(), node.tick / 100 + 0.9)
+    assert node.adaptive.refresh(node.ports(), node.tick / 100 + 1.0)
 
 
 def test_a_device_that_comes_back_or_changes_its_source_begins_anew(node: Node) -> None:
     node.reads["mlx5_1"] = SLOW
     node.run(4)
-    node.calibrator.follow({"mlx5_0": 1, "mlx5_1": 4})
-    assert [node.calibrator.stride(device) for device in ("mlx5_0", "mlx5_1")] == [1, 4]
-    node.calibrator.follow({"mlx5_0": 1})
-    node.calibrator.follow({"mlx5_0": 1, "mlx5_1": 1})
-    assert node.calibrator.stride("mlx5_1") == 1
+    node.adaptive.follow({"mlx5_0": 1, "mlx5_1": 4})
+    assert [node.adaptive.stride(device) for device in ("mlx5_0", "mlx5_1")] == [1, 4]
+    node.adaptive.follow({"mlx5_0": 1})
+    node.adaptive.follow({"mlx5_0": 1, "mlx5_1": 1})
+    assert node.adaptive.stride("mlx5_1") == 1
