@@ -19,7 +19,7 @@ DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2")
 
 
 class Node:
-    """An adaptive interval on a ring that the test fills: each device has one port and its reads take what the test says."""
+    """A ring that the test fills: each device has one port, whose reads take what the test says, in ms."""
 
     def __init__(self, ring: RingFile, *devices: str, least: int = 1) -> None:
         self.ring = ring

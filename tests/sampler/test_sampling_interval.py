@@ -1,4 +1,4 @@
-"""The rules of the sampling interval against answers by hand. Times are in ms, the interval is 10 ms unless it is named."""
+"""The rules of the sampling interval against answers by hand. Times in ms; the interval is 10 ms unless given."""
 
 from __future__ import annotations
 
