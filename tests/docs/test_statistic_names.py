@@ -58,7 +58,7 @@ def test_the_table_is_there() -> None:
     assert all(len(row) == 3 for row in ROWS)
 
 
-@pytest.mark.parametrize(("metric", "summary", "report"), ROWS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("metric", "summary", "report"), ROWS, ids=str)
 def test_each_view_has_the_statistic_by_its_name_and_says_the_same(
     views: Views, metric: str, summary: str, report: str
 ) -> None:

@@ -20,7 +20,7 @@ Value = float | int | str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A row: its key in JSON, the section it stands in, its label, unit and definition.
+    """A row: the section it stands in, its key in JSON, its label, unit and definition.
 
     The value is `of_span` of the statistics of a span, else `of_units` or `of_steps` of those that follow from sums. An
     interval comes from resampled sums, so a row has one only with one of these two.
@@ -30,8 +30,8 @@ class ReportRow:
     change says nothing of the job.
     """
 
-    key: str
     section: str
+    key: str
     label: str
     unit: Unit
     definition: str
@@ -60,61 +60,62 @@ def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
     return tuple(name for name, here in zip(span.series.rails.names, which, strict=True) if here)
 
 
+_throughput = partial(ReportRow, "Throughput")
+_burstiness = partial(ReportRow, "Burstiness")
+_bursts = partial(ReportRow, "Bursts")
+_steps = partial(ReportRow, "Steps")
+_rails = partial(ReportRow, "Rails")
+_signature = partial(ReportRow, "Signature")
+_window = partial(ReportRow, "Window")
+
 _BEFORE = (
-    ReportRow(
+    _throughput(
         "mean_bytes_per_second",
-        "Throughput",
         "mean",
         "rate",
         "Bytes of both directions ÷ observed time.",
         of_units=lambda units: units.node.mean,
     ),
-    ReportRow(
+    _throughput(
         "transmit_bytes_per_second",
-        "Throughput",
         "mean, transmit",
         "rate",
         "Bytes sent ÷ observed time.",
         of_units=lambda units: units.node.transmit,
     ),
-    ReportRow(
+    _throughput(
         "receive_bytes_per_second",
-        "Throughput",
         "mean, receive",
         "rate",
         "Bytes received ÷ observed time.",
         of_units=lambda units: units.node.receive,
     ),
-    ReportRow(
+    _throughput(
         "active_mean_bytes_per_second",
-        "Throughput",
         "mean when active",
         "rate",
         "Time-weighted mean of the ticks above the threshold.",
         of_units=lambda units: units.node.active_mean,
         finest=True,
     ),
-    ReportRow(
+    _throughput(
         "peak_bytes_per_second",
-        "Throughput",
         "peak",
         "rate",
         "Highest single tick.",
         of_span=lambda span: span.node.peak,
         finest=True,
     ),
-    ReportRow(
+    _throughput(
         "peak_to_mean_ratio",
-        "Throughput",
         "peak ÷ mean",
         "number",
         "Peak ÷ mean.",
         of_span=lambda span: span.node.peak_to_mean,
         finest=True,
     ),
-    ReportRow(
+    _throughput(
         "duty_cycle_ratio",
-        "Throughput",
         "duty cycle",
         "ratio",
         "Time of the ticks above the threshold ÷ observed time.",
@@ -122,26 +123,23 @@ _BEFORE = (
         finest=True,
         least=0.002,
     ),
-    ReportRow(
+    _throughput(
         "utilization_ratio",
-        "Throughput",
         "utilisation, mean",
         "ratio",
         "Mean ÷ line rate, both directions, of the rails that carry at least 5 % of what the fullest does.",
         of_span=lambda span: span.node.mean / span.line,
     ),
-    ReportRow(
+    _throughput(
         "peak_utilization_ratio",
-        "Throughput",
         "utilisation, peak",
         "ratio",
         "Peak ÷ that line rate.",
         of_span=lambda span: span.node.peak / span.line,
         finest=True,
     ),
-    ReportRow(
+    _throughput(
         "line_bytes_per_second",
-        "Throughput",
         "line rate",
         "rate",
         "That line rate: 2 x the sum of the rails' rates.",
@@ -150,90 +148,80 @@ _BEFORE = (
     ),
 )
 _AFTER = (
-    ReportRow(
+    _bursts(
         "bursts",
-        "Bursts",
         "bursts",
         "count",
         "Runs of ticks above the threshold whose beginning and end were seen.",
         of_span=lambda span: span.bursts.count,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "burst_seconds_p50",
-        "Bursts",
         "burst length, median",
         "seconds",
         "Of those bursts.",
         of_span=lambda span: span.bursts.p50_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "burst_seconds_p95",
-        "Bursts",
         "burst length, p95",
         "seconds",
         "Of those bursts.",
         of_span=lambda span: span.bursts.p95_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "burst_seconds_longest",
-        "Bursts",
         "burst length, longest",
         "seconds",
         "Of those bursts.",
         of_span=lambda span: span.bursts.longest_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "burst_bytes",
-        "Bursts",
         "bytes per burst",
         "bytes",
         "Mean of those bursts.",
         of_span=lambda span: span.bursts.mean_bytes,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "gaps",
-        "Bursts",
         "gaps",
         "count",
         "Runs of the other ticks whose beginning and end were seen.",
         of_span=lambda span: span.gaps.count,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "gap_seconds_p50",
-        "Bursts",
         "gap length, median",
         "seconds",
         "Of those gaps.",
         of_span=lambda span: span.gaps.p50_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "gap_seconds_p95",
-        "Bursts",
         "gap length, p95",
         "seconds",
         "Of those gaps.",
         of_span=lambda span: span.gaps.p95_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "gap_seconds_longest",
-        "Bursts",
         "gap length, longest",
         "seconds",
         "Of those gaps.",
         of_span=lambda span: span.gaps.longest_seconds,
         finest=True,
     ),
-    ReportRow(
+    _bursts(
         "censored_seconds",
-        "Bursts",
         "time in runs cut off",
         "seconds",
         "Time of runs that touch a hole or an end of the window, so that nobody knows how long they were.",
@@ -241,51 +229,41 @@ _AFTER = (
         finest=True,
         compared=False,
     ),
-    ReportRow(
+    _steps(
         "step_period_seconds",
-        "Steps",
         "step period",
         "seconds",
         "Period of the sum over the rails; none below 0.4.",
         of_span=lambda span: span.period.seconds,
     ),
-    ReportRow(
+    _steps(
         "step_period_score",
-        "Steps",
         "score of the period",
         "number",
         "0 to 1: twice the rhythm's share of the variance.",
         of_span=lambda span: span.period.score,
         compared=False,
     ),
-    ReportRow(
+    _steps(
         "steps",
-        "Steps",
         "whole steps",
         "count",
         "Steps that were told apart, of which at least half was observed.",
         of_span=lambda span: len(span.step_sums),
     ),
-    ReportRow(
-        "step_seconds",
-        "Steps",
-        "step time",
-        "seconds",
-        "Mean length of the whole steps.",
-        of_steps=lambda steps: steps.seconds,
+    _steps(
+        "step_seconds", "step time", "seconds", "Mean length of the whole steps.", of_steps=lambda steps: steps.seconds
     ),
-    ReportRow(
+    _steps(
         "step_spread_seconds",
-        "Steps",
         "step time, spread",
         "seconds",
         "Standard deviation of the length of whole steps.",
         of_span=lambda span: span.step_spread_seconds,
         compared=False,
     ),
-    ReportRow(
+    _steps(
         "step_gap_seconds",
-        "Steps",
         "exposed gaps per step",
         "seconds",
         "Time of a whole step in which the wire is silent: (1 - its duty cycle) x its length, mean.",
@@ -293,33 +271,23 @@ _AFTER = (
         finest=True,
         least=0.0005,
     ),
-    ReportRow(
+    _steps(
         "step_bytes",
-        "Steps",
         "bytes per step",
         "bytes",
         "Mean rate in whole steps x their mean length; without holes their bytes ÷ their number.",
         of_steps=lambda steps: steps.moved_bytes,
     ),
-    ReportRow(
-        "rails",
-        "Rails",
-        "rails",
-        "count",
-        "Ports that are described.",
-        of_span=lambda span: len(span.series.rails.names),
-    ),
-    ReportRow(
+    _rails("rails", "rails", "count", "Ports that are described.", of_span=lambda span: len(span.series.rails.names)),
+    _rails(
         "active_rails",
-        "Rails",
         "active rails",
         "count",
         "Those with a mean above the threshold.",
         of_span=lambda span: span.balance.active,
     ),
-    ReportRow(
+    _rails(
         "fairness_ratio",
-        "Rails",
         "fairness (Jain index)",
         "number",
         "(Σx)² ÷ (n Σx²) of the mean rates of the rails.",
@@ -327,68 +295,60 @@ _AFTER = (
         of_units=lambda units: units.fairness,
         least=0.002,
     ),
-    ReportRow(
+    _rails(
         "idle_rails",
-        "Rails",
         "idle rails",
         "names",
         "Below 5 % of the median of their siblings.",
         of_span=lambda span: _chosen(span, span.balance.idle),
     ),
-    ReportRow(
+    _rails(
         "slow_rails",
-        "Rails",
         "slow rails",
         "names",
         "Not idle, and below 75 % of the median of their siblings, by the mean or by the mean when active.",
         of_span=lambda span: _chosen(span, span.balance.slow),
     ),
-    ReportRow(
+    _signature(
         "signature",
-        "Signature",
         "resembles",
         "word",
         "dense_like, moe_like, idle or unknown: a resemblance, no fact.",
         of_span=lambda span: span.signature.label,
     ),
-    ReportRow(
+    _signature(
         "signature_confidence",
-        "Signature",
         "confidence",
         "number",
         "Of that label, at most 0.6 for dense and MoE.",
         of_span=lambda span: span.signature.confidence,
         compared=False,
     ),
-    ReportRow(
+    _window(
         "window_seconds",
-        "Window",
         "window",
         "seconds",
         "Length of what is described.",
         of_span=lambda span: span.coverage.seconds,
         compared=False,
     ),
-    ReportRow(
+    _window(
         "observed_ratio",
-        "Window",
         "observed",
         "ratio",
         "Time that no hole covers ÷ window.",
         of_span=lambda span: span.coverage.observed_ratio,
         compared=False,
     ),
-    ReportRow(
+    _window(
         "holes",
-        "Window",
         "holes",
         "count",
         "Runs of ticks at which the sum over the rails is not known.",
         of_span=lambda span: span.coverage.holes,
     ),
-    ReportRow(
+    _window(
         "hole_seconds_longest",
-        "Window",
         "longest hole",
         "seconds",
         "Of those.",
@@ -401,9 +361,8 @@ _AFTER = (
 def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
     """All rows of a table, with a row of burstiness for each time scale."""
     variations = (
-        ReportRow(
+        _burstiness(
             variation_key(scale_ns),
-            "Burstiness",
             f"CV at {format_duration(scale_ns)}",
             "number",
             "σ ÷ mean of the bins of that length that are above the threshold.",
