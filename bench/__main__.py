@@ -43,11 +43,11 @@ CASES: dict[str, ModuleType] = {
 }
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
 PREFACE = """\
-Written by `make bench`; do not edit. Budgets are those of [the design](design.md). Where a budget is a ratio, both
-sides were measured in this run, on this machine. The counter files are symbolic links to counters of the kernel's
-loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but no device is asked, so on a node
-a read takes longer, for the C program as for ibpulse."""
-QUICK = "This was a quick run: short, and so less exact."
+Written by `make bench`; do not edit. The budgets are those of [the design](design.md). For a budget that is a ratio,
+both sides were measured in this run on this machine. The counter files are symbolic links to counters of the kernel's
+loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but involves no device. On a real
+node a read takes longer, for the C program as well as for ibpulse."""
+QUICK = "This was a quick run, which is short and therefore less exact."
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Measures known schedules with the real daemon and writes what it says beside the truth: docs/accuracy.md.
+"""Measures known schedules with the real daemon, compares its metrics with the truth, and writes docs/accuracy.md.
 
 The counters are computed at the moment of each read (a FUSE tree), so the only errors are the exporter's own and those
 of the machine's clock. The truth is the exact integral of the schedule, by code that the exporter does not share.
@@ -86,13 +86,20 @@ def preface(seconds: int) -> Iterator[str]:
     yield "Written by `make accuracy`; do not edit.\n"
     yield (
         f"Each schedule ran for {seconds} s on an exact fabric: a FUSE tree whose counters are computed at the moment "
-        "of the read. *Truth* is the exact integral of the schedule over the same whole seconds; *measured* is what "
-        "`/metrics` said of them. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; "
-        "CV is sigma/mu of the active samples at the interval. Where a schedule steps within a sample, the sample's "
-        "true start and end shift by the sampler's lateness, so peaks of single samples and CV carry the most error. "
-        "The worst case is an edge on a tick: a read that is a little late makes a silent sample an active one. "
-        "Time not observed is holes: the server of the tree is slow and shares the machine, and a late tick or "
-        "a read that took too long to know its instant enters no statistic. Bytes count on over holes.\n"
+        "of the read. *Truth* is the exact integral of the schedule over the same whole seconds; *measured* is the value "
+        "in `/metrics`. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; CV is sigma/mu of the "
+        "active samples at the interval.\n"
+    )
+    yield (
+        "The time *observed* is shorter than the time measured because the server of the tree is slow and shares the "
+        "machine: samples that were too late, or took too long to be timed accurately, are missing and enter no "
+        "statistic. On plain files and on real devices nearly all samples are captured, see "
+        "[benchmarks.md](benchmarks.md). Byte totals continue across missing samples.\n"
+    )
+    yield (
+        "If a schedule changes within a sample, the wake-up delay shifts the beginning and end of that sample, so "
+        "peaks of single samples and CV have the largest errors. The worst case is a change exactly at a sample: a "
+        "read that is slightly late then turns a silent sample into an active one.\n"
     )
     yield from describe()
     yield ""

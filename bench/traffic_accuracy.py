@@ -59,8 +59,8 @@ class Sampling:
 
 SAMPLINGS = (
     Sampling("well"),
-    Sampling("1 % holes", lost=0.01),
-    Sampling("10 % holes", lost=0.1),
+    Sampling("1 % missing", lost=0.01),
+    Sampling("10 % missing", lost=0.1),
     Sampling("1 ms jitter", jitter_ns=1_000_000),
     Sampling("5 % late", late=0.05),
     Sampling("20 resets", resets=20),
@@ -84,29 +84,30 @@ SLOTS_MS = {2: 0.04, 4: 0.09, 15: 0.35, 20: 0.51}
 RELATIVE = ("mean", "mean when active", "peak", "burst length", "gap length", "bursts", "step period")
 
 PREFACE = f"""\
-# Accuracy of what the traffic says
+# Accuracy of the traffic statistics
 
 Written by `python -m bench.traffic_accuracy`; do not edit. [accuracy.md](accuracy.md) has the errors of a running
-daemon; this page has those of the statistics themselves, with the faults of sampling put in on purpose.
+daemon; this page has the errors of the statistics themselves, with deliberate sampling faults.
 
 Each signal is known at every instant. Its counters are written into a ring as the sampler would have read them, for
-{RAILS} rails every 10 ms, and the window is {WINDOW_SECONDS} s. *Truth* is computed from the exact bytes of exact bins
-by code that the exporter does not share; that of *bursts* and their lengths leaves out the first and the last run. The
-other columns are errors: relative for rates, lengths, counts and the period, absolute (±0.000) for the rest. `-` means
-that nothing is published, `none` that there is nothing to find and nothing was found.
+{RAILS} rails every 10 ms; the window is {WINDOW_SECONDS} s. *Truth* is computed from the exact bytes of exact bins by
+code that the exporter does not share; for *bursts* and their lengths it excludes the first and the last run. The other
+columns are errors: relative for rates, lengths, counts and the period, absolute (±0.000) for the rest. `-` means that
+no value is published; `none` means that there is nothing to find and nothing was found.
 
-- *well*: every counter read at its tick
-- *1 %*, *10 % holes*: so many ticks lost, at random; a lost tick costs two samples, and cuts bursts (*bursts* are then
-  those of known length alone, and lean to short ones)
-- *1 ms jitter*: every read up to 1 ms late; *5 % late*: one tick in twenty 2 to 4.9 ms late. Rates are divided by
-  measured time, so these move the edges of samples and nothing else
-  (a square wave whose edges lie on the ticks is the worst case: the sliver that a late read moves across an edge makes
-  a silent sample an active one, and active samples of another height)
-- *20 resets*: each rail's counters begin at zero twenty times
-- *cached*: the counters are refreshed every 10 ms at another phase, and sampled every 30 ms, as the exporter does with
-  those of the kernel's cache; what is shorter than three ticks is smoothed, and CVs below that are not published
+- *well*: every counter is read on time
+- *1 % missing*, *10 % missing*: that share of reads is missing, at random. Each costs two samples and cuts bursts
+  (*bursts* then only counts those of known length, which are biased towards short ones)
+- *1 ms jitter*: every read is up to 1 ms late; *5 % late*: one read in twenty is 2 to 4.9 ms late. Rates are divided by
+  measured time, so only the edges of samples move. The worst case is a square wave whose edges coincide with the
+  samples: the small part that a late read moves across an edge turns a silent sample into an active one, and gives
+  active samples different heights
+- *20 resets*: the counters of each rail restart at zero twenty times
+- *cached*: the counters are refreshed every 10 ms at a different phase and sampled every 30 ms, as the exporter does
+  with counters in the kernel's cache. Anything shorter than three samples is smoothed, and CVs below that are not
+  published
 
-Periods below 0.2 s are too fast for the bins of the period, and refused.
+Periods below 0.2 s are too fast for the bins of the period search, and rejected.
 """
 
 
@@ -154,9 +155,9 @@ def shown(name: str, value: float) -> str:
 def slot_section() -> str:
     """The proof that the CV depends on the time scale."""
     head = [
-        "## The same load in slots of another length\n",
-        "Busy for 55 % of the time at one rate, in slots of one length with a tenth of jitter. Nothing but the "
-        "length of the slots differs from row to row, and the CV at 10 ms with it: it measures slots against ticks.\n",
+        "## The same load in slots of different lengths\n",
+        "Busy for 55 % of the time at one rate, in slots of equal length with 10 % jitter. The rows differ only in the "
+        "length of the slots. The CV at 10 ms depends on it, because it measures slots relative to samples.\n",
         "| slot | published CV at 10 ms | measured | exact | at 50 ms | at 100 ms |",
         "|---|---:|---:|---:|---:|---:|",
     ]

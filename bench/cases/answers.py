@@ -13,9 +13,9 @@ from bench.daemon import Daemon, running_daemon
 from bench.report import Budget, Section, Table, milliseconds
 
 METHOD = f"""\
-{PORTS} ports, every 10 ms. One client asks over one kept connection, again and again. Server time is the CPU time of
-the main process while it answers, divided by the answers, less what it takes when nobody asks. It holds everything:
-HTTP, the copy out of the ring, the rates, the encoding, the socket."""
+{PORTS} ports, every 10 ms. One client sends requests over a single connection without pause. Server time is the CPU time
+of the main process during that time, minus its CPU time without requests, divided by the number of responses. It
+includes everything: HTTP, copying from the ring, computing rates, encoding, and the socket."""
 WINDOW = "/api/v1/window?last=60s&format="
 
 

@@ -14,9 +14,9 @@ WINDOWS = 20
 CPU_LIMIT = 0.01
 PSS_LIMIT_BYTES = 90e6
 METHOD = f"""\
-`ibpulse serve` over {PORTS} ports every 10 ms, with five minutes of history. CPU time of both processes is the kernel's
-count; memory is PSS, which divides pages shared between processes (the ring too) among them. Wide windows are
-{WINDOWS} windows of 60 s, as JSON and NPY in turn."""
+`ibpulse serve` with {PORTS} ports every 10 ms and five minutes of history. CPU time of both processes is the kernel's
+count; memory is PSS, which divides shared pages (including the ring) among the processes that share them. Wide windows
+are {WINDOWS} windows of 60 s, alternating JSON and NPY."""
 
 
 def run(bench: Bench) -> Section:

@@ -20,10 +20,10 @@ SECOND_TICKS = 100
 # A cost that grows as n² would pass the line through the smaller half of the sizes by 80 %.
 LIMIT = 1.25
 METHOD = f"""\
-The sampler ticks every 10 ms over 1 to 64 ports: CPU time per tick, the median of rounds in which each size has its
-turn. In this process the aggregator takes up one second after another of a ring with {HISTORY_SECONDS} s of history,
-and each snapshot is rendered: medians. A line is fitted to the costs up to 32 ports; the last column of the second
-table says what 64 ports cost, divided by what that line says."""
+The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the sizes.
+In this process, the aggregator processes one second after another of a ring with {HISTORY_SECONDS} s of history, and each
+snapshot is rendered; the values are medians. A line is fitted to the costs up to 32 ports; the last column of the second
+table is the cost of 64 ports divided by the prediction of that line."""
 
 
 def run(bench: Bench) -> Section:
@@ -31,7 +31,7 @@ def run(bench: Bench) -> Section:
     rounds = [[_tick_seconds(bench, ports) for ports in SIZES] for _ in range(bench.rounds(4))]
     ticks = [median(times) for times in zip(*rounds, strict=True)]
     costs = [(tick, *_measure(bench, ports)) for tick, ports in zip(ticks, SIZES, strict=True)]
-    names = ("CPU of one tick", "aggregator update", "`/metrics`")
+    names = ("CPU of one sample", "aggregator update", "`/metrics`")
     rows = [
         [str(ports), microseconds(tick * 1e9), milliseconds(update), milliseconds(rendering)]
         for ports, (tick, update, rendering) in zip(SIZES, costs, strict=True)

@@ -17,11 +17,11 @@ CLIENTS = 20
 LIMIT = 1.5
 KEPT_LIMITS = {10: 0.999, 1: 0.99}
 METHOD = f"""\
-The whole daemon with {PORTS} ports runs, and the C program runs beside it over the same seconds with the same rule for
-late ticks, so both see the same load; it wakes a part of an interval after the sampler, so that the two do not meet.
-Lateness is the time from a tick's deadline to the beginning of its first read, out of the raw records. Values are
-medians over the rounds; the ratio is the median of the ratios of the rounds. Under load {CLIENTS} clients pull 60 s
-windows of 6,000 points (JSON and NPY in turn) and scrape `/metrics`, each as fast as it is answered, from the same
+The whole daemon with {PORTS} ports and the C program run at the same time, with the same rule for late samples, so both see
+the same load. The C program wakes a fraction of an interval after the sampler, so that the two do not collide.
+Wake-up delay is the time from the deadline of a sample to the beginning of its first read, taken from the raw records.
+Values are medians over the rounds; the ratio is the median of the ratios of the rounds. Under load, {CLIENTS} clients
+request 60 s windows of 6,000 points (alternating JSON and NPY) and scrape `/metrics`, each without pause, from the same
 machine."""
 
 
@@ -35,7 +35,7 @@ def run(bench: Bench) -> Section:
         notes.append(note)
         budgets += [_lateness_budget(interval_ms, "idle", idle), _lateness_budget(interval_ms, "under load", loaded)]
         budgets.append(_kept_budget(interval_ms, loaded))
-    return Section("Lateness and ticks kept", METHOD, tables, notes, budgets)
+    return Section("Wake-up delay and samples captured", METHOD, tables, notes, budgets)
 
 
 def _measure(bench: Bench, program: Path, interval_ms: int, seconds: float) -> tuple[pairs.Pairs, pairs.Pairs, str]:
@@ -48,20 +48,20 @@ def _measure(bench: Bench, program: Path, interval_ms: int, seconds: float) -> t
         with processes.running(command, log):
             loaded = pairs.Pairs([pairs.measure(*arguments) for _ in range(bench.rounds(6))])
         stolen = stolen_seconds() - stolen
-    note = f"Every {interval_ms} ms under load: {_answers(log)}. The host took {stolen:.1f} s of CPU time."
+    note = f"Every {interval_ms} ms under load: {_answers(log)}. The hypervisor took {stolen:.1f} s of CPU time."
     return idle, loaded, note
 
 
 def _lateness_budget(interval_ms: int, when: str, rounds: pairs.Pairs) -> Budget:
     ratio = median(rounds.late_ratios())
-    what = f"lateness p99 every {interval_ms} ms, {when}"
+    what = f"wake-up delay p99 every {interval_ms} ms, {when}"
     return Budget(what, f"≤ {LIMIT} × the C program", f"{ratio:.2f} ×", ratio <= LIMIT)
 
 
 def _kept_budget(interval_ms: int, rounds: pairs.Pairs) -> Budget:
     sampler, c = rounds.kept()
     limit = KEPT_LIMITS[interval_ms]
-    what = f"ticks kept every {interval_ms} ms, under load"
+    what = f"samples captured every {interval_ms} ms, under load"
     result = f"{percent(sampler / c)} ({percent(sampler)} against {percent(c)})"
     return Budget(what, f"≥ {percent(limit, 1)} of the C program's", result, sampler / c >= limit)
 
@@ -74,10 +74,10 @@ def _table(interval_ms: int, idle: pairs.Pairs, loaded: pairs.Pairs) -> Table:
         for which, name, ratio in ((1, "C program", ""), (0, "daemon's sampler", told)):
             late = [microseconds(rounds.late_ns(part)[which]) for part in pairs.PARTS]
             rows.append([f"{name}, {when}", percent(rounds.kept()[which]), *late, ratio])
-    return Table([f"every {interval_ms} ms", "ticks kept", *pairs.PARTS, "ratio of p99"], rows)
+    return Table([f"every {interval_ms} ms", "samples captured", *pairs.PARTS, "ratio of p99"], rows)
 
 
 def _answers(log: Path) -> str:
     found = json.loads(log.read_text())
     rates = [f"{what}: {count / found['seconds']:.1f}/s" for what, count in found["answers"].items()]
-    return f"{CLIENTS} clients were answered {', '.join(rates)}"
+    return f"{CLIENTS} clients received {', '.join(rates)}"

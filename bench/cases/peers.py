@@ -15,10 +15,10 @@ from bench.trees import COUNTERS, write_tree
 
 PROGRAM = "prometheus-node-exporter"
 METHOD = f"""\
-node_exporter reads the files when it is scraped, and reads all of them: {len(COUNTERS)} counters of each port and the
-port's state. So the highest rate at which it can be scraped bounds what can be seen with it. One client scrapes it
-back to back over one kept connection; {PORTS} ports; only its InfiniBand collector is on. It passes over symbolic
-links, so its counters are plain files on tmpfs, about as quick to read as kernel files; on a node a driver asks the
+node_exporter reads the files when it is scraped, and it reads all of them: {len(COUNTERS)} counters of each port and the
+port's state. The maximum rate at which it can be scraped therefore limits its resolution. One client scrapes it back to
+back over a single connection; {PORTS} ports; only its InfiniBand collector is enabled. It ignores symbolic links, so its
+counters are plain files on tmpfs, which are about as fast to read as kernel files; on a real node, a driver queries the
 device for each of them."""
 
 
@@ -42,7 +42,7 @@ def run(bench: Bench) -> Section:
         ["CPU per scrape", microseconds(per_scrape)],
         ["CPU per scrape and port", microseconds(per_scrape / PORTS)],
         ["InfiniBand samples per scrape", str(samples)],
-        ["CPU if it were scraped every 10 ms", percent(per_scrape * 100 / NS_PER_SECOND, 1) + " of one core"],
+        ["CPU if scraped every 10 ms", percent(per_scrape * 100 / NS_PER_SECOND, 1) + " of one core"],
     ]
     return Section("node_exporter", METHOD, [Table([_version(), ""], rows)])
 

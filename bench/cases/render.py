@@ -24,10 +24,10 @@ LIMIT_SECONDS, SECONDS, TICK_NS, WINDOW_TICKS = 20.0, 10, 10_000_000, 200
 FRAMES_PER_SECOND, THEIR_FRAMES = 20, 20
 OPTIONS = PictureOptions(width_pixels=1000, dpi=130, frames_per_second=FRAMES_PER_SECOND)
 METHOD = f"""\
-{SECONDS} s of the simulated dense and MoE runs, {PORTS} rails at 10 ms, as a GIF of {FRAMES_PER_SECOND} frames per
-second, {OPTIONS.width_pixels} pixels wide: as `ibpulse render` does it, whose figure is drawn once, and in the usual
-way, a new matplotlib figure for every frame, with the same parts (bars, the last two seconds of all rails, the whole as
-a line) and pillow for the GIF. Of the latter {THEIR_FRAMES} frames were made, and time and size are scaled to all."""
+{SECONDS} s of the simulated dense and MoE runs, {PORTS} rails at 10 ms, as a GIF with {FRAMES_PER_SECOND} frames per
+second, {OPTIONS.width_pixels} pixels wide. `ibpulse render`, which draws its figure once, is compared with the usual
+way: a new matplotlib figure for every frame, with the same parts (bars, the last two seconds of all rails, the whole
+run as a line), and pillow for the GIF. For the latter, {THEIR_FRAMES} frames were drawn, and time and size are scaled up."""
 
 
 def run(bench: Bench) -> Section:

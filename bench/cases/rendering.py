@@ -18,10 +18,10 @@ from ibpulse import exposition
 
 LIMIT_SECONDS, FASTER = 1e-3, 10
 METHOD = f"""\
-A snapshot of {PORTS} ports that carry traffic, out of a ring with five minutes of history. Both renderers write the
-snapshot's samples in this process, in turn; the client library gets them as ready families, parsed from the text of the
-other, so it pays for formatting alone. The times are medians. `/metrics` as a whole also has the process's own metrics,
-which the client library collects and renders for both."""
+A snapshot of {PORTS} ports with traffic, from a ring with five minutes of history. Both renderers write the snapshot's
+samples in this process, alternately. The client library receives them as ready families, parsed from the text of the
+other renderer, so it is only charged for formatting. The times are medians. The whole of `/metrics` also contains the
+metrics of the process, which the client library collects and renders for both."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,9 +20,9 @@ TICK_NS = 10_000_000
 FULL_SECONDS, QUICK_SECONDS = 3600, 360
 LIMIT_SECONDS = 3.0
 METHOD = """\
-An hour of the simulated dense run at 10 ms on 8 rails, each read up to 0.2 ms late so that no two rates are alike, is
-written as a recording; `ibpulse report` then reads it and prints the table, with all intervals. Wall time of the whole
-process, median of the rounds."""
+An hour of the simulated dense run at 10 ms on 8 rails is written as a recording, with each read up to 0.2 ms late so
+that no two rates are equal. `ibpulse report` then reads it and prints the table with all intervals. The table gives the
+wall time of the whole process, median of the rounds."""
 
 
 def run(bench: Bench) -> Section:

@@ -11,14 +11,14 @@ from bench.sampler import running_sampler
 
 LIMIT = 1.5
 METHOD = f"""\
-{PORTS} ports, two counters each. The sampler and the C program run over the same seconds, a part of an interval apart;
+{PORTS} ports, two counters each. The sampler and the C program run at the same time, offset by a fraction of an interval;
 the naive loop runs after each of these rounds. Values are medians over the rounds. CPU time is the kernel's count of
-user and system time of the process while it ticks (start and end left out), with all it takes to sleep and wake,
-divided by the ticks."""
+user and system time while the process samples (excluding start and end), including the cost of sleeping and waking,
+divided by the number of samples."""
 NAIVE_NOTE = """\
-The naive loop opens, reads and closes each file at every tick and then sleeps for the interval, so its period is the
-interval plus its work plus the kernel's timer slack: rates computed from the nominal interval are wrong by that much
-on average, and by far more at single ticks."""
+The naive loop opens, reads and closes each file for every sample and then sleeps for the interval, so its period is the
+interval plus its work plus the kernel's timer slack. Rates computed from the nominal interval are wrong by that much
+on average, and by far more for single samples."""
 
 
 def run(bench: Bench) -> Section:
@@ -34,10 +34,10 @@ def run(bench: Bench) -> Section:
                 naive.append(reference.run_naive(interval_ns, bench.seconds(seconds) / 2, PORTS))
         both = pairs.Pairs(rounds)
         tables.append(_table(interval_ms, both, naive))
-        what = f"CPU of one tick, {PORTS} ports × 2 counters, every {interval_ms} ms"
+        what = f"CPU of one sample, {PORTS} ports × 2 counters, every {interval_ms} ms"
         ratio = both.cost_ratio()
         budgets.append(Budget(what, f"≤ {LIMIT} × the C program", f"{ratio:.2f} ×", ratio <= LIMIT))
-    return Section("One tick", METHOD, tables, [NAIVE_NOTE], budgets)
+    return Section("One sample", METHOD, tables, [NAIVE_NOTE], budgets)
 
 
 def _table(interval_ms: int, both: pairs.Pairs, naive: list[dict[str, float]]) -> Table:
@@ -59,6 +59,6 @@ def _table(interval_ms: int, both: pairs.Pairs, naive: list[dict[str, float]]) -
         )
     )
     return Table(
-        [f"every {interval_ms} ms", "CPU per tick", "of one core", "ticks kept", "lateness p50, p99"],
+        [f"every {interval_ms} ms", "CPU per sample", "of one core", "samples captured", "wake-up delay p50, p99"],
         rows,
     )

@@ -27,9 +27,10 @@ LIMIT = 0.02
 SETTLE_SECONDS = 4.0
 WORKLOAD = "dense"
 METHOD = f"""\
-`ibpulse top` in pseudo-terminals of two sizes, with colours and blocks, over the simulated {WORKLOAD} run on {PORTS}
-rails at 10 ms; it looks twice a second. Of a daemon: CPU of its one process, and what the daemon's main process takes
-more than before. Alone: CPU of its main process, which draws, computes and watches the sampler; the sampler apart."""
+`ibpulse top` in pseudo-terminals of two sizes, with colours and blocks, with the simulated {WORKLOAD} run on {PORTS}
+rails at 10 ms; it refreshes twice a second. With a daemon: CPU of its single process, and the additional load of the
+daemon's main process. Alone: CPU of its main process, which draws, computes and supervises the sampler; the sampler is
+listed separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def run(bench: Bench) -> Section:
             [idle] = _shares([daemon.pid], seconds)
             watched = [_of_daemon([*ibpulse, "top", f"--url={url}"], size, daemon.pid, idle, seconds) for size in SIZES]
         alone = [_alone([*ibpulse, "top", f"--path.sysfs={tree}"], size, seconds) for size in SIZES]
-    ways = {"of a daemon": watched, "alone": alone}
+    ways = {"with a daemon": watched, "alone": alone}
     rows = [
         [f"{way}, {columns} x {lines}", *cost.cells()]
         for way, costs in ways.items()
@@ -75,7 +76,7 @@ def run(bench: Bench) -> Section:
         Budget(f"`ibpulse top` {way}, {PORTS} rails", "< 2 % of one core", percent(share), share < LIMIT)
         for way, share in worst.items()
     ]
-    heading = ["CPU, of one core", "`ibpulse top`", "its sampler", "daemon, more than before"]
+    heading = ["CPU, of one core", "`ibpulse top`", "its sampler", "additional load of the daemon"]
     return Section("The view in a terminal", METHOD, [Table(heading, rows)], (), budgets)
 
 

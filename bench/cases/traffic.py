@@ -26,11 +26,11 @@ LIMIT_SECONDS = 5e-3
 # the step period is looked for every five seconds
 ROUND_SECONDS = 5
 METHOD = f"""\
-A ring with {HISTORY_SECONDS} s of the simulated dense run, every 10 ms, is taken up second after second, as a daemon
-does it: rates, totals, moments, histograms, windows, and on top of them bursts, rail balance, saturation, signature,
-and every {ROUND_SECONDS} s the step period of the last minute. CPU time of this process per second of samples, over
-whole rounds of {ROUND_SECONDS} s. The longest second is one in which the step period is looked for. A line is fitted
-to the means."""
+A ring with {HISTORY_SECONDS} s of the simulated dense run, every 10 ms, is aggregated second by second, as in the
+daemon: rates, totals, moments, histograms, windows, bursts, rail balance, saturation, signature, and every
+{ROUND_SECONDS} s the step period of the last minute. The table gives the CPU time of this process per second of samples,
+over whole rounds of {ROUND_SECONDS} s. The longest second includes the search for the step period. A line is fitted to
+the means."""
 
 
 def run(bench: Bench) -> Section:
@@ -44,7 +44,7 @@ def run(bench: Bench) -> Section:
     slope, base = np.polyfit(SIZES, means, 1)
     correlation = float(np.corrcoef(SIZES, means)[0, 1] ** 2)
     per_port = f"{milliseconds(float(slope))} per port"
-    note = f"The line: {milliseconds(float(base))} at no port, {per_port}, R² {correlation:.3f}."
+    note = f"The line: {milliseconds(float(base))} with no ports, {per_port}, R² {correlation:.3f}."
     at_node = costs[SIZES.index(PORTS)][1]
     what = f"whole analysis at {PORTS} rails, per second at 10 ms"
     budget = Budget(what, "≤ 5 ms of CPU", milliseconds(at_node), at_node <= LIMIT_SECONDS)
