@@ -156,7 +156,7 @@ async def test_an_id_of_the_future_begins_now(node: Node) -> None:
         ("?every=50ms", "", "every: 50ms is out of range; give 100ms to 250ms"),
         ("?every=1s", "", "every: 1s is out of range; give 100ms to 250ms"),
         ("?every=x", "", "every: 'x' is not a duration; write it like 10ms, 5s or 1h30m"),
-        ("?port=a", "", "port: Extra inputs are not permitted"),
+        ("?port=a", "", "port: no such name; use every or from"),
         ("", "abc", "Last-Event-ID: 'abc' is no id of this stream; leave it out"),
         ("?from=2999999999999", "", "from: 2999999999999 is in the future; compare this node's clock with yours"),
     ],

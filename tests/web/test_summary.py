@@ -134,7 +134,7 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
             {"window": "5s", "to": "4000000000.0"},
             "to: 4000000000.0 is in the future; compare this node's clock with yours",
         ),
-        ({"window": "5s", "port": "mlx5_0"}, "port: Extra inputs are not permitted"),
+        ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use window or to"),
     ],
 )
 async def test_what_cannot_be_answered_is_refused(

@@ -78,12 +78,14 @@ def _adapter() -> TypeAdapter[RecordingMeta]:
 def _read_v1(raw: bytes) -> RecordingMeta:
     from pydantic import ValidationError
 
+    from ibpulse.validation import explain
+
     try:
         return _adapter().validate_json(raw, strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))[:100] or "the whole"
-        raise ValueError(f"has metadata that cannot be used: {place}: {fault['msg'][:200]}") from error
+        raise ValueError(f"has metadata that cannot be used: {place}: {explain(fault)}") from error
 
 
 _READERS: dict[int, Callable[[bytes], RecordingMeta]] = {1: _read_v1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ibpulse.errors import RequestError
+from ibpulse.validation import explain
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -88,9 +89,10 @@ def bad_parameter(parameter: str, reason: str) -> ProblemError:
     )
 
 
-def invalid_parameters(faults: Sequence[Any]) -> ProblemError:
-    """The refusal of invalid parameters or members, as pydantic describes them."""
-    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": str(fault["msg"])} for fault in faults[:16]]
+def invalid_parameters(faults: Sequence[Any], known: Iterable[str] = ()) -> ProblemError:
+    """The refusal of invalid parameters or members that pydantic found; `known` are the names that are accepted."""
+    known = list(known)
+    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": explain(fault, known)} for fault in faults[:16]]
     detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
     return ProblemError("bad-parameter", 422, detail, errors=errors)
 
@@ -112,7 +114,14 @@ def _refused(_request: Request, error: Exception) -> Response:
 
 def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _refused(request, invalid_parameters(error.errors()))
+    return _refused(request, invalid_parameters(error.errors(), _parameters(request)))
+
+
+def _parameters(request: Request) -> list[str]:
+    """The names of the query parameters that the route of a request takes."""
+    described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""), {})
+    parameters = described.get(request.method.lower(), {}).get("parameters", [])
+    return [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
 
 
 def _http(request: Request, error: Exception) -> Response:

@@ -163,7 +163,11 @@ def read_body(model: type[Body], raw: bytes) -> Body:
     except ValidationError as error:
         # a fault of the whole has no place
         faults = [{**fault, "loc": fault["loc"] or ("body",)} for fault in error.errors()]
-        raise invalid_parameters(faults) from error
+        raise invalid_parameters(faults, _member_names(model)) from error
+
+
+def _member_names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def request_schema(model: type[BaseModel], required: bool) -> dict[str, Any]:
