@@ -20,10 +20,10 @@ SECOND_TICKS = 100
 # A cost that grows as n² would pass the line through the smaller half of the sizes by 80 %.
 LIMIT = 1.25
 METHOD = f"""\
-The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the sizes.
-In this process, the aggregator processes one second after another of a ring with {HISTORY_SECONDS} s of history, and each
-snapshot is rendered; the values are medians. A line is fitted to the costs up to 32 ports; the last column of the second
-table is the cost of 64 ports divided by the prediction of that line."""
+The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the
+sizes. In this process, the aggregator processes one second after another of a ring with {HISTORY_SECONDS} s of
+history, and each snapshot is rendered; the values are medians. A line is fitted to the costs up to 32 ports; the last
+column of the second table is the cost of 64 ports divided by the prediction of that line."""
 
 
 def run(bench: Bench) -> Section:

@@ -15,11 +15,11 @@ from bench.trees import COUNTERS, write_tree
 
 PROGRAM = "prometheus-node-exporter"
 METHOD = f"""\
-node_exporter reads the files when it is scraped, and it reads all of them: {len(COUNTERS)} counters of each port and the
-port's state. The maximum rate at which it can be scraped therefore limits its resolution. One client scrapes it back to
-back over a single connection; {PORTS} ports; only its InfiniBand collector is enabled. It ignores symbolic links, so its
-counters are plain files on tmpfs, which are about as fast to read as kernel files; on a real node, a driver queries the
-device for each of them."""
+node_exporter reads the files when it is scraped, and it reads all of them: {len(COUNTERS)} counters of each port and
+the port's state. The maximum rate at which it can be scraped therefore limits its resolution. One client scrapes it
+back to back over a single connection; {PORTS} ports; only its InfiniBand collector is enabled. It ignores symbolic
+links, so its counters are plain files on tmpfs, which are about as fast to read as kernel files; on a real node, a
+driver queries the device for each of them."""
 
 
 def run(bench: Bench) -> Section:

@@ -11,10 +11,10 @@ from bench.sampler import running_sampler
 
 LIMIT = 1.5
 METHOD = f"""\
-{PORTS} ports, two counters each. The sampler and the C program run at the same time, offset by a fraction of an interval;
-the naive loop runs after each of these rounds. Values are medians over the rounds. CPU time is the kernel's count of
-user and system time while the process samples (excluding start and end), including the cost of sleeping and waking,
-divided by the number of samples."""
+{PORTS} ports, two counters each. The sampler and the C program run at the same time, offset by a fraction of an
+interval; the naive loop runs after each of these rounds. Values are medians over the rounds. CPU time is the kernel's
+count of user and system time while the process samples (excluding start and end), including the cost of sleeping and
+waking, divided by the number of samples."""
 NAIVE_NOTE = """\
 The naive loop opens, reads and closes each file for every sample and then sleeps for the interval, so its period is the
 interval plus its work plus the kernel's timer slack. Rates computed from the nominal interval are wrong by that much
