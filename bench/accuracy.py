@@ -87,8 +87,8 @@ def preface(seconds: int) -> Iterator[str]:
     yield (
         f"Each schedule ran for {seconds} s on an exact fabric: a FUSE tree whose counters are computed at the moment "
         "of the read. *Truth* is the exact integral of the schedule over the same whole seconds; *measured* is the "
-        "value in `/metrics`. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; CV is sigma/mu of "
-        "the active samples at the interval.\n"
+        "value in `/metrics`. Bandwidth is transmit + receive over all rails; active is above 0.1 GB/s; CV is sigma/mu "
+        "of the active samples at the interval.\n"
     )
     yield (
         "The time *observed* is shorter than the time measured because the server of the tree is slow and shares the "

@@ -40,7 +40,10 @@ WARNED: list[tuple[Document, str]] = [
     ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled, but this cluster has no ServiceMonitor resource"),
     ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled, but this cluster has no PrometheusRule resource"),
     ({"resources": {"limits": {"memory": "112Mi"}}}, "resources.limits.memory is 112Mi."),
-    ({"ring": {"ports": 64, "sizeLimit": "128Mi"}}, "take 207 MB; with less, the kernel kills the process that writes the capture"),
+    (
+        {"ring": {"ports": 64, "sizeLimit": "128Mi"}},
+        "take 207 MB; with less, the kernel kills the process that writes the capture",
+    ),
     (
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},
         "webConfig turns TLS on, but podMonitor.tlsConfig is empty",
