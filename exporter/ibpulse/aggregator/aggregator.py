@@ -3,25 +3,83 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.aggregator.schedule import AggregationSchedule, Due
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.arrays import Rows
-from ibpulse.model import Fabric, SamplerHealth
-from ibpulse.ring.reader import RingReader
-from ibpulse.ring.window import RingPort, place_ports, widest_stride
-from ibpulse.units import format_duration
+from ibpulse.model import CaptureCounts, Fabric, SamplerHealth
+from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
+from ibpulse.units import SECOND_NS, format_duration
 
 log = logging.getLogger(__name__)
+
+NO_CAPTURES = CaptureCounts()
+# How far apart the clock and the ring may be at the start. More is a wall clock that was stepped and that the sampler
+# has not seen yet.
+AGREE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Seconds to aggregate, from `first` up to `end`; the `skipped` seconds before them are lost from the ring."""
+
+    first: int
+    end: int
+    skipped: int = 0
+
+
+class AggregationSchedule:
+    """Which whole seconds of ticks are due: the seconds of a ring, each once and in order.
+
+    For T ticks a second, second `s` is the ticks from `s * T + 1` to `(s + 1) * T`: its rates cover a whole second.
+    """
+
+    def __init__(self, interval_ns: int, capacity: int, longest_window_seconds: int) -> None:
+        self.ticks_per_second = SECOND_NS // interval_ns
+        self._interval_ns = interval_ns
+        self._capacity = capacity
+        self._longest = longest_window_seconds
+        self.next_second: int | None = None
+
+    def due(self, now_tick: int, latest_tick: int, stride: int) -> Due | None:
+        """The seconds that became due, or None; `stride` is the widest of all ports.
+
+        `latest_tick` is the newest tick that was sampled. Where nobody samples, the seconds go on a little past it, so
+        that windows empty.
+        """
+        end = (now_tick - ticks_to_settle(self._interval_ns, stride)) // self.ticks_per_second
+        oldest = self._oldest_second(latest_tick, stride)
+        if self.next_second is None:
+            if not self._agree(now_tick, latest_tick):
+                return None
+            self.next_second = max(end - self._longest, oldest)
+        first = max(self.next_second, oldest)
+        end = min(
+            end, max(latest_tick, self.next_second * self.ticks_per_second) // self.ticks_per_second + AHEAD_SECONDS
+        )
+        if end <= first:
+            return None
+        skipped = first - self.next_second
+        self.next_second = end
+        return Due(first, end, skipped)
+
+    def _agree(self, now_tick: int, latest_tick: int) -> bool:
+        return latest_tick > 0 and abs(now_tick - latest_tick) <= AGREE_SECONDS * self.ticks_per_second
+
+    def _oldest_second(self, latest_tick: int, stride: int) -> int:
+        """The first second of which the ring still holds all, with the stride before it."""
+        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + stride
+        return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))
 
 
 class Aggregator:
@@ -33,10 +91,10 @@ class Aggregator:
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader = reader
         self._options = options
-        self._pace = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
-        self._ticks_per_second = self._pace.ticks_per_second
+        self._schedule = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
+        self._ticks_per_second = self._schedule.ticks_per_second
         self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
-        self._tally = RunningTotals(reader, options)
+        self._totals = RunningTotals(reader, options)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
@@ -44,18 +102,23 @@ class Aggregator:
         self._timescales = tuple(map(format_duration, options.timescales_ns))
         self._skipped_seconds = 0
 
-    def update(self, fabric: Fabric, health: SamplerHealth, now_tick: int) -> Snapshot:
-        """The numbers up to the newest second that is complete at `now_tick`. To be called once a second."""
+    def update(
+        self, fabric: Fabric, health: SamplerHealth, now_tick: int, captures: CaptureCounts = NO_CAPTURES
+    ) -> Snapshot:
+        """The numbers up to the newest second that is complete at `now_tick`. To be called once a second.
+
+        What others count, `health` and `captures`, stands in the snapshot as it is given.
+        """
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
-        rows = self._tally.rows_of(placed, slots)
+        rows = self._totals.rows_of(placed, slots)
         widest = widest_stride(port.stride for port in placed)
-        due = self._pace.due(now_tick, self._reader.ring.latest_tick(), widest)
+        due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
             self._skip(due)
             self._catch_up(due, placed, rows)
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
-        return self._snapshot(fabric, health, placed, rows)
+        return self._snapshot(fabric, health, captures, placed, rows)
 
     def summarize(self, fabric: Fabric, seconds: int, end_ns: int | None = None) -> Summary:
         """What is known of the newest whole seconds, or of those before a wall time; may run in another thread."""
@@ -69,24 +132,31 @@ class Aggregator:
                 due.skipped,
                 format_duration(self._reader.capacity * self._reader.interval_ns),
             )
-            self._tally.push_holes(due.skipped)
+            self._totals.push_holes(due.skipped)
 
     def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
-        at_once = self._tally.seconds_at_once
+        at_once = self._totals.seconds_at_once
         first = due.first
         while first < due.end:
             counting = first >= self._first_counted_second
             end = min(first + at_once, due.end if counting else min(due.end, self._first_counted_second))
-            self._tally.add(first, end, placed, rows, resolutions, counting)
+            self._totals.add(first, end, placed, rows, resolutions, counting)
             first = end
         counted = due.end - max(due.first, self._first_counted_second)
-        self._tally.judge(placed, rows, resolutions, max(0, counted))
+        self._totals.conclude(placed, rows, resolutions, max(0, counted))
         rails = [index for index, port in enumerate(placed) if port.port.rail and port.port.active]
         self._step.look([placed[index] for index in rails], [resolutions[index] for index in rails], due.end)
 
-    def _snapshot(self, fabric: Fabric, health: SamplerHealth, placed: list[RingPort], rows: Rows) -> Snapshot:
-        end_tick = (self._pace.next_second or 0) * self._ticks_per_second
+    def _snapshot(
+        self,
+        fabric: Fabric,
+        health: SamplerHealth,
+        captures: CaptureCounts,
+        placed: list[RingPort],
+        rows: Rows,
+    ) -> Snapshot:
+        end_tick = (self._schedule.next_second or 0) * self._ticks_per_second
         windows = self._options.window_seconds()
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
         return Snapshot(
@@ -98,11 +168,12 @@ class Aggregator:
             health=health,
             sampler=read_sampler(self._reader.ring),
             ports=port_snapshots(
-                fabric.ports, placed, rows, self._tally, windows, self._resolutions, self._reader.ring
+                fabric.ports, placed, rows, self._totals, windows, self._resolutions, self._reader.ring
             ),
             node_rails=sum(port.rail for port in fabric.ports),
-            node=self._tally.node.windows(coarsest_rail(placed, resolutions)),
-            traffic=self._tally.traffic.of_node(self._step.found),
+            node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
+            traffic=self._totals.traffic.of_node(self._step.found),
             skipped_seconds=self._skipped_seconds,
             counters=self._counters.update(fabric),
+            captures=captures,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +97,9 @@ BOUNDS = np.array(UTILIZATION_BUCKETS)
 UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
 
 
+Number = TypeVar("Number", bound=np.generic)
+
+
 class PortTable:
     """One row per port; a port that leaves the fabric keeps its row until the ring has forgotten it too."""
 
@@ -133,22 +137,40 @@ class PortTable:
         return np.array([self._rows[name] for name in here], dtype=np.intp)
 
     def _new_row(self, remembered: Collection[str]) -> int:
+        """An empty row: that of a port which the ring has forgotten, or one more."""
         forgotten = next((name for name in self._rows if name not in remembered), None)
         if forgotten is None:
-            for name, array in self._arrays().items():
-                setattr(self, name, np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)]))
-            self.sums.add_row()
-            self.peaks.add_row()
+            self._add_row()
             return len(self.observed) - 1
         row = self._rows.pop(forgotten)
-        for array in self._arrays().values():
-            array[row] = 0
-        self.sums.clear_row(row)
-        self.peaks.clear_row(row)
+        self._clear_row(row)
         return row
 
-    def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+    def _add_row(self) -> None:
+        self.bytes_total = _with_row(self.bytes_total)
+        self.resets = _with_row(self.resets)
+        self.counted = _with_row(self.counted)
+        self.observed = _with_row(self.observed)
+        self.active_seconds = _with_row(self.active_seconds)
+        self.moments = _with_row(self.moments)
+        self.histogram = _with_row(self.histogram)
+        self._last = _with_row(self._last)
+        self._last_known = _with_row(self._last_known)
+        self.sums.add_row()
+        self.peaks.add_row()
+
+    def _clear_row(self, row: int) -> None:
+        self.bytes_total[row] = 0
+        self.resets[row] = 0
+        self.counted[row] = False
+        self.observed[row] = 0
+        self.active_seconds[row] = 0
+        self.moments[row] = 0
+        self.histogram[row] = 0
+        self._last[row] = 0
+        self._last_known[row] = False
+        self.sums.clear_row(row)
+        self.peaks.clear_row(row)
 
     def add_totals(self, rows: Rows, group: StrideGroup) -> None:
         """Count the bytes of a group's records, from the last counter of each port on.
@@ -218,3 +240,8 @@ class PortTable:
         """Let the windows move over seconds that were not read."""
         self.sums.push_holes(seconds)
         self.peaks.push_holes(seconds)
+
+
+def _with_row(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """The array with a further row of zeros."""
+    return np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)])

@@ -1,4 +1,4 @@
-"""Rolling values per second."""
+"""The last seconds of an array of values, for windows that move on with every second."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class SamplerSnapshot:
 class Snapshot:
     """All numbers of one second. `end_tick` is the last tick in them, 0 and `end_wall_ns` None before the first.
 
-    `captures` are put in by the command that serves: the flight recorder is none of the aggregator's.
+    `health` and `captures` come from the sampler's supervisor and the flight recorder; the aggregator hands them on.
     """
 
     end_tick: int

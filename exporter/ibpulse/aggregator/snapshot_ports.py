@@ -64,13 +64,13 @@ def port_snapshots(
     ports: Sequence[Port],
     placed: Sequence[RingPort],
     rows: Rows,
-    tally: RunningTotals,
+    totals: RunningTotals,
     windows: Sequence[int],
     resolutions: Resolutions,
     ring: RingFile,
 ) -> tuple[PortSnapshot, ...]:
     """A snapshot of every port of the fabric, in its order; those that the ring does not know have no numbers."""
-    table = tally.table
+    table = totals.table
     strides = np.array([port.stride for port in placed], dtype=np.int64)
     told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
     values = _window_values(table, rows, strides, told, windows)
@@ -97,7 +97,7 @@ def port_snapshots(
             left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
             sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
             effective_resolution_seconds=resolutions.seconds_of(port),
-            traffic=tally.traffic.of_port(port, row),
+            traffic=totals.traffic.of_port(port, row),
         )
     return tuple(found.get(port.id) or PortSnapshot(port) for port in ports)
 

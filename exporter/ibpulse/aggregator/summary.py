@@ -115,40 +115,40 @@ def summarize(
         traffic_window_ns=seconds * SECOND_NS,
         balance_spans_seconds=(seconds,),
     )
-    tally = RunningTotals(reader, narrowed)
-    rows = tally.rows_of(ports, slots)
+    totals = RunningTotals(reader, narrowed)
+    rows = totals.rows_of(ports, slots)
     resolutions = [resolution_ticks(port) for port in ports]
-    for begin in range(first, end, tally.seconds_at_once):
-        tally.add(begin, min(end, begin + tally.seconds_at_once), ports, rows, resolutions, True)
-    tally.judge(ports, rows, resolutions, 0)
+    for begin in range(first, end, totals.seconds_at_once):
+        totals.add(begin, min(end, begin + totals.seconds_at_once), ports, rows, resolutions, True)
+    totals.conclude(ports, rows, resolutions, 0)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
     return Summary(
         window_seconds=seconds,
         start_ms=start_ns // 1_000_000,
         end_ms=stop_ns // 1_000_000,
-        node=_node(reader, narrowed, tally, ports, resolutions, end * ticks),
-        ports=_ports(tally, ports, rows, resolutions, seconds),
+        node=_node(reader, narrowed, totals, ports, resolutions, end * ticks),
+        ports=_ports(totals, ports, rows, resolutions, seconds),
     )
 
 
 def _node(
     reader: RingReader,
     options: AggregatorOptions,
-    tally: RunningTotals,
+    totals: RunningTotals,
     ports: list[RingPort],
     resolutions: list[int],
     end_tick: int,
 ) -> NodeSummary:
     rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
     mine = [resolutions[index] for index in rails]
-    window = tally.node.windows(max(mine, default=1))[0]
+    window = totals.node.windows(max(mine, default=1))[0]
     step = measure_step(reader, [ports[index] for index in rails], mine, end_tick, options.traffic_window_ns)
-    traffic = tally.traffic.of_node(step)
+    traffic = totals.traffic.of_node(step)
     bursts, gaps = traffic.burst_durations, traffic.gap_durations
     return NodeSummary(
         rails=sum(port.port.rail for port in ports),
         active_rails=traffic.active_rails,
-        observed_seconds=tally.node.observed_seconds(options.window_seconds()[0]),
+        observed_seconds=totals.node.observed_seconds(options.window_seconds()[0]),
         transmit_bytes_per_second=window.transmit_bytes_per_second,
         receive_bytes_per_second=window.receive_bytes_per_second,
         bandwidth_peak_bytes_per_second=window.bandwidth_peak_bytes_per_second,
@@ -173,19 +173,19 @@ def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
 
 
 def _ports(
-    tally: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int
+    totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int
 ) -> tuple[PortSummary, ...]:
-    sums = tally.table.sums.sum(seconds)[rows]
+    sums = totals.table.sums.sum(seconds)[rows]
     ways = describe_directions(
         sums,
-        tally.table.peaks.max(seconds)[rows],
+        totals.table.peaks.max(seconds)[rows],
         np.array([port.stride for port in ports], dtype=np.int64),
         np.array([ticks == 1 for ticks in resolutions], dtype=np.bool_),
     )
     columns = np.stack([ways.mean, ways.peak, ways.duty_cycle, ways.burstiness_cv], axis=-1).tolist()
     found = []
     for index, port in enumerate(ports):
-        traffic = tally.traffic.of_port(port, int(rows[index]))
+        traffic = totals.traffic.of_port(port, int(rows[index]))
         transmit, receive = (DirectionSummary(*map(_known, values)) for values in columns[index])
         found.append(
             PortSummary(

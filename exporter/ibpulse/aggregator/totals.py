@@ -58,10 +58,10 @@ class RunningTotals:
         self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails))
         self.traffic.add_seconds(summed, ports, self.table, rows, seconds, resolutions, counting)
 
-    def judge(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
+    def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
         """Draw the conclusions from the seconds so far, of which so many are new and count."""
         coarsest = coarsest_rail(ports, resolutions)
-        self.traffic.judge(ports, self.table, rows, self.node, coarsest, counted_seconds)
+        self.traffic.conclude(ports, self.table, rows, self.node, coarsest, counted_seconds)
 
     def push_holes(self, seconds: int) -> None:
         """Let the windows move over seconds that were not read."""

@@ -1,9 +1,10 @@
-"""What the traffic does, second after second: bursts, balance, saturation, signature. It must not read the ring."""
+"""What the traffic does, second after second: bursts, rail balance, saturation, signature."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from ibpulse.aggregator.burst_totals import Bursts, Saturation
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import RailBalance, carriers_line, weigh_ports
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
 from ibpulse.analysis import moments
+from ibpulse.analysis.balance import BalanceOptions, RailSums, line_of_carriers, weigh_rails
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
+from ibpulse.analysis.port_statistics import MOVED, OBSERVED
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
 from ibpulse.arrays import Rows
@@ -24,6 +26,15 @@ from ibpulse.units import SECOND_NS
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RailBalance:
+    """The balance of the rails, each by the name of its port; None where nothing flowed."""
+
+    fairness: float | None
+    active: int
+    rails: Mapping[str, RailStanding]
 
 
 class Traffic:
@@ -74,7 +85,7 @@ class Traffic:
         self._counts += moments.count_into_buckets(utilization, good, BOUNDS)[0]
         self._utilization_sum += float(utilization[good].sum())
 
-    def judge(
+    def conclude(
         self,
         ports: Sequence[RingPort],
         table: PortTable,
@@ -137,3 +148,32 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     """Ticks between two changes of the slowest counter that the node's sum takes; 1 when all move at every sample."""
     rails = (ticks for port, ticks in zip(ports, resolutions, strict=True) if port.port.rail and port.port.active)
     return max(rails, default=1)
+
+
+def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options: AggregatorOptions) -> RailBalance:
+    """The balance over the first of the spans in which rails were active."""
+    chosen = [index for index, port in enumerate(ports) if port.port.rail]
+    up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
+
+    def sums_of(seconds: int) -> RailSums:
+        sums = table.sums.sum(seconds)[rows[chosen]]
+        return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up)
+
+    judge = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
+    balance = weigh_rails(sums_of, options.balance_spans_seconds, table.sums.length, judge)
+    standings = {
+        str(ports[index].port.id): RailStanding(_known(share), bool(idle), bool(slow))
+        for index, share, idle, slow in zip(chosen, balance.share.tolist(), balance.idle, balance.slow, strict=True)
+    }
+    return RailBalance(_known(balance.fairness), balance.active, standings)
+
+
+def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
+    """Line rate, both directions, of the ACTIVE rails that carry traffic, of all where none does; NaN if not known."""
+    chosen = [index for index, port in enumerate(ports) if port.port.rail]
+    moved = table.sums.sum(seconds)[rows[chosen]][..., MOVED].sum(axis=-1)
+    return line_of_carriers(moved, np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen]))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -53,8 +52,8 @@ class Captures:
             open_to_all=capture.allow_unauthenticated,
         )
 
-    def note(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot of one more second with the counts of captures, after the rules have looked at it."""
+    def note(self, snapshot: Snapshot) -> None:
+        """Take the snapshot of one more second, and the captures that the rules ask for."""
         self.recorder.note(snapshot)
         for trigger in self._watch.look(snapshot):
             try:
@@ -63,12 +62,11 @@ class Captures:
                 log.warning("%s %s: no capture is taken: %s", trigger.reason, dict(trigger.labels), error)
             else:
                 log.info("%s %s: capture %s is taken", trigger.reason, dict(trigger.labels), pending.name)
-        return replace(snapshot, captures=self.recorder.counts())
 
 
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2
-# The newest second is whole this long after its end: see the aggregator's pace.
+# The newest second is whole this long after its end: see the aggregator's schedule.
 AGGREGATION_SECONDS_AFTER = 0.25
 
 
@@ -212,6 +210,8 @@ class Daemon:
             self._aggregate()
 
     def _aggregate(self) -> None:
-        supervisor = self._supervisor
-        snapshot = self._aggregator.update(supervisor.fabric, supervisor.health(), self._reader.newest_tick())
-        self._snapshot = self._captures.note(snapshot)
+        supervisor, captures = self._supervisor, self._captures
+        self._snapshot = self._aggregator.update(
+            supervisor.fabric, supervisor.health(), self._reader.newest_tick(), captures.recorder.counts()
+        )
+        captures.note(self._snapshot)
