@@ -24,7 +24,7 @@ def test_a_committed_page_is_what_the_program_writes(name: str) -> None:
 
 def test_the_program_writes_every_page_into_the_directory(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "tools.reference", str(tmp_path)], check=True)
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")} == set(__main__.PAGES)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == set(__main__.PAGES)
 
 
 def test_every_setting_is_documented() -> None:

@@ -19,6 +19,7 @@ from tools.grafana.alerts import ALERTS
 from tools.reference.counters_page import counters_markdown
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metrics_page import metrics_markdown
+from tools.reference.packages_picture import packages_svg
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 
@@ -150,6 +151,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "counters.md": counters_markdown,
     "doctor.md": doctor_markdown,
     "runbooks/README.md": runbooks_markdown,
+    "pictures/packages.svg": packages_svg,
 }
 """The pages by file name; whoever writes a page from a table adds it here."""
 
