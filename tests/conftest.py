@@ -14,7 +14,7 @@ LIVE = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of those rooms."""
+    """Mark the tests in those directories."""
     for item in items:
         if item.path.relative_to(HERE).parts[0] in LIVE:
             item.add_marker(pytest.mark.live)

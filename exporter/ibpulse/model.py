@@ -1,4 +1,4 @@
-"""The values that the rooms pass to each other: ports, where their bytes are read, the fabric. No behaviour, no I/O."""
+"""The values that packages pass to each other: ports, where their bytes are read, the fabric."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from threading import Thread
 import orjson
 import pytest
 
-from ibpulse import client as room
+from ibpulse import client as module
 from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
@@ -69,7 +69,7 @@ def test_a_refusal_is_told_with_its_reason(server: Canned) -> None:
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 10)
     server.answer("/a", b"0123456789a")
     connection = DaemonConnection(server.url)
     with pytest.raises(DaemonError, match="/a answers more than 10 bytes; ask for less"):

@@ -108,8 +108,8 @@ def test_the_design_and_the_changes_name_every_command() -> None:
 def test_the_layers_of_the_design_are_those_that_are_kept() -> None:
     kept = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
     (drawn,) = [block for block in blocks(DESIGN) if block.startswith("__main__")]
-    rooms = [re.findall(r"[a-z_]+(?=/| \||$)", line.split("  ")[0]) for line in drawn.splitlines() if line[0] != " "]
-    assert [sorted(line) for line in rooms] == [sorted(layer.split(" | ")) for layer in kept]
+    packages = [re.findall(r"[a-z_]+(?=/| \||$)", line.split("  ")[0]) for line in drawn.splitlines() if line[0] != " "]
+    assert [sorted(line) for line in packages] == [sorted(layer.split(" | ")) for layer in kept]
 
 
 def test_the_design_names_every_package_that_the_program_needs() -> None:

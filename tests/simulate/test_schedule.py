@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.simulate import schedule as room
+from ibpulse.simulate import schedule as module
 from ibpulse.simulate.schedule import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, Square, make_workload
 
@@ -94,12 +94,12 @@ def test_hours_later_few_blocks_are_held_and_the_first_can_be_made_again() -> No
     early = schedule.port_bytes(500_000_000, 0, 0)
     for second in range(0, 1000, 7):
         schedule.port_bytes(second * 1_000_000_000, 0, 0)
-    assert len(schedule._blocks) <= room.BLOCKS_IN_MEMORY
+    assert len(schedule._blocks) <= module.BLOCKS_IN_MEMORY
     assert schedule.port_bytes(500_000_000, 0, 0) == early
 
 
 def test_what_lies_too_far_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BLOCKS_REACHABLE", 10)
+    monkeypatch.setattr(module, "BLOCKS_REACHABLE", 10)
     schedule, whole = (Schedule(Square(1_000_000_000, 0.5, jitter=0.2), 2, rails=1) for _ in range(2))
     for second in range(60):
         schedule.port_bytes(second * 1_000_000_000, 0, 0)

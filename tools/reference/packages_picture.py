@@ -1,7 +1,7 @@
 """`docs/pictures/packages.svg`: the packages in their layers, with arrows for the imports between them.
 
-The layers are those of import-linter in pyproject.toml, the imports are read from the source. An arrow that others imply is
-left out: `a` → `c` where `a` → `b` → `c` is drawn. The title of a box, which browsers show as a tooltip, has all of them.
+The layers are those of import-linter in pyproject.toml, the imports are read from the source. An arrow that others
+imply is left out: `a` → `c` where `a` → `b` → `c` is drawn. The tooltip of a box has all its imports.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def _box(box: Box, imports: Sequence[str]) -> str:
     title = f"{box.name} imports {', '.join(imports) or 'nothing of ibpulse'}"
     return (
         f'<g><title>{title}</title><rect class="box" x="{box.x - box.width / 2:.0f}" y="{box.top:.0f}" '
-        f'width="{box.width:.0f}" height="{BOX}" rx="5"/><text x="{box.x:.0f}" y="{box.y + 5:.0f}">{box.name}</text></g>'
+        f'width="{box.width:.0f}" height="{BOX}" rx="5"/>'
+        f'<text x="{box.x:.0f}" y="{box.y + 5:.0f}">{box.name}</text></g>'
     )
 
 

@@ -25,7 +25,7 @@ ACTIVE = "4"
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """A port with what only this room needs: which counter folders it has, remarks for the operator, its bond."""
+    """A port with what only this package needs: which counter folders it has, remarks for the operator, its bond."""
 
     port: Port
     has_counters: bool

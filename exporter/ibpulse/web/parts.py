@@ -1,4 +1,4 @@
-"""What the web room is given by the command that serves: plain values and callables. It must not import other parts."""
+"""What the web package gets from the command that serves: plain values and callables."""
 
 from __future__ import annotations
 
