@@ -1,0 +1,120 @@
+"""The walks of docs/architecture.md follow the imports, and the picture of the packages is what the program draws."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.docs.test_facts import section
+from tools.reference.packages_picture import layers, package_imports, packages_svg
+
+PAGE = ROOT / "docs" / "architecture.md"
+WALKS = {
+    "A byte counter becomes a line of /metrics": 12,
+    "A request of /api/v1/window becomes bytes": 9,
+    "A threshold becomes a rule of the chart": 5,
+}
+"""The most files of each walk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A line of a walk: a numbered file, a return to an earlier one, or a boundary without a file."""
+
+    kind: str
+    path: str = ""
+
+
+def stops(heading: str) -> list[Stop]:
+    """The lines of a walk in order."""
+    text = section(PAGE, heading)
+    pattern = r"(?m)^(?:(\d+)\. `([\w/.]+)`|\s+\*(Back in) `([\w/.]+)`\.\*|\s+\*(Process|File) boundary: )"
+    found = []
+    for number, path, back, earlier, boundary in re.findall(pattern, text):
+        kind = "file" if number else "back" if back else "boundary" if boundary else ""
+        found.append(Stop(kind, path or earlier))
+    return found
+
+
+def imports(path: str) -> Iterator[str]:
+    """The files that a module imports, also inside functions."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root = "exporter" if name.startswith("ibpulse") else ""
+            yield str(Path(root, *name.split(".")).with_suffix(".py"))
+
+
+def are_connected(first: str, second: str) -> bool:
+    """Whether one of two files imports the other, or includes it as templates of Helm do."""
+    if first.endswith(".tpl"):
+        (name,) = re.findall(r'define "(ibpulse\.rules)"', (ROOT / first).read_text())
+        return f'include "{name}"' in (ROOT / second).read_text()
+    return second in imports(first) or first in imports(second)
+
+
+@pytest.mark.parametrize("heading", WALKS)
+def test_a_walk_is_as_short_as_it_is_promised(heading: str) -> None:
+    files = [stop.path for stop in stops(heading) if stop.kind == "file"]
+    assert len(files) == len(set(files))
+    assert 3 < len(files) <= WALKS[heading]
+
+
+@pytest.mark.parametrize("heading", WALKS)
+def test_every_file_of_a_walk_is_connected_with_the_one_before(heading: str) -> None:
+    seen: list[str] = []
+    previous = ""
+    for stop in stops(heading):
+        if stop.kind == "back":
+            assert stop.path in seen
+        if stop.kind == "file":
+            assert (ROOT / stop.path).is_file(), stop.path
+            assert not previous or are_connected(previous, stop.path), f"{previous} and {stop.path}"
+            seen.append(stop.path)
+        previous = stop.path
+
+
+def test_every_line_of_a_walk_is_understood() -> None:
+    for heading in WALKS:
+        text = section(PAGE, heading)
+        numbered = [stop for stop in stops(heading) if stop.kind == "file"]
+        assert len(numbered) == len(re.findall(r"(?m)^\d+\. ", text))
+        assert len(stops(heading)) - len(numbered) == len(re.findall(r"(?m)^\s+\*", text))
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`((?:exporter|tools|helm|dashboards)/[\w/.]+)`", PAGE.read_text())
+    assert len(named) > 25
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_picture_is_what_the_program_draws() -> None:
+    assert (ROOT / "docs/pictures/packages.svg").read_text() == packages_svg(), "run `make docs`"
+
+
+def test_the_picture_has_every_part_of_the_package_and_its_imports() -> None:
+    parts = {name for layer in layers() for name in layer}
+    present = {path.stem for path in (ROOT / "exporter/ibpulse").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert parts == present - {"__init__", "__pycache__"}
+    picture = packages_svg()
+    assert all(re.search(rf"[>· ]{name}[<· ]", picture) for name in parts)
+    assert "<title>sampler imports " in picture
+    assert {("sampler", "ring"), ("web", "ring"), ("cli", "commands")} <= package_imports()
+    assert not any(source in ("analysis", "units") and target == "web" for source, target in package_imports())
+
+
+def test_no_arrow_of_the_picture_leads_upwards() -> None:
+    heights = [(float(begin), float(end)) for begin, end in re.findall(r'"M\d+ (\d+) C.* \d+ (\d+)"/>', packages_svg())]
+    assert len(heights) > 20
+    assert all(begin < end for begin, end in heights)
