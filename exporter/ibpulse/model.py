@@ -40,7 +40,7 @@ class ByteSource:
 class PortIdentity:
     """What a port is, as text for `ibpulse_port_info`. An empty string means that the kernel does not say.
 
-    `kind` is a word of `sysfs.kinds`. `gpu` names the nearest GPUs by PCI address with commas between them, and
+    `kind` is a word of `sysfs.rails`. `gpu` names the nearest GPUs by PCI address with commas between them, and
     `gpu_distance` says how near all of these are, in the words of `nvidia-smi topo -m`.
     """
 

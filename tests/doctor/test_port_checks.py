@@ -11,7 +11,7 @@ from ibpulse.doctor.facts import Card, Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
 from ibpulse.sysfs.counters import LEGACY, NO_BYTES
-from ibpulse.sysfs.kinds import NEVER_RAILS
+from ibpulse.sysfs.rails import NEVER_RAILS
 from tests.doctor.making import make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}

@@ -23,8 +23,8 @@ from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, 
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tools.grafana import recording_rules
 from tools.grafana.__main__ import main
-from tools.grafana.board_files import BOARDS as PROGRAMS
-from tools.grafana.board_files import LINT_FILE, board_files
+from tools.grafana.boards import BOARDS as PROGRAMS
+from tools.grafana.boards import LINT_FILE, board_files
 from tools.grafana.queries import RATE, Scope
 from tools.grafana.series_names import PROMETHEUS, labels_of
 

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import IbpulseError, RecordingError, SamplerError
-from ibpulse.recordings import Recording, load, progress, session
-from ibpulse.recordings.progress import Progress, ProgressLine
-from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
+from ibpulse.recordings import Recording, load, session
+from ibpulse.recordings.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
 from ibpulse.recordings.source import SampleSource
 from tests.recordings.recordings import make_meta, make_recording
 
@@ -139,7 +138,7 @@ def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     line = ProgressLine(stream)
     line.show(HALF)
     assert caplog.text == ""
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(session, "LOG_SECONDS", 0.0)
     line.show(HALF)
     line.end()
     assert "recorded 30.0s of 8 ports, 213.4 GB/s" in caplog.text

@@ -15,8 +15,7 @@ from ibpulse.errors import FabricError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, Recording
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
-from ibpulse.simulate.replay import Player, Replay
-from ibpulse.simulate.replayed_tree import counters_path
+from ibpulse.simulate.replayed_tree import Player, Replay, counters_path
 from ibpulse.sysfs.inventory import Inventory
 from tests.recordings.recordings import make_meta
 

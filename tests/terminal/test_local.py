@@ -12,8 +12,8 @@ from ibpulse.aggregator import AggregatorOptions
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
-from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.terminal.view import View
+from ibpulse.terminal.watchers import RingWatcher
 from tests.aggregator.rings import MS, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 30, 70), constant(4e9))

@@ -10,8 +10,8 @@ import pytest
 
 from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
-from ibpulse.terminal.daemon_watcher import DaemonWatcher
 from ibpulse.terminal.view import View
+from ibpulse.terminal.watchers import DaemonWatcher
 from tests.daemon.fabrics import simulated
 from tests.running import Running, eventually
 

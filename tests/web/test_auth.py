@@ -20,8 +20,7 @@ from ibpulse.web.app import create_app
 from ibpulse.web.auth import access, passwords
 from ibpulse.web.auth.access import AccessControl, is_foreign_write
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
-from ibpulse.web.auth.rate_limit import Bucket
-from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.auth.reload import Bucket, WebConfigReloader
 from tests.web.rings import Node
 
 SECOND_NS = 1_000_000_000

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
-from tools.grafana.board_files import board_files
+from tools.grafana.boards import board_files
 from tools.grafana.rule_files import resolve, rule_files
 
 

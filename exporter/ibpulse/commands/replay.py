@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.commands.simulate import stop_on_signals
     from ibpulse.recordings import read_meta, scan
-    from ibpulse.simulate.replay import Player, Replay
+    from ibpulse.simulate.replayed_tree import Player, Replay
 
     set_up_log(settings.log.level, settings.log.format)
     path: Path = arguments.file

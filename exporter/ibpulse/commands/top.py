@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.config.values import ListenAddress
     from ibpulse.model import Fabric
-    from ibpulse.terminal.daemon_watcher import DaemonWatcher
-    from ibpulse.terminal.ring_watcher import RingWatcher
+    from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 
 # the longest sparkline, and the minute in which counters that stand still are found
 HISTORY_SECONDS = 160
@@ -84,7 +83,7 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
         DaemonError: the daemon at the URL does not answer, or one wants to know who asks.
     """
     from ibpulse.client import DaemonConnection
-    from ibpulse.terminal.daemon_watcher import DaemonWatcher
+    from ibpulse.terminal.watchers import DaemonWatcher
 
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
     watcher = DaemonWatcher(DaemonConnection(url or f"http://{address._replace(host=host)}"))
@@ -115,7 +114,7 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
         IbpulseError: nothing can be sampled.
     """
     from ibpulse.commands.wiring import aggregator_options, temporary_sampler  # not for help texts
-    from ibpulse.terminal.ring_watcher import RingWatcher
+    from ibpulse.terminal.watchers import RingWatcher
 
     async with temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor

@@ -10,8 +10,8 @@ from ibpulse.doctor.facts import Facts, Folders
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.model import ByteSource, Port
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.kinds import VF
 from ibpulse.sysfs.pcie import FAULTS
+from ibpulse.sysfs.rails import VF
 from ibpulse.text import count_text, link_rate_text, names_text, rate_text, sentence_list
 
 

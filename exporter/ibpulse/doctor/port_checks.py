@@ -11,8 +11,7 @@ from ibpulse.sysfs import inventory
 from ibpulse.sysfs.counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
-from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED
-from ibpulse.sysfs.rails import INFINIBAND, find_slow_twins, make_of
+from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_slow_twins, make_of
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.text import count_text, names_text, rate_text
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.step import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights
+from ibpulse.simulate.schedule import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights
 
 STEP_NS = 250_000_000
 HALF_LINE = LINE_BYTES_PER_SECOND / 2

@@ -10,9 +10,8 @@ from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.model import Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
 from ibpulse.sysfs.diagnostics import CounterSet
-from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
-from ibpulse.sysfs.rails import find_slow_twins, mark_rails
+from ibpulse.sysfs.rails import find_planes, find_slow_twins, is_other_namespace, mark_rails
 from ibpulse.sysfs.selection import Selection
 from ibpulse.sysfs.topology import TopologyReader
 from ibpulse.text import first_names, natural_key

@@ -1,13 +1,138 @@
-"""Which ports are rails: those that carry the job's traffic. Management and storage ports are not."""
+"""The kind of every port as one word, so that nothing is counted twice, and which ports are rails.
+
+On mlx5 each physical, virtual and sub-function counts its own traffic: that of a physical function leaves out what its
+virtual functions carry, so their bytes add up. What would be counted twice is left out, or is no rail. A rail carries
+the job's traffic between GPUs; management and storage ports are no rails.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ibpulse.model import Port
-from ibpulse.sysfs.kinds import NEVER_RAILS
+from ibpulse.sysfs.device import DeviceView
+from ibpulse.sysfs.files import read_link, read_text
+from ibpulse.sysfs.port import PortView
 from ibpulse.sysfs.selection import match_port
+from ibpulse.sysfs.speed import ETHERNET
+
+PF, VF, SF, VIRTUAL = "pf", "vf", "sf", "virtual"
+BOND, SWITCHDEV, PLANE, TWIN = "bond", "switchdev", "plane", "twin"
+MULTIPLANE, UNUSED, LIMITED = "multiplane", "unused", "limited"
+
+KINDS = {
+    PF: "a PCI function that is not known to be a virtual one",
+    VF: "a virtual function (SR-IOV); its traffic is not in its physical function's counters",
+    SF: "a sub-function of a PCI function, with counters of its own",
+    VIRTUAL: "a device without hardware of its own, such as soft-RoCE over a network device",
+    BOND: "one port for the links of a network bond; its counters may be those of one link only",
+    SWITCHDEV: "the uplink of a device in switchdev mode; its other ports show the same counters and are left out",
+    PLANE: "an SMI device, which shows the planes of another device again; it is left out",
+    TWIN: "a second device on a function that another device stands for; it is never a rail by itself",
+    MULTIPLANE: "a data port of a device with 12 RoCE ports, of which 3, 6, 9 and 12 carry data",
+    UNUSED: "a port of such a device that carries no data; it is never a rail by itself",
+    LIMITED: "a function that refuses its counters, as the management functions of NVLink switches do",
+}
+NEVER_RAILS = (PLANE, TWIN, UNUSED)
+
+# mlx5's and mlx4's virtual functions, Azure's MANA, Intel's adaptive one
+VIRTUAL_IDS = frozenset(
+    [("0x15b3", f"0x{number:04x}") for number in (0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3)]
+    + [("0x1414", "0x00ba"), ("0x8086", "0x1889")]
+)
+
+
+def read_kind(real_path: str, function_folder: str) -> str:
+    """The kind of a device from where it hangs: its real path, and the folder of the PCI function on that path."""
+    below = Path(real_path).parts[len(Path(function_folder).parts) :]
+    if any(".sf." in part for part in below):
+        return SF
+    ids = tuple(read_text(os.path.join(function_folder, name)).text for name in ("vendor", "device"))
+    return VF if read_link(Path(function_folder, "physfn")) or ids in VIRTUAL_IDS else PF
+
+
+# a card with four RoCE planes has twelve ports: of three each the last carries data
+MULTIPLANE_PORTS = 12
+PORTS_PER_PLANE = 3
+
+
+def is_other_namespace(views: Sequence[DeviceView]) -> bool:
+    """Whether there are ports and none of them has a counter folder, as in a pod's own sysfs.
+
+    A node whose drivers have no counters at all (siw) looks the same.
+    """
+    ports = [port for view in views for port in view.ports]
+    return bool(ports) and not any(port.has_counters or port.has_hw_counters for port in ports)
+
+
+def find_planes(views: Sequence[DeviceView]) -> dict[str, str]:
+    """Names of SMI devices with the device whose planes they show.
+
+    An SMI device shares its function with an ordinary device, has several ports and none has `hw_counters`; its
+    traffic is in the counters of the ordinary one already.
+    """
+    ordinary = {view.function: view.name for view in views if any(port.has_hw_counters for port in view.ports)}
+    return {
+        view.name: ordinary[view.function]
+        for view in views
+        if view.function in ordinary
+        and view.function
+        and len(view.ports) > 1
+        and not any(port.has_hw_counters for port in view.ports)
+    }
+
+
+def find_twins(views: Sequence[DeviceView]) -> dict[str, str]:
+    """Names of devices with the device that stands for the function which they share; planes must be left out before.
+
+    The first with `hw_counters` stands for it, else the first.
+    """
+    sharing: dict[str, list[DeviceView]] = {}
+    for view in views:
+        if view.function:
+            sharing.setdefault(view.function, []).append(view)
+    twins = {}
+    for group in sharing.values():
+        first = next((view for view in group if any(port.has_hw_counters for port in view.ports)), group[0])
+        twins.update({view.name: first.name for view in group if view is not first})
+    return twins
+
+
+def name_device_kind(view: DeviceView, read: str, planes: Mapping[str, str], twins: Mapping[str, str]) -> str:
+    """The word for a device; `read` is that of `kinds.read_kind`."""
+    if view.name in planes:
+        return PLANE
+    if view.name in twins:
+        return TWIN
+    return SWITCHDEV if view.switchdev else read
+
+
+def name_port_kind(view: DeviceView, port_view: PortView, device_kind: str) -> str:
+    """The word for a port of a device of this kind."""
+    if device_kind in (PLANE, TWIN, SWITCHDEV):
+        return device_kind
+    if port_view.bond:
+        return BOND
+    if _is_multiplane(view):
+        number = port_view.port.id.port
+        return MULTIPLANE if port_view.port.active or number % PORTS_PER_PLANE == 0 else UNUSED
+    refuses = port_view.has_counters and port_view.port.source is None
+    return LIMITED if refuses and device_kind == PF and _is_mlx5(port_view) else device_kind
+
+
+def _is_multiplane(view: DeviceView) -> bool:
+    last = max((port_view.port.id.port for port_view in view.ports), default=0)
+    return last == MULTIPLANE_PORTS and all(
+        _is_mlx5(port_view) and port_view.port.identity.link_layer == ETHERNET for port_view in view.ports
+    )
+
+
+def _is_mlx5(port_view: PortView) -> bool:
+    return port_view.port.identity.driver.startswith("mlx5")
+
 
 INFINIBAND = "InfiniBand"
 

@@ -1,11 +1,8 @@
-"""The live view in a terminal. It must not compute any statistic.
+"""The live view in a terminal, `ibpulse top`.
 
-view      what is to be seen, as values
-marks     sparklines, bars and numbers as text
+view      the values that are shown
+watchers  views of a running daemon, or of a ring in this process
 screen    a view as lines of text, for any size of a terminal
-remote    views of a running daemon
-local     views of a ring in this process
-bins      what it computed before
-display   the terminal itself, as curses has it
-driver    looks, keys, signals
+display   the terminal itself, by curses
+driver    the loop: keys, signals, redrawing
 """

@@ -1,6 +1,6 @@
-"""The front door in force: the checked web configuration and its TLS, renewed when one of the files changes.
+"""The web configuration in force, checked, with its TLS and rate limit; read again when one of its files changes.
 
-A change that cannot be used is logged once, and what was in force stays. It must not know connections or requests.
+A change that cannot be used is logged once, and the configuration in force stays.
 """
 
 from __future__ import annotations
@@ -13,9 +13,30 @@ from pathlib import Path
 
 from ibpulse.errors import ConfigError
 from ibpulse.metrics.web import WebCounts
-from ibpulse.web.auth.rate_limit import Bucket
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
+
+
+class Bucket:
+    """Lets `burst` requests pass at once, and one more each `interval_ns`; every request at 0."""
+
+    def __init__(self, interval_ns: int, burst: int) -> None:
+        self.interval_ns, self.burst = interval_ns, burst
+        self._tokens = float(burst)
+        self._filled_at_ns: int | None = None
+
+    def take(self, now_ns: int) -> bool:
+        """Whether a request may pass at this time of a clock that only goes on."""
+        if not self.interval_ns:
+            return True
+        since_ns = now_ns - (now_ns if self._filled_at_ns is None else self._filled_at_ns)
+        self._filled_at_ns = now_ns
+        self._tokens = min(float(self.burst), self._tokens + since_ns / self.interval_ns)
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
 
 log = logging.getLogger(__name__)
 
