@@ -16,7 +16,7 @@ from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 
 TICK_NS = 10_000_000
 RAILS = 8

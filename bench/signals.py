@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import Square
 
 Floats = npt.NDArray[np.float64]

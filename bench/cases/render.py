@@ -14,10 +14,10 @@ from PIL import Image
 
 from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.report import Budget, Section, Table
+from ibpulse.pictures import render
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.render import render
-from ibpulse.pictures.run import PictureNode, PictureRun
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.pictures.picture_run import PictureNode, PictureRun
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import make_workload
 
 LIMIT_SECONDS, SECONDS, TICK_NS, WINDOW_TICKS = 20.0, 10, 10_000_000, 200

@@ -14,7 +14,7 @@ from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 
 TICK_NS = 10_000_000
 FULL_SECONDS, QUICK_SECONDS = 3600, 360

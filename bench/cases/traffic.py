@@ -16,7 +16,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 
 SIZES = (1, 2, 4, 8, 16, 32)
 SECOND_TICKS = 100

@@ -15,7 +15,7 @@ import yaml
 MAX_BYTES = 1_000_000
 
 
-class Entry(NamedTuple):
+class YamlEntry(NamedTuple):
     """Key, line (from 1) and value of one entry of a mapping."""
 
     name: str
@@ -42,7 +42,7 @@ class YamlFile:
             self.faults.append(self._syntax_fault(error))
         return None
 
-    def entries(self, node: yaml.MappingNode, subject: Callable[[str], str]) -> Iterator[Entry]:
+    def entries(self, node: yaml.MappingNode, subject: Callable[[str], str]) -> Iterator[YamlEntry]:
         """Each entry of a mapping; a key given twice is a fault, whose sentence begins with `subject(key)`."""
         lines: dict[str, int] = {}
         for key, value in node.value:
@@ -51,11 +51,11 @@ class YamlFile:
                 self.refuse(line, f"{subject(name)} is given twice, first in line {lines[name]}; give it once")
             else:
                 lines[name] = line
-                yield Entry(name, line, value)
+                yield YamlEntry(name, line, value)
 
     def mapping_entries(
         self, node: yaml.Node, what: str, example: str, subject: Callable[[str], str]
-    ) -> Iterator[Entry]:
+    ) -> Iterator[YamlEntry]:
         """As `entries`, of a node called `what`; a node that is no mapping is a fault, answered with the example."""
         if isinstance(node, yaml.MappingNode):
             yield from self.entries(node, subject)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.analysis.bursts import BURST, HOLE, Runs, RunState, Thresholds, describe_runs, split_runs, start_runs
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Square
 
 TICK = 0.01

@@ -18,7 +18,7 @@ from ibpulse.analysis.period import (
     find_rails_period,
 )
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import ExpertParallel, Square
 
 BIN_NS = round(BIN_SECONDS * 1e9)

@@ -20,7 +20,7 @@ from ibpulse.analysis.signature import (
     resemblance,
 )
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
-from ibpulse.simulate.schedule import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
 from ibpulse.simulate.workloads import Constant, ExpertParallel, Idle, Square
 
 NAN = float("nan")

@@ -7,7 +7,7 @@ import pytest
 
 from ibpulse.analysis.steps import find_steps
 from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import Square
 
 TICK_NS = 10_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ibpulse.analysis import moments
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import ExpertParallel, Square
 
 THRESHOLD = 0.1e9

@@ -22,7 +22,7 @@ from ibpulse.recordings import Recording, load
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import Moment, ReportOptions
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from tests.running import Running, eventually
 
 # wide enough that a writer on a busy machine is in time
@@ -55,7 +55,7 @@ from pathlib import Path
 from ibpulse.commands.simulate import stop_on_signals
 from ibpulse.simulate.fabric import run_fabric
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 schedule = Schedule(DENSE, rails=3, start_ns=int(sys.argv[2]))
 run_fabric(Path(sys.argv[1]), schedule, int(sys.argv[3]), stop_on_signals(), management=True)
 """

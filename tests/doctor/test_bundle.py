@@ -19,7 +19,7 @@ from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.errors import ConfigError
 from ibpulse.model import Fabric, Port
 from ibpulse.simulate.fabric import SimulatedFabric as SimulatedFabric
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import make_workload
 from ibpulse.sysfs.inventory import Inventory
 from tests.families.table import FAMILIES, Family

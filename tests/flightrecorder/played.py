@@ -11,7 +11,7 @@ import numpy as np
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.model import SamplerHealth
 from ibpulse.ring import layout as at
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import Idle
 from tests.aggregator.rings import Ring, port
 

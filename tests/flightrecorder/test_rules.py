@@ -21,7 +21,7 @@ from ibpulse.flightrecorder.rules import (
 )
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.schedule import Workload
+from ibpulse.simulate.timeline import Workload
 from ibpulse.simulate.workloads import ExpertParallel, Stretched
 from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play

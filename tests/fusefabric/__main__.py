@@ -19,7 +19,7 @@ from pathlib import Path
 
 import mfusepy
 
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.tree import make_devices
 from ibpulse.simulate.workloads import Constant, make_workload
 from tests.fusefabric.rule import Rule

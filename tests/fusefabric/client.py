@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ibpulse.simulate.schedule import Schedule, Truth
+from ibpulse.simulate.timeline import Schedule, Truth
 from ibpulse.simulate.tree import Device, make_devices
 from ibpulse.simulate.workloads import make_workload
 from tests.fusefabric.rule import Rule

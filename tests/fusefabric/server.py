@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import mfusepy
 
 from ibpulse.simulate.nic import START_WORDS, SimulatedCounters
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.tree import Device, status_files
 from tests.fusefabric.nodes import Node, plant
 from tests.fusefabric.rule import Rule

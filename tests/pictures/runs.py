@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.run import PictureNode, PictureRun
+from ibpulse.pictures.picture_run import PictureNode, PictureRun
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import make_workload
 
 SECOND_NS = 1_000_000_000

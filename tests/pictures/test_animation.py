@@ -9,10 +9,10 @@ import pytest
 from PIL import Image, ImageSequence
 
 from ibpulse.errors import PictureError
+from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Layout, lay_out_animation
 from ibpulse.pictures.frames import UNKNOWN, count_frames, draw_frames, move
-from ibpulse.pictures.render import render
-from ibpulse.pictures.run import choose_scale
+from ibpulse.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, take
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.pictures.run import keep_direction
+from ibpulse.pictures.picture_run import keep_direction
 from ibpulse.recordings import Recording
 from tests.pictures.runs import pixels, play, record, saved
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.analysis.bursts import Thresholds
+from ibpulse.pictures import render
 from ibpulse.pictures.distribution import draw_distribution, find_lengths, survival
-from ibpulse.pictures.render import render
 from tests.pictures.runs import STILL, take
 
 THRESHOLDS = Thresholds(0.1e9, 0.1e9)

@@ -5,11 +5,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ibpulse.pictures.files import Figure
+from ibpulse.pictures import render
+from ibpulse.pictures.figure import THEMES, Figure
 from ibpulse.pictures.heatmap import draw_heatmap
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.render import render
-from ibpulse.pictures.theme import THEMES
 from tests.pictures.runs import STILL, count_colour, pixels, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import lay_out_animation
 from ibpulse.pictures.frames import draw_frames, move
-from ibpulse.pictures.render import render
-from ibpulse.pictures.run import choose_scale
+from ibpulse.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, take
 
 CHROMIUM = shutil.which("chromium")

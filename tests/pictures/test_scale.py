@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import PictureError
-from ibpulse.pictures.run import choose_scale, round_up
+from ibpulse.pictures.picture_run import choose_scale, round_up
 from tests.pictures.runs import STILL, take
 
 

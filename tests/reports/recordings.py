@@ -10,7 +10,7 @@ from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.comparison import Report, assemble
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 
 SECOND_NS = 1_000_000_000
 TICK_NS = 10_000_000

@@ -13,7 +13,7 @@ from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run
 from ibpulse.ring import layout as at
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from tests.aggregator.rings import Ring, port
 from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
 

@@ -11,7 +11,7 @@ from ibpulse.recordings import Recording
 from ibpulse.reports.run import Run
 from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Square
 from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, run_of, wave
 

@@ -11,7 +11,7 @@ import pytest
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.fabric import SimulatedFabric, parse_control
 from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Constant, Idle, Stretched
 
 SECOND = 1_000_000_000

@@ -14,9 +14,9 @@ import pytest
 from ibpulse.errors import ConfigError, FabricError
 from ibpulse.simulate.fabric import SimulatedFabric, run_fabric
 from ibpulse.simulate.nic import REQUEST_BYTES, START_WORDS
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.tree_files import SimulatedCounterFile
 from ibpulse.simulate.workloads import Constant, Square
-from ibpulse.simulate.writing import SimulatedCounterFile
 
 SECOND = 1_000_000_000
 TICK = 10_000_000

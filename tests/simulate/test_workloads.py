@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, make_workload
 
 MINUTE_NS = 60_000_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.commands.top import find_daemon, is_alone
-from ibpulse.config.values import ListenAddress
+from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from tests.client.servers import canned
 from tests.daemon.fabrics import simulated

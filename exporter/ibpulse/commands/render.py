@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ibpulse.config import Settings
-    from ibpulse.pictures.run import PictureRun
+    from ibpulse.pictures.picture_run import PictureRun
     from ibpulse.recordings import Recording
     from ibpulse.reports.span import ReportOptions
 
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     kind = choose_kind(arguments.output, arguments.picture)
     chosen, options = _read_options(arguments, settings, kind)
-    from ibpulse.pictures.render import render  # not for help texts
+    from ibpulse.pictures import render  # not for help texts
 
     names = _names(arguments.files)
     last_ns = read_duration("--last", arguments.last, []) if arguments.last else 0
@@ -186,7 +186,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
     """What is drawn of one file: its window, and the numbers that a report gives of it."""
-    from ibpulse.pictures.run import PictureNode, keep_direction, take_run  # not for help texts
+    from ibpulse.pictures.picture_run import PictureNode, keep_direction, take_run  # not for help texts
     from ibpulse.recordings import load
     from ibpulse.reports.span import Moment, choose_window
 

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
-    from ibpulse.simulate.schedule import Schedule
+    from ibpulse.simulate.timeline import Schedule
     from ibpulse.simulate.workloads import make_workload
 
     set_up_log(settings.log.level, settings.log.format)

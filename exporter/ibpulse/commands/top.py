@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from ibpulse.config import Settings
-    from ibpulse.config.values import ListenAddress
+    from ibpulse.config.setting_types import ListenAddress
     from ibpulse.model import Fabric
     from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 

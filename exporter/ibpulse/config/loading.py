@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
+from ibpulse.config.setting_types import ABSENT, Given
 from ibpulse.config.settings import (
     RULES,
     Settings,
@@ -31,9 +32,8 @@ from ibpulse.config.table import (
     advice,
     describe,
 )
-from ibpulse.config.values import ABSENT, Given
 from ibpulse.errors import ConfigError
-from ibpulse.yaml_file import Entry, YamlFile
+from ibpulse.yaml_file import YamlEntry, YamlFile
 
 # Kubernetes puts such variables into every pod that shares its namespace with a service named ibpulse or ibpulse-*.
 _SERVICE_LINK = re.compile(
@@ -148,7 +148,7 @@ def _group_advice(name: str) -> str:
     return f"write {first}: {{{last}: ...}}" if dot and first in GROUPS else advice(name, GROUPS)
 
 
-def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[Entry]:
+def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[YamlEntry]:
     """The entries of a mapping; no entry where nothing is written."""
     if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ABSENT):
         return iter(())

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from ibpulse.config.table import row
-from ibpulse.config.values import (
+from ibpulse.config.setting_types import (
     Address,
     Count,
     Cpu,
@@ -32,6 +31,7 @@ from ibpulse.config.values import (
     choice,
     lasting,
 )
+from ibpulse.config.table import row
 from ibpulse.units import SECOND_NS, format_duration
 from ibpulse.validators import between, some_of
 

@@ -27,11 +27,10 @@ from ibpulse.pictures.animation_layout import (
     Layout,
     lay_out_animation,
 )
-from ibpulse.pictures.files import Image, write_whole
+from ibpulse.pictures.figure import FONT, THEMES, Image, write_whole
 from ibpulse.pictures.frames import Motion, count_frames, draw_frames, move
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.run import PictureRun, choose_scale
-from ibpulse.pictures.theme import FONT, THEMES
+from ibpulse.pictures.picture_run import PictureRun, choose_scale
 
 
 def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.arrays import Pixels
-from ibpulse.pictures.files import Axes, Image, matplotlib, ticker
+from ibpulse.pictures.figure import COLOUR_MAP, SMALL, THEMES, Axes, Colours, Image, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import HOLE, Page, draw_band, label_inches, mark_holes, plain, time_unit
-from ibpulse.pictures.run import PictureRun, Scale, reduce
-from ibpulse.pictures.theme import COLOUR_MAP, SMALL, THEMES, Colours, settings
+from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 

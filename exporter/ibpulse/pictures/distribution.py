@@ -9,11 +9,10 @@ import numpy as np
 
 from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
 from ibpulse.arrays import Floats
-from ibpulse.pictures.files import Axes, Figure, matplotlib, ticker
+from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import Page, describe_run, plain
-from ibpulse.pictures.run import PictureRun, Scale, choose_scale
-from ibpulse.pictures.theme import LARGE, SMALL, THEMES, Colours, settings
+from ibpulse.pictures.picture_run import PictureRun, Scale, choose_scale
 from ibpulse.text import duration_text, threshold_text
 
 BINS = 50

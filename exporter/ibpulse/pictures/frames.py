@@ -25,10 +25,9 @@ from ibpulse.pictures.animation_layout import (
     Layout,
     Rect,
 )
-from ibpulse.pictures.files import Image, ImageDraw, ImageFont, font_manager
+from ibpulse.pictures.figure import FONT, Image, ImageDraw, ImageFont, font_manager
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.run import PictureRun, Scale, reduce
-from ibpulse.pictures.theme import FONT
+from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 
 UNKNOWN = -1
 MOST_FRAMES = 6000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.pictures.files import Figure, matplotlib, ticker
+from ibpulse.pictures.figure import SMALL, THEMES, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import (
     HOLE,
@@ -23,8 +23,7 @@ from ibpulse.pictures.panels import (
     plain,
     time_unit,
 )
-from ibpulse.pictures.run import Columns, PictureRun, Scale, choose_scale, reduce
-from ibpulse.pictures.theme import SMALL, THEMES, settings
+from ibpulse.pictures.picture_run import Columns, PictureRun, Scale, choose_scale, reduce
 
 MARGIN, BETWEEN, RIGHT = 0.15, 0.35, 1.15
 HEAD, TITLE, ROW, LEAST_ROWS, NODE, AXIS, FOOT = 0.55, 0.3, 0.22, 1.3, 1.3, 0.6, 0.3

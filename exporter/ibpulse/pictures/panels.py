@@ -11,9 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.arrays import Floats
-from ibpulse.pictures.files import Axes, Figure, FigureCanvasAgg, matplotlib, ticker
-from ibpulse.pictures.run import Columns, PictureRun
-from ibpulse.pictures.theme import COLOUR_MAP, HATCH, LARGE, SMALL, USUAL, Colours
+from ibpulse.pictures.figure import (
+    COLOUR_MAP,
+    HATCH,
+    LARGE,
+    SMALL,
+    USUAL,
+    Axes,
+    Colours,
+    Figure,
+    FigureCanvasAgg,
+    matplotlib,
+    ticker,
+)
+from ibpulse.pictures.picture_run import Columns, PictureRun
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 

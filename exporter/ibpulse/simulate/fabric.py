@@ -12,10 +12,10 @@ from pathlib import Path
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
-from ibpulse.simulate.schedule import Schedule, Workload
+from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
+from ibpulse.simulate.tree_files import Stop, clear_tree, keep_phase, write_listing
 from ibpulse.simulate.workloads import Constant, Stretched, make_workload
-from ibpulse.simulate.writing import Stop, clear_tree, keep_phase, write_listing
 
 log = logging.getLogger(__name__)
 

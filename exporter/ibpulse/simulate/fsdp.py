@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.schedule import NODE_RAILS, Step, build_step, even_weights
+from ibpulse.simulate.timeline import NODE_RAILS, Step, build_step, even_weights
 
 BYTES_PER_PARAMETER = 2
 

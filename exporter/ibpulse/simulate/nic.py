@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults
-from ibpulse.simulate.schedule import WORD_BYTES, Schedule
+from ibpulse.simulate.timeline import WORD_BYTES, Schedule
 from ibpulse.simulate.tree import COUNTERS, Device, list_device, status_files
-from ibpulse.simulate.writing import SimulatedCounterFile, remove_listing, replace_text, write_listing
+from ibpulse.simulate.tree_files import SimulatedCounterFile, remove_listing, replace_text, write_listing
 
 START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
 PACKET_BYTES = 4096 + 26  # a full packet of a 4 KiB MTU and its headers

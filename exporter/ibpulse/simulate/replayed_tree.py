@@ -21,7 +21,7 @@ from ibpulse.errors import FabricError
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS, Listing, climb
-from ibpulse.simulate.writing import SimulatedCounterFile, Stop, clear_tree, keep_phase, write_listing
+from ibpulse.simulate.tree_files import SimulatedCounterFile, Stop, clear_tree, keep_phase, write_listing
 from ibpulse.units import SECOND_NS, WORD_BYTES
 
 STATES = {"NOP": 0, "DOWN": 1, "INIT": 2, "ARMED": 3, "ACTIVE": 4, "ACTIVE_DEFER": 5}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.schedule import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights
 
 STEP_NS = 250_000_000
 HALF_LINE = LINE_BYTES_PER_SECOND / 2
@@ -146,7 +146,7 @@ class Stretched:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WorkloadEntry:
     """A workload as the command line offers it: how it is made, its options, one line of what it is."""
 
     make: Callable[..., Workload]
@@ -154,13 +154,17 @@ class Entry:
     text: str
 
 
-WORKLOADS: Mapping[str, Entry] = {
-    "dense": Entry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps, one idle rail"),
-    "moe": Entry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps, one idle rail"),
-    "expert-parallel": Entry(ExpertParallel, (), "tokens routed between nodes in every layer, all rails"),
-    "constant": Entry(Constant, ("rate_bytes_per_second",), "one rate without a pause, half of 400 Gb/s unless given"),
-    "square": Entry(Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "busy and silent by turns"),
-    "idle": Entry(Idle, (), "no traffic"),
+WORKLOADS: Mapping[str, WorkloadEntry] = {
+    "dense": WorkloadEntry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps, one idle rail"),
+    "moe": WorkloadEntry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps, one idle rail"),
+    "expert-parallel": WorkloadEntry(ExpertParallel, (), "tokens routed between nodes in every layer, all rails"),
+    "constant": WorkloadEntry(
+        Constant, ("rate_bytes_per_second",), "one rate without a pause, half of 400 Gb/s unless given"
+    ),
+    "square": WorkloadEntry(
+        Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "busy and silent by turns"
+    ),
+    "idle": WorkloadEntry(Idle, (), "no traffic"),
 }
 
 

@@ -23,7 +23,7 @@ import yaml
 from ibpulse.errors import ConfigError
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
-from ibpulse.yaml_file import Entry, YamlFile
+from ibpulse.yaml_file import YamlEntry, YamlFile
 
 SETTING = "topology.file"
 KEYS = ("numa_node", "gpus", "distance", "pcie")
@@ -77,7 +77,7 @@ def _read_devices(file: YamlFile) -> Iterator[tuple[str, Override]]:
             file.refuse(line, fault)
 
 
-def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[Entry]:
+def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[YamlEntry]:
     return file.mapping_entries(node, what, EXAMPLE, lambda name: f"{what}: {name}")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.simulate import schedule as module
-from ibpulse.simulate.schedule import Schedule
+from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, Square, make_workload
 
 HOUR_NS = 3_600_000_000_000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import ibpulse.config
 from ibpulse.config import Settings, load
-from ibpulse.config.values import GRID_NS, ListenAddress
+from ibpulse.config.setting_types import GRID_NS, ListenAddress
 from ibpulse.errors import ConfigError
 from ibpulse.units import format_duration
 
