@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.simulate import schedule as module
+from ibpulse.simulate import timeline as module
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, Square, make_workload
 
