@@ -5,21 +5,18 @@ Only this module prints errors and turns them into exit codes.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ibpulse import __version__
-from ibpulse.commands import Verb
-from ibpulse.commands.parser import Parsed, find_verb, overview, parse
+from ibpulse.commands import Verb, find_verb, overview
 from ibpulse.errors import ConfigError, IbpulseError
 
 if TYPE_CHECKING:
+    from ibpulse.commands.parser import Parsed
     from ibpulse.config import Settings
-
-log = logging.getLogger(__name__)
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -64,6 +61,8 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         print(f"ibpulse {__version__}")
         return 0
     verb = find_verb(first)
+    from ibpulse.commands.parser import parse  # not for the list of commands
+
     return run_verb(verb, parse(verb, words[1:]), environ)
 
 
@@ -89,8 +88,6 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
 def warn(warnings: Sequence[str], settings: Settings) -> None:
     """Log the warnings about the command line and the settings, in the form that the settings ask for."""
     if warnings:
-        from ibpulse.commands.logs import set_up_log
+        from ibpulse.commands.logs import log_warnings  # rarely needed
 
-        set_up_log(settings.log.level, settings.log.format)
-    for warning in warnings:
-        log.warning("%s", warning)
+        log_warnings(warnings, settings.log.level, settings.log.format)

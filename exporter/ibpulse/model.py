@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ibpulse.defaults import CAPTURE_RULES
+
 TRANSMIT = 0
 RECEIVE = 1
 DIRECTIONS = ("transmit", "receive")
@@ -225,7 +227,7 @@ class SamplerHealth:
     reads: tuple[DeviceReads, ...] = ()
 
 
-CAPTURE_ORIGINS = ("api", "alertmanager", "traffic-stalled", "rail-lost", "moe-saturation", "step-slower")
+CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
 """What can ask for a capture: a request, an alert, and the local rules."""
 
 

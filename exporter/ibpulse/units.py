@@ -13,6 +13,8 @@ WORD_BYTES = 4
 
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
+GRID_NS = tuple(ms * MILLISECOND_NS for ms in range(1, 1001) if 1000 % ms == 0)
+"""The periods whose ticks fall on the same instants of every second: whole milliseconds that divide one second."""
 LARGEST = 2**63 - 1
 
 DURATION_UNITS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from pydantic import AfterValidator, PlainValidator
+from pydantic import PlainValidator
 
 T = TypeVar("T")
 
@@ -66,30 +66,3 @@ def mapped(check: Callable[[str, str], str]) -> PlainValidator:
         return given
 
     return PlainValidator(validate)
-
-
-def between(lowest: int, highest: int, write: Callable[[int], str] = str) -> AfterValidator:
-    """A validator for bounds, both allowed; `write` puts a value into the words of the setting."""
-
-    def validate(value: int) -> int:
-        if not lowest <= value <= highest:
-            raise ValueError(f"{write(value)} is out of bounds; choose {write(lowest)} to {write(highest)}")
-        return value
-
-    return AfterValidator(validate)
-
-
-def some_of(*allowed: str) -> AfterValidator:
-    """A validator for a list of a few words, each once; the word none alone is the empty list."""
-
-    def validate(words: tuple[str, ...]) -> tuple[str, ...]:
-        if words == ("none",):
-            return ()
-        for word in words:
-            if word not in allowed:
-                raise ValueError(f"{word!r} is not known; choose of {', '.join(allowed)}, or none")
-            if words.count(word) > 1:
-                raise ValueError(f"{word} is given twice; give it once")
-        return words
-
-    return AfterValidator(validate)

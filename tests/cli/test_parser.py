@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from ibpulse import commands
-from ibpulse.commands import VERBS, Verb
-from ibpulse.commands.parser import build_parser, find_verb, overview, parse
+from ibpulse.commands import VERBS, Verb, find_verb, overview
+from ibpulse.commands.parser import build_parser, parse
+from ibpulse.config.setting_types import RATIO
 from ibpulse.config.table import ROWS, SettingRow, describe
 from ibpulse.errors import ConfigError
 
@@ -37,7 +37,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "ROWS", (SettingRow("log.share", "RATIO", "5%", "At most 5% of all."),))
+    monkeypatch.setattr("ibpulse.config.table.ROWS", (SettingRow("log.share", RATIO, "5%", "At most 5% of all."),))
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 

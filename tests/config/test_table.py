@@ -1,30 +1,33 @@
 """The table of settings in words, and the checked settings beside it, name the same things."""
 
-from typing import get_type_hints
+from dataclasses import fields
 
 from ibpulse.config.loading import load
-from ibpulse.config.settings import Settings, SettingsGroup
-from ibpulse.config.table import CONFIG_FILE, GROUPS, ROWS, describe, row
-
-
-def groups() -> dict[str, type[SettingsGroup]]:
-    """The checked groups by name."""
-    return {name: kind for name, kind in get_type_hints(Settings).items() if name in Settings.model_fields}
+from ibpulse.config.table import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, describe, row
 
 
 def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:
-    fields = [f"{name}.{field.alias}" for name, kind in groups().items() for field in kind.model_fields.values()]
-    assert fields == [entry.name for entry in ROWS]
+    found = [(group, field.name) for group, kind in GROUP_TYPES.items() for field in fields(kind)]
+    assert found == [(entry.group, entry.field) for entry in ROWS]
 
 
 def test_every_group_is_described() -> None:
     assert list(GROUPS) == list(dict.fromkeys(entry.group for entry in ROWS))
+    assert all(GROUPS.values())
 
 
 def test_fields_are_named_like_their_settings() -> None:
-    for kind in groups().values():
-        for name, field in kind.model_fields.items():
-            assert name.replace("_", "-") == (field.alias or "").replace(".", "-")
+    for entry in ROWS:
+        assert entry.field.replace("_", "-") == entry.name.partition(".")[2].replace(".", "-")
+
+
+def test_what_a_setting_writes_it_reads_back() -> None:
+    settings = load({}, {})
+    for entry in ROWS:
+        value = getattr(getattr(settings, entry.group), entry.field)
+        written = entry.kind.write(value)
+        text = written if isinstance(written, list) else "" if written is None else str(written)
+        assert entry.kind.parse(text) == value
 
 
 def test_a_setting_is_named_alike_as_flag_and_variable() -> None:

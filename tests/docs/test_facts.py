@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.commands import VERBS
-from ibpulse.commands.parser import build_parser, find_verb, own_actions, parse
+from ibpulse.commands import VERBS, find_verb
+from ibpulse.commands.parser import build_parser, own_actions, parse
 from ibpulse.config.loading import resolve
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS
 from ibpulse.metrics.counters import OTHER_COUNTERS

@@ -10,8 +10,9 @@ import pytest
 from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.doctor import Level, examine
 from ibpulse.doctor.facts import Counts, Folders, Reads
-from ibpulse.doctor.sample_checks import INTERVALS_NS, find_shortest_interval
+from ibpulse.doctor.sample_checks import find_shortest_interval
 from ibpulse.model import ByteSource, Fabric
+from ibpulse.units import GRID_NS
 from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
@@ -21,8 +22,8 @@ HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx
 
 
 def test_every_interval_divides_a_second() -> None:
-    assert INTERVALS_NS[:6] == (MS, 2 * MS, 4 * MS, 5 * MS, 8 * MS, 10 * MS)
-    assert INTERVALS_NS[-1] == 1000 * MS
+    assert GRID_NS[:6] == (MS, 2 * MS, 4 * MS, 5 * MS, 8 * MS, 10 * MS)
+    assert GRID_NS[-1] == 1000 * MS
 
 
 @pytest.mark.parametrize(

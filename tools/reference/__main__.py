@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ibpulse.commands import EVERY_SETTING, VERBS, Verb
-from ibpulse.commands.parser import DESCRIPTION, build_parser, own_actions
+from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
+from ibpulse.commands.parser import build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS

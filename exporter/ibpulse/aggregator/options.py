@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.units import SECOND_NS
 
 
@@ -22,7 +23,7 @@ class AggregatorOptions:
     `xmit_wait_tick_bytes` is how many bytes a port could have sent in one count of its stall counter, if that is known.
     """
 
-    active_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     windows_ns: tuple[int, ...] = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)
     timescales_ns: tuple[int, ...] = (10_000_000, 50_000_000, 100_000_000, SECOND_NS)
     burst_low_bytes_per_second: float | None = None

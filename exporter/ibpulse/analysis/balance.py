@@ -9,6 +9,7 @@ import numpy as np
 
 from ibpulse.analysis import moments
 from ibpulse.arrays import Bools, Floats
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class BalanceOptions:
     within 1.3 % of each other on a production fabric, so 0.75 is far from noise and still sees half a link.
     """
 
-    active_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     idle_below: float = 0.05
     slow_below: float = 0.75
 

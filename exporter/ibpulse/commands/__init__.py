@@ -10,10 +10,11 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ibpulse.config.table import DEPRECATED, GROUPS, ROWS, DeprecatedSetting, SettingRow
+from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
+    from ibpulse.config.table import DeprecatedSetting, SettingRow
 
 
 class Command(Protocol):
@@ -30,7 +31,7 @@ class Command(Protocol):
         """
 
 
-EVERY_SETTING = tuple(GROUPS)
+EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
 """What a verb reads that samples this node by itself."""
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
@@ -57,14 +58,20 @@ class Verb:
 
     def rows(self) -> list[SettingRow]:
         """The settings that have an effect, in the order of the table."""
+        from ibpulse.config.table import ROWS  # not for the list of commands
+
         return [row for row in ROWS if self.reads(row)]
 
     def ignored_rows(self) -> list[SettingRow]:
         """The settings whose flags are accepted without an effect."""
+        from ibpulse.config.table import ROWS  # not for the list of commands
+
         return [row for row in ROWS if row.group in self.ignored and not self.reads(row)]
 
     def deprecated(self) -> list[DeprecatedSetting]:
         """The settings of version 0.1 whose flags are still accepted, with a warning."""
+        from ibpulse.config.table import DEPRECATED  # not for the list of commands
+
         groups = {name.partition(".")[0] for name in (*self.settings, *self.ignored)}
         return [old for old in DEPRECATED if old.group in groups]
 
@@ -86,7 +93,7 @@ VERBS = {
             "demo",
             "Serve a simulated fabric under a simulated training job; no hardware is needed.",
             "ibpulse demo --workload=moe --web.listen-address=127.0.0.1:10055",
-            settings=tuple(group for group in GROUPS if group not in ("path", "ring")),
+            settings=tuple(group for group in EVERY_SETTING if group not in ("path", "ring")),
             ignored=EVERY_SETTING,
         ),
         Verb(
@@ -152,3 +159,31 @@ VERBS = {
         ),
     )
 }
+
+DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
+
+
+def overview() -> str:
+    """The text of `ibpulse --help`."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb.name:{width}}  {verb.summary}" for verb in VERBS.values())
+    return (
+        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\ncommands:\n{verbs}\n\n"
+        "`ibpulse COMMAND --help` lists the arguments of a command, `--help-all` its settings too.\n"
+        "`ibpulse --version` prints the version.\n\n"
+        f"example: {VERBS['demo'].example}\n"
+    )
+
+
+def find_verb(name: str) -> Verb:
+    """The verb of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in VERBS:
+        from ibpulse.config.table import advice  # not for the list of commands
+
+        way_out = advice(name, (*VERBS, "help", "version"), f"choose {', '.join(VERBS)}")
+        raise ConfigError([f"{name}: no such command; {way_out}"])
+    return VERBS[name]

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,14 +40,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as scratch:
         tree = Path(scratch) / "sys"
         with simulated(tree, arguments, settings.sampler.interval):
-            path = settings.path.model_copy(update={"sysfs": tree})
-            ring = settings.ring.model_copy(update={"dir": Path(scratch) / "ring"})
+            path = replace(settings.path, sysfs=tree)
+            ring = replace(settings.ring, dir=Path(scratch) / "ring")
             print(f"look at it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
-            changed = {"path": path, "ring": ring}
+            capture = settings.capture
             if arguments.origins["capture.dir"] == DEFAULT:
                 # nothing of a demo stays behind unless somebody says where
-                changed["capture"] = settings.capture.model_copy(update={"dir": Path(scratch) / "captures"})
-            return run_daemon(settings.model_copy(update=changed))
+                capture = replace(capture, dir=Path(scratch) / "captures")
+            return run_daemon(replace(settings, path=path, ring=ring, capture=capture))
 
 
 @contextmanager

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
 
 
 class TextFormatter(logging.Formatter):
@@ -70,3 +73,10 @@ def set_up_log(level: str, form: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # the daemon itself logs what it serves and that it stopped
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def log_warnings(warnings: Iterable[str], level: str, form: str) -> None:
+    """Set up the log, and log what there is to say about the command line and the settings."""
+    set_up_log(level, form)
+    for warning in warnings:
+        log.warning("%s", warning)

@@ -9,11 +9,9 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
-from ibpulse.commands import VERBS, Verb
+from ibpulse.commands import Verb
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
 from ibpulse.errors import ConfigError
-
-DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +34,6 @@ class Parser(argparse.ArgumentParser):
             ConfigError: always.
         """
         raise ConfigError([f"{message}; see `{self.prog} --help`"])
-
-
-def overview() -> str:
-    """The text of `ibpulse --help`."""
-    width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb.name:{width}}  {verb.summary}" for verb in VERBS.values())
-    return (
-        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\ncommands:\n{verbs}\n\n"
-        "`ibpulse COMMAND --help` lists the arguments of a command, `--help-all` its settings too.\n"
-        "`ibpulse --version` prints the version.\n\n"
-        f"example: {VERBS['demo'].example}\n"
-    )
-
-
-def find_verb(name: str) -> Verb:
-    """The verb of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if name not in VERBS:
-        way_out = advice(name, (*VERBS, "help", "version"), f"choose {', '.join(VERBS)}")
-        raise ConfigError([f"{name}: no such command; {way_out}"])
-    return VERBS[name]
 
 
 class Help(argparse.Action):

@@ -1,10 +1,11 @@
-"""The settings: one checked table (flags over environment over YAML file over default). It must not start anything.
+"""The settings, each declared once: flags over environment variables over YAML file over default.
 
-table       names, defaults and help in words: drives help texts and documents
-settings    the same names with types and checks: the value that the commands get
-values      text to value and back
-sources     what flags, environment and file say
-loading     the sources put together, with every fault found
+settings       the declarations, and the checked settings that the commands get
+setting_types  the kinds of values: text to value and back
+table          one row per setting for help texts, documents and schema; the deprecated settings
+consistency    checks across settings
+loading        what the sources say, put together, with every fault found
+schema         the YAML file as a JSON schema
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Settings", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`Settings` and `load`, imported when first asked for: help texts need the table alone, and must be quick."""
+    """`Settings` and `load`, imported when first asked for: help needs neither."""
     if name == "Settings":
         from ibpulse.config.settings import Settings
 

@@ -5,32 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource
 
+from ibpulse.config.consistency import FITTED, RULES
 from ibpulse.config.setting_types import ABSENT, Given
-from ibpulse.config.settings import (
-    RULES,
-    Settings,
-    fit_capture_after,
-    fit_capture_before,
-    fit_timescales,
-    fit_traffic_window,
-)
+from ibpulse.config.settings import Settings
 from ibpulse.config.table import (
     CONFIG_FILE,
     DEPRECATED,
+    GROUP_TYPES,
     GROUPS,
     PREFIX,
     ROWS,
     DeprecatedSetting,
     advice,
     describe,
+    row,
 )
 from ibpulse.errors import ConfigError
 from ibpulse.yaml_file import YamlEntry, YamlFile
@@ -62,15 +56,6 @@ class SettingSource:
         if old.replacement and text is not None and old.replacement not in self.texts:
             self.add(old.replacement, text, place)
 
-    def nested(self, without: frozenset[str] = frozenset()) -> dict[str, dict[str, Given]]:
-        """The texts by group and name, except the name of the file and the settings named in `without`."""
-        groups: dict[str, dict[str, Given]] = {}
-        for name, text in self.texts.items():
-            if name not in without and name != CONFIG_FILE.name:
-                group, _, last = name.partition(".")
-                groups.setdefault(group, {})[last] = text
-        return groups
-
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
     """What the command line says; `flags` holds, by name, all texts given.
@@ -78,10 +63,10 @@ def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
     A list takes all of them. A single value takes the last, so that a flag can be appended to a command.
     """
     source = SettingSource()
-    for row in describe():
-        texts = flags.get(row.name, ())
+    for known in describe():
+        texts = flags.get(known.name, ())
         if texts:
-            source.add(row.name, tuple(texts) if row.is_list else texts[-1], f"flag {row.flag}")
+            source.add(known.name, tuple(texts) if known.is_list else texts[-1], f"flag {known.flag}")
     for old in DEPRECATED:
         texts = flags.get(old.name, ())
         if texts:
@@ -237,19 +222,6 @@ def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> P
     return Path(environ.get("TMPDIR") or "/tmp") / "ibpulse" / "captures"
 
 
-def _merge(mappings: Sequence[dict[str, Any]]) -> Settings:
-    """The settings made from nested mappings, of which the first goes before the second, and so on."""
-
-    class Sourced(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return tuple(InitSettingsSource(settings_cls, init_kwargs=mapping) for mapping in mappings)
-
-    return Sourced()
-
-
 def _file_named_by(given: Sequence[SettingSource]) -> Path | None:
     """The file that the first source which speaks of one names."""
     text = next((source.texts[CONFIG_FILE.name] for source in given if CONFIG_FILE.name in source.texts), "")
@@ -269,36 +241,34 @@ def _check(
 ) -> tuple[Settings, list[str]]:
     """The settings, and the faults of their values; in place of a value at fault stands the default."""
     faults: list[str] = []
-    wrong: frozenset[str] = frozenset()
-    try:
-        settings = _merge([source.nested() for source in (*given, found)])
-    except ValidationError as error:
-        named = [(".".join(map(str, fault["loc"][:2])), fault) for fault in error.errors()]
-        faults = [f"{origins[name]}: {fault['ctx']['error']}" for name, fault in named]
-        wrong = frozenset(name for name, _ in named)
-        settings = _merge([*(source.nested(wrong) for source in given), found.nested()])
-    if origins["analysis.timescales"] == DEFAULT:
-        settings = _replace_analysis(settings, timescales=fit_timescales(settings))
-    if origins["analysis.traffic-window"] == DEFAULT:
-        settings = _replace_analysis(settings, traffic_window=fit_traffic_window(settings))
-    if origins["capture.after"] == DEFAULT:
-        settings = _replace_capture(settings, after=fit_capture_after(settings))
-    if origins["capture.before"] == DEFAULT:
-        settings = _replace_capture(settings, before=fit_capture_before(settings))
+    wrong: set[str] = set()
+    groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    for entry in ROWS:
+        default = found.texts.get(entry.name, entry.default)
+        text = next((source.texts[entry.name] for source in given if entry.name in source.texts), default)
+        try:
+            value = entry.kind.parse(text)
+        except ValueError as error:
+            faults += (f"{origins[entry.name]}: {sentence}" for sentence in error.args)
+            wrong.add(entry.name)
+            value = entry.kind.parse(default)
+        groups[entry.group][entry.field] = value
+    settings = Settings(**{group: GROUP_TYPES[group](**values) for group, values in groups.items()})
+    settings = _fit_defaults(settings, origins)
     for rule in RULES:
         if wrong.isdisjoint(rule.names):
             faults += (f"{_place(rule.names[0], origins)}: {sentence}" for sentence in rule.find(settings))
     return settings, faults
 
 
-def _replace_analysis(settings: Settings, **fields: object) -> Settings:
-    analysis = settings.analysis.model_copy(update=fields)
-    return settings.model_copy(update={"analysis": analysis})
-
-
-def _replace_capture(settings: Settings, **fields: object) -> Settings:
-    capture = settings.capture.model_copy(update=fields)
-    return settings.model_copy(update={"capture": capture})
+def _fit_defaults(settings: Settings, origins: Mapping[str, str]) -> Settings:
+    """The settings with each default that nobody gave cut to what the interval and the history allow."""
+    for name, fit in FITTED.items():
+        if origins[name] == DEFAULT:
+            group, field_name = name.partition(".")[0], row(name).field
+            fitted = replace(getattr(settings, group), **{field_name: fit(settings)})
+            settings = replace(settings, **{group: fitted})
+    return settings
 
 
 def _place(name: str, origins: Mapping[str, str]) -> str:

@@ -1,7 +1,4 @@
-"""The settings as a JSON schema, from the table: for editors and for the Helm chart. It must not judge more than form.
-
-Bounds, and what settings say of each other, are left to the settings themselves.
-"""
+"""The YAML file of settings as a JSON schema, for editors and the Helm chart: the form of values, not their bounds."""
 
 from __future__ import annotations
 

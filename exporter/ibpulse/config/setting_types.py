@@ -1,20 +1,18 @@
-"""How the text of one setting becomes a value, and is written again.
+"""The kinds of values that settings have: how a text becomes a value, and is written again.
 
-Each source gives a text or a list of texts; every refusal is a `ValueError` that names the value and the way out.
+Each source gives a text or a list of texts; every refusal is a `ValueError` whose arguments are sentences that name the
+value and the way out.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
-
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ibpulse.units import (
-    MILLISECOND_NS,
+    GRID_NS,
     SECOND_NS,
     format_duration,
     format_rate,
@@ -23,7 +21,9 @@ from ibpulse.units import (
     parse_rate,
     parse_size,
 )
-from ibpulse.validators import between, single
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Given = str | Sequence[str]
 """What a source says about one setting."""
@@ -31,12 +31,18 @@ Given = str | Sequence[str]
 ABSENT = ("", "null", "~")
 """Texts that stand for nothing, where a setting may have no value."""
 
-GRID_NS = tuple(ms * MILLISECOND_NS for ms in range(1, 1001) if 1000 % ms == 0)
-"""The periods whose ticks fall on the same instants of every second: whole milliseconds that divide one second."""
-
 T = TypeVar("T")
 _LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 _PORT_PATTERN = re.compile(r"[^\s/:,]+(?::[^\s/:,]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of value: its word in help texts, and how it is read from texts and written as every source takes it."""
+
+    metavar: str
+    parse: Callable[[Given], T]
+    write: Callable[[T], Any]
 
 
 class ListenAddress(NamedTuple):
@@ -49,39 +55,115 @@ class ListenAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def one_value(parse: Callable[[str], T]) -> PlainValidator:
-    """A validator for a setting that takes one text, read by `parse`."""
-    return single(parse, lambda given: f"{', '.join(given)} is a list; give one value")
+def one(
+    metavar: str, parse: Callable[[str], T], *checks: Callable[[T], None], write: Callable[[T], Any] = str
+) -> Kind[T]:
+    """A value that is one text, read by `parse`; each check raises what is wrong with the value."""
+
+    def read(given: Given) -> T:
+        if not isinstance(given, str):
+            raise ValueError(f"{', '.join(given)} is a list; give one value")  # noqa: TRY004 (a fault of the value)
+        value = parse(given)
+        for check in checks:
+            check(value)
+        return value
+
+    return Kind(metavar, read, write)
 
 
-def choice(*allowed: str) -> PlainValidator:
-    """A validator for one of a few words."""
+def many(
+    item: Kind[T], finish: Callable[[tuple[T, ...]], tuple[T, ...]] = lambda values: values
+) -> Kind[tuple[T, ...]]:
+    """A list of such values, comma separated, repeated, or both; `finish` checks and orders them."""
+
+    def read(given: Given) -> tuple[T, ...]:
+        values: list[T] = []
+        faults: list[str] = []
+        for text in _split(given):
+            try:
+                values.append(item.parse(text))
+            except ValueError as error:
+                faults += error.args
+        if faults:
+            raise ValueError(*faults)
+        return finish(tuple(values))
+
+    return Kind(f"{item.metavar},...", read, lambda values: [item.write(value) for value in values])
+
+
+def _split(given: Given) -> tuple[str, ...]:
+    """The items of a list, which may be comma separated, repeated, or both."""
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    return tuple(item.strip() for text in texts if text not in ABSENT for item in text.split(","))
+
+
+def choice(*allowed: str) -> Kind[Any]:
+    """One of a few words."""
 
     def parse(text: str) -> str:
         if text not in allowed:
             raise ValueError(f"{text!r} is not known; choose {' or '.join(allowed)}")
         return text
 
-    return one_value(parse)
+    return one("|".join(allowed), parse)
 
 
-def lasting(lowest: str, highest: str) -> AfterValidator:
-    """A validator for the bounds of a duration."""
-    return between(parse_duration(lowest), parse_duration(highest), format_duration)
+def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
+    """A list of a few words, each once; the word none alone is the empty list."""
+
+    def finish(words: tuple[str, ...]) -> tuple[str, ...]:
+        if words == ("none",):
+            return ()
+        for word in words:
+            if word not in allowed:
+                raise ValueError(f"{word!r} is not known; choose of {', '.join(allowed)}, or none")
+            if words.count(word) > 1:
+                raise ValueError(f"{word} is given twice; give it once")
+        return words
+
+    return many(one(metavar, str), finish)
 
 
-def _divides_second(period_ns: int) -> int:
+def _between(lowest: int, highest: int, write: Callable[[int], str] = str) -> Callable[[int], None]:
+    """A check of bounds, both allowed; `write` puts a value into the words of the setting."""
+
+    def check(value: int) -> None:
+        if not lowest <= value <= highest:
+            raise ValueError(f"{write(value)} is out of bounds; choose {write(lowest)} to {write(highest)}")
+
+    return check
+
+
+def _lasting(lowest: str, highest: str) -> Callable[[int], None]:
+    return _between(parse_duration(lowest), parse_duration(highest), format_duration)
+
+
+def duration(lowest: str, highest: str, *first: Callable[[int], None]) -> Kind[int]:
+    """Nanoseconds between two durations, both allowed; the checks in `first` come before the bounds."""
+    return one("DURATION", parse_duration, *first, _lasting(lowest, highest), write=format_duration)
+
+
+def seconds(lowest: str, highest: str) -> Kind[int]:
+    """Nanoseconds between two durations, in whole seconds."""
+    return duration(lowest, highest, _whole_seconds)
+
+
+def count(lowest: int, highest: int) -> Kind[int]:
+    """A whole number between two, both allowed."""
+    return one("COUNT", _integer, _between(lowest, highest), write=_as_it_is)
+
+
+def _divides_second(period_ns: int) -> None:
     if period_ns not in GRID_NS:
-        above = min(max(bisect(GRID_NS, period_ns), 1), len(GRID_NS) - 1)
-        nearest = f"{format_duration(GRID_NS[above - 1])} and {format_duration(GRID_NS[above])}"
+        below = max((one for one in GRID_NS[:-1] if one < period_ns), default=GRID_NS[0])
+        above = GRID_NS[GRID_NS.index(below) + 1]
+        nearest = f"{format_duration(below)} and {format_duration(above)}"
         raise ValueError(f"{format_duration(period_ns)} does not divide one second; the nearest that do are {nearest}")
-    return period_ns
 
 
-def _whole_seconds(period_ns: int) -> int:
+def _whole_seconds(period_ns: int) -> None:
     if period_ns % SECOND_NS:
         raise ValueError(f"{format_duration(period_ns)} is not a whole number of seconds; write it like 10s or 5m")
-    return period_ns
 
 
 def _integer(text: str) -> int:
@@ -117,15 +199,17 @@ def _ratio(text: str) -> float:
 def _path(text: str) -> Path:
     if text in ABSENT:
         raise ValueError("the path is empty; give one or leave the setting out")
-    return Path(text)
+    return _make_path(text)
 
 
 def _optional_path(text: str) -> Path | None:
-    return None if text in ABSENT else Path(text)
+    return None if text in ABSENT else _make_path(text)
 
 
-def _write_optional_path(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _make_path(text: str) -> Path:
+    from pathlib import Path  # not for help texts
+
+    return Path(text)
 
 
 def _port_pattern(text: str) -> str:
@@ -141,12 +225,6 @@ def _listen_address(text: str) -> ListenAddress:
     if int(match[3]) > 65535:
         raise ValueError(f"{text} has the port {match[3]}; choose 1 to 65535, or 0 for any free port")
     return ListenAddress(match[1] or match[2] or "", int(match[3]))
-
-
-def _split(given: Given) -> tuple[str, ...]:
-    """The items of a list, which may be comma separated, repeated, or both."""
-    texts = (given,) if isinstance(given, str) else tuple(given)
-    return tuple(item.strip() for text in texts if text not in ABSENT for item in text.split(","))
 
 
 def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
@@ -171,23 +249,25 @@ def _node_name(text: str) -> str:
     return text
 
 
-DurationNs = Annotated[int, one_value(parse_duration), PlainSerializer(format_duration)]
-GridNs = Annotated[DurationNs, AfterValidator(_divides_second)]
-SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
-WindowNs = Annotated[DurationNs, lasting("1s", "1h"), AfterValidator(_whole_seconds)]
-RateBytesPerSecond = Annotated[int, one_value(parse_rate), PlainSerializer(format_rate)]
-Ratio = Annotated[float, one_value(_ratio), PlainSerializer(str)]
-Count = Annotated[int, one_value(_integer)]
-Cpu = Annotated[int | None, one_value(_cpu)]
-TickBytes = Annotated[int | None, one_value(_tick_bytes)]
-SizeBytes = Annotated[int, one_value(parse_size), PlainSerializer(format_size)]
-Switch = Annotated[bool, one_value(_switch), PlainSerializer(lambda value: str(value).lower())]
-Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
-NodeNames = Annotated[tuple[Annotated[str, AfterValidator(_node_name)], ...], BeforeValidator(_split)]
-SomePath = Annotated[Path, one_value(_path), PlainSerializer(str)]
-OptionalPath = Annotated[Path | None, one_value(_optional_path), PlainSerializer(_write_optional_path)]
-Address = Annotated[ListenAddress, one_value(_listen_address), PlainSerializer(str)]
-PortPattern = Annotated[str, one_value(_port_pattern)]
-PortPatterns = Annotated[tuple[PortPattern, ...], BeforeValidator(_split)]
-WindowsNs = Annotated[tuple[WindowNs, ...], BeforeValidator(_split), AfterValidator(_ascending)]
-GridsNs = Annotated[tuple[GridNs, ...], BeforeValidator(_split), AfterValidator(_ascending)]
+def _as_it_is(value: T) -> T:
+    return value
+
+
+def _or_none(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+PATH = one("PATH", _path)
+OPTIONAL_PATH = one("PATH", _optional_path, write=_or_none)
+INTERVAL = duration("1ms", "1s", _divides_second)
+WINDOWS = many(one("DURATION", parse_duration, _lasting("1s", "1h"), _whole_seconds, write=format_duration), _ascending)
+TIMESCALES = many(one("DURATION", parse_duration, _divides_second, write=format_duration), _ascending)
+RATE = one("RATE", parse_rate, write=format_rate)
+SIZE = one("SIZE", parse_size, write=format_size)
+RATIO = one("RATIO", _ratio)
+CPU = one("CPU", _cpu, write=_as_it_is)
+TICK_BYTES = one("BYTES", _tick_bytes, write=_as_it_is)
+SWITCH = one("true|false", _switch, write=lambda value: str(value).lower())
+ADDRESS = one("ADDRESS", _listen_address)
+PORTS = many(one("PORT", _port_pattern))
+NODES = many(one("NAME", _node_name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.model import Fabric, PortId, SamplerHealth
 
 
@@ -31,7 +32,7 @@ class DoctorOptions:
     keep: tuple[tuple[str, Path, int], ...] = ()
     host: str = ""
     port: int = 10055
-    active_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     sample: bool = True
     root: Path = Path("/")
 

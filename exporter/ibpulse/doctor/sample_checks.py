@@ -15,10 +15,7 @@ from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.text import count_text, errno_text, names_text, rate_text, time_text
-from ibpulse.units import MILLISECOND_NS, format_duration
-
-# Intervals that divide one second in whole milliseconds.
-INTERVALS_NS = tuple(number * MILLISECOND_NS for number in range(1, 1001) if 1000 % number == 0)
+from ibpulse.units import GRID_NS, format_duration
 
 MOST_LOST = 0.05
 
@@ -313,7 +310,7 @@ def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding
 def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
     """The shortest interval in ns whose tenth holds a read and whose half holds all of a tick; None above a second."""
     least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
-    return next((interval for interval in INTERVALS_NS if interval >= least), None)
+    return next((interval for interval in GRID_NS if interval >= least), None)
 
 
 @check(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import PictureError
 
 Unit = Literal["GB/s", "utilization"]
@@ -55,8 +56,8 @@ class PictureOptions:
     frames_per_second: int = 20
     speed: float = 1.0
     window_ns: int = 2_000_000_000
-    active_bytes_per_second: float = 0.1e9
-    burst_low_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
+    burst_low_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
 
     @property
     def width_inches(self) -> float:

@@ -16,6 +16,7 @@ from typing import TextIO
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import IbpulseError, RecordingError
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.source import SampleSource
@@ -39,7 +40,7 @@ class RecorderOptions:
 
     duration_ns: int | None = None
     until_idle_ns: int | None = None
-    active_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
 
 
 class Recorder:

@@ -14,6 +14,7 @@ from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.recordings import Recording
 from ibpulse.units import MILLISECOND_NS
@@ -45,7 +46,7 @@ class ReportOptions:
     begin: Moment | None = None
     end: Moment | None = None
     trim: bool = False
-    active_bytes_per_second: float = 0.1e9
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     burst_low_bytes_per_second: float | None = None
     timescales_ns: tuple[int, ...] = (
         10 * MILLISECOND_NS,

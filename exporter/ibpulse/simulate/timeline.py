@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
+
 NODE_RAILS = 8
 LINE_BYTES_PER_SECOND = 50e9  # 400 Gb/s, one direction
 
@@ -71,9 +73,6 @@ def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -
     durations = instants[1:] - instants[:-1]
     keep = durations > 0
     return Step(durations[keep], np.array(rates)[keep])
-
-
-ACTIVE_BYTES_PER_SECOND = 0.1e9
 
 
 @dataclass(frozen=True, slots=True)
