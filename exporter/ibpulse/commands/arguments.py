@@ -19,23 +19,22 @@ def add_window_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="begin",
         metavar="TIME",
-        help="Leave out what is before: a duration after the beginning of each recording (10s), or a time of the "
-        "clock (2026-11-21T12:00:00Z).",
+        help="Start at this offset into each recording (10s) or at this wall-clock time (2026-11-21T12:00:00Z).",
     )
-    parser.add_argument("--to", dest="end", metavar="TIME", help="Leave out what is after; as --from.")
+    parser.add_argument("--to", dest="end", metavar="TIME", help="End at this offset or wall-clock time, like --from.")
     parser.add_argument(
         "--port",
         action="append",
         default=[],
         metavar="PORT",
-        help="A port or a device to show, like mlx5_0:1; may be repeated. The rails unless given.",
+        help="Port or device to show, such as mlx5_0:1; repeatable (default: the rails).",
     )
 
 
 def add_trim_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--trim`."""
     parser.add_argument(
-        "--trim", action="store_true", help="Cut the silence before the first active tick and after the last."
+        "--trim", action="store_true", help="Cut the silence before the first active sample and after the last."
     )
 
 

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the action and the format."""
     parser.add_argument(
-        "action", choices=("check", "print"), metavar="check|print", help="Say where each value came from, or print."
+        "action",
+        choices=("check", "print"),
+        metavar="check|print",
+        help="Show where each value comes from, or print the configuration.",
     )
     parser.add_argument(
         "--format",
         choices=("yaml", "json"),
         default="yaml",
-        help="Format of print; --config.file takes back either (default: yaml).",
+        help="Format of print; --config.file accepts both (default: yaml).",
     )
 
 

@@ -28,26 +28,32 @@ CLEAR = "\033[H\033[2J"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what to check and in which format to print it."""
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="A page, or a JSON document (default: text)."
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="Text for people or JSON for programs (default: text).",
     )
-    parser.add_argument("--strict", action="store_true", help="End with exit code 1 for a warning too.")
+    parser.add_argument("--strict", action="store_true", help="Exit 1 on warnings as well.")
     parser.add_argument(
         "--watch",
         nargs="?",
         const=EVERY,
         metavar="DURATION",
-        help=f"Look again and again, this long between two looks ({EVERY} if not said), until Ctrl-C.",
+        help=f"Repeat after this time until Ctrl-C (without a value: {EVERY}).",
     )
     parser.add_argument(
         "--check",
         action="append",
         default=[],
         metavar="NAME",
-        help="Only this check; may be repeated (all if not said).",
+        help="Run only this check; repeatable (default: all).",
     )
-    parser.add_argument("--no-look", action="store_true", help="Look at files only; take no samples.")
+    parser.add_argument("--no-look", action="store_true", help="Static checks only, no sampling.")
     parser.add_argument(
-        "--bundle", type=Path, metavar="FILE", help="Also write what a maintainer needs to FILE (.tar.gz), redacted."
+        "--bundle",
+        type=Path,
+        metavar="FILE",
+        help="Also write a redacted bundle for the maintainers to FILE (.tar.gz).",
     )
 
 

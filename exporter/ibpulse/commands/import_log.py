@@ -19,40 +19,42 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, which column is which, and the grid."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="CSV, also with gzip, or Parquet.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="CSV, optionally gzipped, or Parquet.")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="The recording to write.")
-    parser.add_argument("--time", required=True, metavar="COLUMN", help="Column of the time: numbers or texts, UTC.")
+    parser.add_argument("--time", required=True, metavar="COLUMN", help="Column with timestamps: numbers or text, UTC.")
     parser.add_argument(
         "--time-unit",
         choices=TIME_UNITS,
-        help="Of a time in numbers: s, ms, us or ns; told by their size unless given.",
+        help="Unit of numeric timestamps: s, ms, us or ns (default: guessed from their magnitude).",
     )
-    parser.add_argument("--port", metavar="COLUMN", help="Column that names the port, in a long log.")
+    parser.add_argument("--port", metavar="COLUMN", help="Column with the port name, in a long log.")
     parser.add_argument(
         "--transmit",
         metavar="COLUMN",
-        help="Column of what was sent; in a wide log with the port's name as {port}, like '{port}_tx'.",
+        help="Column with the sent amount; in a wide log a pattern such as '{port}_tx'.",
     )
-    parser.add_argument("--receive", metavar="COLUMN", help="Column of what was received; as --transmit.")
+    parser.add_argument("--receive", metavar="COLUMN", help="Column with the received amount, like --transmit.")
     parser.add_argument(
         "--unit",
         choices=(*AMOUNT_UNITS, *RATE_UNITS),
         default="bytes",
         metavar="UNIT",
-        help=f"Of counters: {', '.join(AMOUNT_UNITS)}; of rates: {', '.join(RATE_UNITS)} (default: bytes).",
+        help=f"Unit of counters: {', '.join(AMOUNT_UNITS)}; of rates: {', '.join(RATE_UNITS)} (default: bytes).",
     )
     parser.add_argument(
-        "--since-before", action="store_true", help="Amounts are what moved since the row before, no running counters."
+        "--since-before", action="store_true", help="Amounts since the previous row instead of running counters."
     )
     parser.add_argument(
-        "--interval", metavar="DURATION", help="Distance of the ticks; about that of the log's rows unless given."
+        "--interval",
+        metavar="DURATION",
+        help="Sampling interval of the recording (default: about that of the log's rows).",
     )
     parser.add_argument(
         "--longest-gap",
         metavar="DURATION",
-        help="Rows further apart leave a hole; five times the usual distance unless given.",
+        help="Rows further apart leave missing data (default: five times the usual distance).",
     )
-    parser.add_argument("--line-rate", metavar="RATE", help="Of each port, one direction, like 50GB/s.")
+    parser.add_argument("--line-rate", metavar="RATE", help="Line rate of each port, one direction, such as 50GB/s.")
     parser.add_argument("--host", metavar="NAME", help="Name of the node.")
 
 

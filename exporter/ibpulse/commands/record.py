@@ -28,21 +28,23 @@ IDLE = "10s"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the file, the source, and when it is enough."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="The recording to make, a Parquet file.")
-    parser.add_argument("--duration", metavar="DURATION", help="How long, like 60s or 8h; until Ctrl-C without it.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="Recording to write, a Parquet file.")
+    parser.add_argument(
+        "--duration", metavar="DURATION", help="Length of the recording, such as 60s or 8h (default: until Ctrl-C)."
+    )
     parser.add_argument(
         "--until-idle",
         nargs="?",
         const=IDLE,
         metavar="DURATION",
-        help=f"End when the rails, once active, were idle for this long; {IDLE} without a value.",
+        help=f"End when the rails, once active, have been idle for this long (without a value: {IDLE}).",
     )
     add_trim_argument(parser)
     parser.add_argument(
         "--from",
         dest="url",
         metavar="URL",
-        help="Record what a running daemon samples, like http://node7:10055, in place of this node.",
+        help="Record the samples of a running daemon, such as http://node7:10055, instead of this node.",
     )
     parser.add_argument("--force", action="store_true", help="Replace FILE if it exists.")
 

@@ -39,55 +39,57 @@ FINEST_NS = 10_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the kind of picture, the part of the recordings, and how it is drawn."""
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="Recordings, side by side on one scale.")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="Recordings, drawn side by side on a common scale."
+    )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         required=True,
         metavar="OUT",
-        help="The picture; its name ends with .png, .svg, .gif, .mp4 or .html.",
+        help="Picture to write, with the extension .png, .svg, .gif, .mp4 or .html.",
     )
     parser.add_argument(
         "--picture",
         choices=tuple(KINDS),
         default="",
         help=f"One of {', '.join(KINDS)}; a heatmap is .png or .svg, an animation .gif, .mp4 or .html. "
-        "The first that fits the name unless given.",
+        "Default: the first that matches the extension.",
     )
     add_window_arguments(parser)
-    parser.add_argument("--last", metavar="DURATION", help="Only the end of each recording, in place of --from.")
+    parser.add_argument("--last", metavar="DURATION", help="Only the end of each recording, instead of --from.")
     parser.add_argument(
         "--direction",
         choices=(*DIRECTIONS, "both"),
         default="both",
-        help="What is added up: transmit, receive or both (default: both).",
+        help="Direction to draw: transmit, receive, or the sum of both (default: both).",
     )
     _add_drawing(parser)
 
 
 def _add_drawing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--unit", choices=UNITS, default="GB/s", help=f"Of the scale: {' or '.join(UNITS)} (default: GB/s)."
+        "--unit", choices=UNITS, default="GB/s", help=f"Unit of the scale: {' or '.join(UNITS)} (default: GB/s)."
     )
     parser.add_argument(
         "--statistic",
         choices=STATISTICS,
         default="both",
-        help="What a heatmap shows of a column of several ticks: max, mean, or both, one above the other "
+        help="Statistic of a heatmap column that covers several samples: max, mean, or both in two maps "
         "(default: both).",
     )
     parser.add_argument(
         "--theme", choices=THEMES, default="light", help=f"Colours: {' or '.join(THEMES)} (default: light)."
     )
     parser.add_argument(
-        "--width", type=int, metavar="PIXELS", help="Width of the picture; 2000 unless given, an animation 1000."
+        "--width", type=int, metavar="PIXELS", help="Width of the picture (default: 2000; animation: 1000)."
     )
     parser.add_argument(
         "--dpi",
         type=int,
         metavar="NUMBER",
-        help="Pixels per inch, more make letters larger; 200 unless given, an animation 130.",
+        help="Pixels per inch; higher values enlarge the text (default: 200; animation: 130).",
     )
     parser.add_argument(
         "--fps",
@@ -101,10 +103,10 @@ def _add_drawing(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="FACTOR",
-        help="How fast an animation runs (default: 1.0, real time).",
+        help="Speed of an animation (default: 1.0, real time).",
     )
     parser.add_argument(
-        "--window", default="2s", metavar="DURATION", help="What an animation shows before each instant (default: 2s)."
+        "--window", default="2s", metavar="DURATION", help="Time span that an animation shows (default: 2s)."
     )
 
 

@@ -21,19 +21,20 @@ DEFAULT_INTERVAL_NS = 10_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what is replayed, where, and how."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="A recording or a capture.")
-    parser.add_argument("directory", type=Path, metavar="DIR", help="A new or empty directory, best on tmpfs.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="Recording or capture.")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
+    parser.add_argument("--speed", type=float, default=1.0, metavar="FACTOR", help="Replay speed (default: 1.0).")
+    parser.add_argument("--loop", action="store_true", help="Restart from the beginning, until Ctrl-C.")
     parser.add_argument(
-        "--speed", type=float, default=1.0, metavar="FACTOR", help="How much faster than it was (default: 1.0)."
-    )
-    parser.add_argument("--loop", action="store_true", help="Begin anew at the end, until Ctrl-C.")
-    parser.add_argument(
-        "--delay", default="0s", metavar="DURATION", help="Hold the counters still before the first tick (default: 0s)."
+        "--delay",
+        default="0s",
+        metavar="DURATION",
+        help="Hold the counters still before the first sample (default: 0s).",
     )
     parser.add_argument(
         "--interval",
         metavar="DURATION",
-        help="Time between two values of a counter, as of the sampler; that of the recording unless given.",
+        help="Time between two values of a counter; use the sampler's interval (default: that of the recording).",
     )
 
 

@@ -26,7 +26,7 @@ LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the part of them, and the format."""
     parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; the others are compared with the first."
+        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; all others are compared with the first."
     )
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help=f"One of {', '.join(FORMATS)} (default: text)."
@@ -37,17 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timescales",
         default=TIMESCALES,
         metavar="DURATION,...",
-        help=f"Time scales of burstiness; whole numbers of ticks (default: {TIMESCALES}).",
+        help=f"Timescales of burstiness; multiples of the sampling interval (default: {TIMESCALES}).",
     )
     parser.add_argument(
         "--least-change",
         type=float,
         default=0.01,
         metavar="RATIO",
-        help="The smallest change that is marked, if it is beyond the noise too (default: 0.01).",
+        help="Smallest change to flag, if statistically significant (default: 0.01).",
     )
     parser.add_argument(
-        "--resamples", type=int, default=4000, metavar="COUNT", help="Resampled runs of each interval (default: 4000)."
+        "--resamples", type=int, default=4000, metavar="COUNT", help="Number of bootstrap resamples (default: 4000)."
     )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0).")
 

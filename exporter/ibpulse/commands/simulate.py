@@ -26,7 +26,7 @@ SHAPE = ("rate", "period", "duty")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the directory and what is simulated in it."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="A new or empty directory, best on tmpfs.")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
     parser.add_argument(
         "--interval",
         default="10ms",
@@ -49,7 +49,9 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8).")
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument(
-        "--rate", metavar="RATE", help="Rate per port and direction of the workloads constant and square, like 20GB/s."
+        "--rate",
+        metavar="RATE",
+        help="Rate per port and direction, for the workloads constant and square, such as 20GB/s.",
     )
     parser.add_argument("--period", metavar="DURATION", help="Period of the workload square.")
     parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the workload square, 0 to 1.")
@@ -63,7 +65,7 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FAULT=DEVICE[:VALUE]",
-        help="A fault from the start, like slow-rail=mlx5_2:0.5; repeatable.",
+        help="Fault from the start, such as slow-rail=mlx5_2:0.5; repeatable.",
     )
 
 

@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="A running daemon, like http://node7:10055. Without it the daemon of this node, "
-        "and where none answers, this node's ports are sampled here.",
+        help="Address of a running daemon, such as http://node7:10055 (default: this node's daemon; if there is "
+        "none, top samples this node's ports itself).",
     )
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="Sample this node's ports here, also beside a daemon; so does every flag of path, sampler or ports.",
+        help="Sample this node's ports itself even if a daemon runs, like any flag of path, sampler or ports.",
     )
 
 
