@@ -79,7 +79,7 @@ class Running:
         self._process: subprocess.Popen[bytes] | None = None
         self._needs_ports = needs_ports
         self.url = ""
-        # how to ask: verify and auth, where the front door wants more than an address
+        # how to ask: verify and auth, where access control wants more than an address
         self.http: dict[str, Any] = {}
 
     def __enter__(self) -> Running:

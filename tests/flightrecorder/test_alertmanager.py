@@ -45,8 +45,8 @@ def alert(labels: Mapping[str, str], fingerprint: str = "f", *, firing: bool = T
     ids=str,
 )
 def test_an_alert_of_this_node_or_of_none_is_chosen(labels: Mapping[str, str]) -> None:
-    desk = AlertReceiver(("gpu7",), MINUTE_NS)
-    assert desk.choose([alert(labels)], NOW_NS) == [alert(labels)]
+    receiver = AlertReceiver(("gpu7",), MINUTE_NS)
+    assert receiver.choose([alert(labels)], NOW_NS) == [alert(labels)]
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_a_resolved_alert_is_passed_over() -> None:
 
 
 def test_an_alert_is_captured_again_after_the_cooldown_alone() -> None:
-    desk, first, other = AlertReceiver(("gpu7",), MINUTE_NS), alert({}, "f"), alert({}, "g")
-    desk.remember(desk.choose([first], NOW_NS), NOW_NS)
-    assert desk.choose([first, other], NOW_NS + MINUTE_NS - 1) == [other]
-    assert desk.choose([first], NOW_NS + MINUTE_NS) == [first]
+    receiver, first, other = AlertReceiver(("gpu7",), MINUTE_NS), alert({}, "f"), alert({}, "g")
+    receiver.remember(receiver.choose([first], NOW_NS), NOW_NS)
+    assert receiver.choose([first, other], NOW_NS + MINUTE_NS - 1) == [other]
+    assert receiver.choose([first], NOW_NS + MINUTE_NS) == [first]
 
 
-def test_the_desk_forgets_the_oldest_alerts() -> None:
-    desk = AlertReceiver(("gpu7",), MINUTE_NS)
+def test_the_receiver_forgets_the_oldest_alerts() -> None:
+    receiver = AlertReceiver(("gpu7",), MINUTE_NS)
     alerts = [alert({}, str(number)) for number in range(REMEMBERED + 1)]
-    desk.remember(alerts, NOW_NS)
-    assert desk.choose(alerts, NOW_NS) == [alerts[0]]
+    receiver.remember(alerts, NOW_NS)
+    assert receiver.choose(alerts, NOW_NS) == [alerts[0]]
 
 
 def test_a_capture_lies_around_the_start_of_the_first_alert() -> None:

@@ -1,4 +1,4 @@
-"""A small application behind TLS on a real socket, and the files that its front door is made of."""
+"""A small application behind TLS on a real socket, and the files of its web configuration."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ async def say(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Served:
-    """A guarded application behind the files' TLS."""
+    """An application with access control behind the files' TLS."""
 
     def __init__(self, files: Files, counts: WebCounts | None = None) -> None:
-        self.files, self.door = files, WebConfigReloader(files.path, counts)
+        self.files, self.web_config = files, WebConfigReloader(files.path, counts)
         self.server: WebServer
 
     async def __aenter__(self) -> Served:
-        self.server = await serve(AccessControl(say, self.door, 1000), "127.0.0.1", 0, tls=self.door.tls)
+        self.server = await serve(AccessControl(say, self.web_config, 1000), "127.0.0.1", 0, tls=self.web_config.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.server.stop()
 
-    def look(self) -> None:
-        """Two looks, as the daemon has in two seconds."""
-        self.door.look()
-        self.door.look()
+    def poll(self) -> None:
+        """Poll twice, as the daemon does in two seconds."""
+        self.web_config.poll()
+        self.web_config.poll()
 
     async def curl(self, *flags: str) -> tuple[int, str]:
         """Exit status and answer of curl."""

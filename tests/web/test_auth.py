@@ -20,7 +20,7 @@ from ibpulse.web.app import create_app
 from ibpulse.web.auth import access, passwords
 from ibpulse.web.auth.access import AccessControl, is_foreign_write
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
-from ibpulse.web.auth.reload import Bucket, WebConfigReloader
+from ibpulse.web.auth.reload import TokenBucket, WebConfigReloader
 from tests.web.rings import Node
 
 SECOND_NS = 1_000_000_000
@@ -34,7 +34,7 @@ def hashed(password: str) -> str:
 USERS = {"alice": hashed("secret"), "bob": hashed(LONG), "ünal": hashed("ö")}
 
 
-def write_door(directory: Path, text: str = "") -> WebConfigReloader:
+def write_web_config(directory: Path, text: str = "") -> WebConfigReloader:
     path = directory / "web.yml"
     users = "".join(f"  {name}: {stored}\n" for name, stored in USERS.items())
     path.write_text(f"basic_auth_users:\n{users}{text}", encoding="utf-8")
@@ -43,7 +43,7 @@ def write_door(directory: Path, text: str = "") -> WebConfigReloader:
 
 @pytest.fixture
 async def client(node: Node, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(node.parts(door=write_door(tmp_path)))
+    app = create_app(node.parts(web_config=write_web_config(tmp_path)))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as made:
         yield made
 
@@ -53,8 +53,8 @@ async def say_user(scope: Scope, receive: Receive, send: Send) -> None:
     await JSONResponse({"user": scope.get(access.USER)})(scope, receive, send)
 
 
-def guarded(door: WebConfigReloader | None, **client: object) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(AccessControl(say_user, door, 1000), **client)
+def controlled(web_config: WebConfigReloader | None, **client: object) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(AccessControl(say_user, web_config, 1000), **client)
     return httpx.AsyncClient(transport=transport, base_url="http://node")
 
 
@@ -128,13 +128,13 @@ def test_a_password_may_hold_colons() -> None:
 
 
 async def test_the_name_of_the_user_reaches_the_routes(tmp_path: Path) -> None:
-    async with guarded(write_door(tmp_path)) as client:
+    async with controlled(write_web_config(tmp_path)) as client:
         assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": "alice"}
         assert (await client.get("/-/healthy", auth=("alice", "secret"))).json() == {"user": None}
 
 
 async def test_without_a_configuration_nobody_has_a_name() -> None:
-    async with guarded(None) as client:
+    async with controlled(None) as client:
         assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": None}
 
 
@@ -263,21 +263,21 @@ async def test_a_full_queue_is_a_problem_that_says_when_to_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "MAX_WAITING", 0)
-    async with guarded(write_door(tmp_path)) as client:
+    async with controlled(write_web_config(tmp_path)) as client:
         answer = await client.get("/", auth=("alice", "secret"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["type"] == "/api/docs#too-many-logins"
 
 
 def test_the_bucket_lets_a_burst_pass_and_then_one_each_interval() -> None:
-    bucket = Bucket(SECOND_NS // 2, 3)
+    bucket = TokenBucket(SECOND_NS // 2, 3)
     assert [bucket.take(SECOND_NS) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(SECOND_NS * 2) for _ in range(3)] == [True, True, False]
     assert [bucket.take(SECOND_NS * 99) for _ in range(4)] == [True, True, True, False]
 
 
 async def test_requests_over_the_rate_are_refused_but_never_probes(tmp_path: Path) -> None:
-    async with guarded(write_door(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n")) as client:
+    async with controlled(write_web_config(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n")) as client:
         answers = [await client.get("/", auth=("alice", "secret")) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert answers[-1].headers["retry-after"] == "1"
@@ -306,7 +306,7 @@ def test_a_browser_may_write_from_our_own_pages_alone(method: str, headers: dict
 
 
 async def test_a_write_from_another_site_is_refused_though_the_password_is_right(tmp_path: Path) -> None:
-    async with guarded(write_door(tmp_path)) as client:
+    async with controlled(write_web_config(tmp_path)) as client:
         answer = await client.post("/", auth=("alice", "secret"), headers={"Sec-Fetch-Site": "cross-site"})
     assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#cross-site")
 
@@ -318,7 +318,7 @@ async def test_configured_headers_stand_on_every_answer_and_the_page_keeps_its_o
         "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: deny\n"
         "    Content-Security-Policy: upgrade-insecure-requests\n    X-Content-Type-Options: nosniff\n"
     )
-    app = create_app(node.parts(door=write_door(tmp_path, text)))
+    app = create_app(node.parts(web_config=write_web_config(tmp_path, text)))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as client:
         answers = [await client.get("/", auth=("alice", "secret")), await client.get("/"), await client.get("/-/ready")]
     for answer in answers:
@@ -331,7 +331,7 @@ async def test_configured_headers_stand_on_every_answer_and_the_page_keeps_its_o
         assert any("frame-ancestors 'none'" in policy for policy in policies)
 
 
-async def test_what_is_not_http_passes_the_guard() -> None:
+async def test_what_is_not_http_passes_access_control() -> None:
     seen: list[str] = []
 
     async def app(scope: Scope, _receive: Receive, _send: Send) -> None:

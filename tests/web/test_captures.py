@@ -46,14 +46,16 @@ async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
     await made.close()
 
 
-def client_of(node: Node, recorder: FlightRecorder, *, open_to_all: bool = True, user: str = "") -> httpx.AsyncClient:
+def client_of(
+    node: Node, recorder: FlightRecorder, *, allow_unauthenticated: bool = True, user: str = ""
+) -> httpx.AsyncClient:
     captures = CaptureParts(
-        recorder, AlertReceiver(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), open_to_all
+        recorder, AlertReceiver(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), allow_unauthenticated
     )
     app = create_app(node.parts(captures=captures))
 
     async def known(scope: Scope, receive: Receive, send: Send) -> None:
-        """What the front door does with a request whose password was right."""
+        """What access control does with a request whose password was right."""
         await app({**scope, "ibpulse.user": user} if user else scope, receive, send)
 
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=known), base_url="http://node")
@@ -130,7 +132,7 @@ async def test_the_newest_capture_stands_first(client: httpx.AsyncClient, record
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 async def test_nobody_writes_without_a_name(node: Node, recorder: FlightRecorder, method: str, path: str) -> None:
-    async with client_of(node, recorder, open_to_all=False) as client:
+    async with client_of(node, recorder, allow_unauthenticated=False) as client:
         found = problem(await client.request(method, path, content=b"{"), 403)
         assert found["type"] == "/api/docs#writing-needs-user"
         assert found["detail"] == (
@@ -141,7 +143,7 @@ async def test_nobody_writes_without_a_name(node: Node, recorder: FlightRecorder
 
 
 async def test_who_has_a_name_writes(node: Node, recorder: FlightRecorder) -> None:
-    async with client_of(node, recorder, open_to_all=False, user="alice") as client:
+    async with client_of(node, recorder, allow_unauthenticated=False, user="alice") as client:
         entry = await taken(client)
         assert (await client.post(ALERTS, json={"version": "4", "alerts": []})).status_code == 200
         assert (await client.delete(entry["url"])).status_code == 204

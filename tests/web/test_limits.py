@@ -32,8 +32,8 @@ async def measure(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, door: WebConfigReloader | None = None) -> AsyncIterator[WebServer]:
-    server = await serve(AccessControl(app, door, LIMIT), "127.0.0.1", 0)
+async def serving(app: ASGIApp, web_config: WebConfigReloader | None = None) -> AsyncIterator[WebServer]:
+    server = await serve(AccessControl(app, web_config, LIMIT), "127.0.0.1", 0)
     try:
         yield server
     finally:
@@ -237,7 +237,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.Mon
         assert got > length
 
 
-async def test_a_client_that_read_between_two_looks_is_not_broken_off(server: WebServer) -> None:
+async def test_a_client_that_read_between_two_checks_is_not_disconnected(server: WebServer) -> None:
     client = await Client.open(server)
     await asyncio.sleep(0.05)
     (served,) = server._server.server_state.connections

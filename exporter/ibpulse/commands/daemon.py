@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Captures:
-    """The flight recorder with its local rules and its desk for alerts."""
+    """The flight recorder with its local rules and its receiver of alerts."""
 
     def __init__(self, settings: Settings, reader: RingReader) -> None:
         capture = settings.capture
@@ -47,9 +47,9 @@ class Captures:
         self._watch = make_rule_watch(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
-            desk=make_alert_receiver(settings),
-            usual_ns=(capture.before, capture.after),
-            open_to_all=capture.allow_unauthenticated,
+            alert_receiver=make_alert_receiver(settings),
+            default_span_ns=(capture.before, capture.after),
+            allow_unauthenticated=capture.allow_unauthenticated,
         )
 
     def note(self, snapshot: Snapshot) -> None:
@@ -118,7 +118,7 @@ class Daemon:
         self._captures = Captures(settings, self._reader)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
-        self._door = WebConfigReloader(web_config, self._counts) if web_config else None
+        self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
         self._snapshot: Snapshot
 
     async def run(self) -> int:
@@ -134,8 +134,8 @@ class Daemon:
             asyncio.create_task(self._aggregate_every_second(), name="aggregator"),
             asyncio.create_task(self._serve(), name="web"),
         ]
-        if self._door:
-            tasks.append(asyncio.create_task(self._door.watch(), name="web configuration"))
+        if self._web_config:
+            tasks.append(asyncio.create_task(self._web_config.watch(), name="web configuration"))
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
         gc.freeze()
@@ -152,7 +152,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        tls = self._door.tls if self._door else plain
+        tls = self._web_config.tls if self._web_config else plain
         server = await serve(create_app(self._web_parts()), address.host, address.port, tls=tls)
         self._announce(server.host, server.port)
         try:
@@ -170,7 +170,7 @@ class Daemon:
             __version__,
             ports,
             interval_ms,
-            "https" if self._door and self._door.tls() else "http",
+            "https" if self._web_config and self._web_config.tls() else "http",
             shown,
             port,
         )
@@ -189,7 +189,7 @@ class Daemon:
             counts=self._counts,
             snapshot=lambda: self._snapshot,
             ending=self._ending,
-            door=self._door,
+            web_config=self._web_config,
             captures=self._captures.parts,
         )
 

@@ -49,11 +49,11 @@ def create_app(parts: WebParts) -> FastAPI:
         app.include_router(captures_writing_router(parts, parts.captures))
     app.include_router(pages_router(parts, app.openapi))
     # the one added last is the outermost
-    app.add_middleware(AccessControl, door=parts.door, max_body_bytes=parts.limits.max_body_bytes)
+    app.add_middleware(AccessControl, web_config=parts.web_config, max_body_bytes=parts.limits.max_body_bytes)
     app.add_middleware(
         OuterMiddleware,
         counts=parts.counts,
         max_query_bytes=parts.limits.max_query_bytes,
-        headers=parts.door.headers if parts.door else tuple,
+        headers=parts.web_config.headers if parts.web_config else tuple,
     )
     return app

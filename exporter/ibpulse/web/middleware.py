@@ -1,4 +1,4 @@
-"""What every request passes: HEAD, the query's length, security headers, self-metrics, errors nobody expected."""
+"""The outer middleware: HEAD, the length of the query, security headers, counts of requests, unexpected errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECURITY_HEADERS = (
 )
 CONTENT_POLICY = b"content-security-policy"
 POLICY = (CONTENT_POLICY, b"default-src 'none'; frame-ancestors 'none'")
-# what proxies write when the client went away before an answer began
+# nginx's code for a client that disconnected before the answer began
 ABANDONED = 499
 # what requests without a route are counted as
 OTHER = "other"
@@ -92,9 +92,9 @@ class Exchange:
 
 
 def _complete(headers: Headers, configured: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers with those of the configuration, which go before, and the security headers.
+    """The headers, overridden by those of the web configuration, and the security headers.
 
-    A configured content policy stands beside the page's own: browsers keep to both, so it can only be stricter.
+    A configured content policy is sent in addition to the page's own: browsers enforce both, so it is only stricter.
     """
     replacing = {name for name, _ in configured if name != CONTENT_POLICY}
     whole = [*(header for header in headers if header[0] not in replacing), *configured]

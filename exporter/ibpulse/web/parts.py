@@ -35,27 +35,26 @@ class WebLimits:
 
 @dataclass(frozen=True, slots=True)
 class CaptureParts:
-    """The flight recorder and who may ask it: everybody if `open_to_all`, else those whom the front door knows.
+    """The flight recorder, and who may write to it: everybody if `allow_unauthenticated`, else requests with a user.
 
-    `usual_ns` is what a capture holds of the time before and after its trigger.
+    `default_span_ns` is how long before and after its trigger a capture reaches, unless the request says otherwise.
     """
 
     recorder: FlightRecorder
-    desk: AlertReceiver
-    usual_ns: tuple[int, int]
-    open_to_all: bool = False
+    alert_receiver: AlertReceiver
+    default_span_ns: tuple[int, int]
+    allow_unauthenticated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WebParts:
     """Everything that the routes read.
 
-    `slots` gives the ring slot of each port name (`mlx5_0:1`). `metrics` gives body and content type for an Accept
-    header and a choice of names. `ready` gives the state and a sentence. `summarize` gives the summary of whole seconds
-    that end at a wall time (ns), or now. The server counts what it does in
-    `counts`. `snapshot` gives the finished
-    numbers of the last second, None before the first. Streams end when `ending` is set. `door` has the rules of the web
-    configuration file, if there is one.
+    `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
+    Accept header and a choice of names. `ready` returns the state and a sentence. `summarize` returns the summary of so
+    many whole seconds that end at a wall time (ns), or now. The server counts what it does in `counts`. `snapshot`
+    returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
+    the web configuration file in force, if there is one.
     """
 
     reader: RingReader
@@ -71,5 +70,5 @@ class WebParts:
     wall_clock_ns: Callable[[], int] = time.time_ns
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    door: WebConfigReloader | None = None
+    web_config: WebConfigReloader | None = None
     captures: CaptureParts | None = None

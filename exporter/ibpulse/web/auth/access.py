@@ -1,4 +1,4 @@
-"""What stands before every route: rate limit, authentication, origin of writes, request bodies."""
+"""Access control before every route: rate limit, authentication, origin of writes, limits of request bodies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.problems import KINDS, problem_response
 
 BODY_SECONDS = 15.0
-# what a refused request may still send, so that the client is done and reads the answer
+# how long a refused request may go on sending, so that the client gets to reading the answer
 DISCARD_SECONDS = 1.0
 
 
 class BodyTooLongError(Exception):
-    """More was sent, or announced, than may be."""
+    """The body is longer than the limit."""
 
 
 class DisconnectedError(Exception):
@@ -38,7 +38,7 @@ async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, ma
     """The whole body.
 
     Raises:
-        BodyTooLongError: it is longer than `max_bytes`, by its own account or by what came.
+        BodyTooLongError: it is longer than `max_bytes`, or announces to be.
         TimeoutError: it did not come in time.
         DisconnectedError: the client went away.
     """
@@ -60,7 +60,7 @@ async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, ma
 
 
 async def discard_body(receive: Receive, max_bytes: int) -> bool:
-    """Whether the whole body came within a moment and some bytes; it is thrown away."""
+    """Whether the whole body came within a second and `max_bytes`; it is dropped."""
     left = max_bytes
     try:
         async with asyncio.timeout(DISCARD_SECONDS):
@@ -75,7 +75,7 @@ async def discard_body(receive: Receive, max_bytes: int) -> bool:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A receiver that gives the body once, and then what the connection gives."""
+    """A receiver that returns the body once, and then what the connection sends."""
     given = False
 
     async def receive_again() -> Message:
@@ -108,14 +108,14 @@ CHALLENGE = 'Basic realm="ibpulse", charset="UTF-8"'
 CLOSE = {"Connection": "close"}
 SOON = {"Retry-After": "1"}
 USER = "ibpulse.user"
-"""Key of the scope that names who asks; absent where nobody had to say."""
+"""Key of the scope with the user's name; absent where no user is needed."""
 
 
 class AccessControl:
-    """ASGI middleware. With no door there is nobody to ask for a name; bodies and origins are judged all the same."""
+    """ASGI middleware. Without a web configuration there are no users and no rate limit."""
 
-    def __init__(self, app: ASGIApp, door: WebConfigReloader | None, max_body_bytes: int) -> None:
-        self._app, self._door, self._max_body_bytes = app, door, max_body_bytes
+    def __init__(self, app: ASGIApp, web_config: WebConfigReloader | None, max_body_bytes: int) -> None:
+        self._app, self._web_config, self._max_body_bytes = app, web_config, max_body_bytes
         self._passwords = PasswordCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,28 +140,28 @@ class AccessControl:
         await (refusal or self._app)(scope, receive, send)
 
     async def _discard(self, scope: Scope, receive: Receive) -> bool:
-        """Whether the connection is free of a body that nobody reads; one that waits for our word is not asked for."""
+        """Whether the rest of the body was read and dropped; a body that waits for `100 Continue` is not asked for."""
         if any(name == b"expect" for name, _ in scope["headers"]):
             return False
         return await discard_body(receive, self._max_body_bytes)
 
     async def _judge(self, scope: Scope) -> Response | None:
-        """The refusal of a request by its head; None for one that may pass."""
+        """The refusal of a request because of its head; None if it may pass."""
         if scope["path"] in PROBES:
             return None
-        door = self._door
-        if door and not door.bucket.take(time.monotonic_ns()):
+        web_config = self._web_config
+        if web_config and not web_config.bucket.take(time.monotonic_ns()):
             return _refuse(429, "too-many-requests", "More requests came than rate_limit allows; ask less often.", SOON)
-        refusal = await self._identify(scope, door) if door else None
+        refusal = await self._identify(scope, web_config) if web_config else None
         if refusal is None and is_foreign_write(scope["method"], scope["scheme"], scope["headers"]):
             return _refuse(
                 403, "cross-site", "A page of another site sent this; writes come from own pages or programs."
             )
         return refusal
 
-    async def _identify(self, scope: Scope, door: WebConfigReloader) -> Response | None:
-        """Put the user's name into the scope; the refusal of one who must say it and does not."""
-        users = door.rules.users
+    async def _identify(self, scope: Scope, web_config: WebConfigReloader) -> Response | None:
+        """Put the user's name into the scope; the refusal of a request that needs a user and has none."""
+        users = web_config.rules.users
         name = scope.get("state", {}).get("certificate")
         if users:
             given = next((text for key, text in scope["headers"] if key == b"authorization"), b"")

@@ -1,6 +1,6 @@
-"""The web configuration in force, checked, with its TLS and rate limit; read again when one of its files changes.
+"""The web configuration in force: users, headers, rate limit and TLS, read again when one of the files changes.
 
-A change that cannot be used is logged once, and the configuration in force stays.
+A change that cannot be used is logged once, and the former configuration stays in force.
 """
 
 from __future__ import annotations
@@ -16,9 +16,25 @@ from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
 
+log = logging.getLogger(__name__)
 
-class Bucket:
-    """Lets `burst` requests pass at once, and one more each `interval_ns`; every request at 0."""
+POLL_SECONDS = 1.0
+
+Signature = tuple[tuple[int, int, int, int] | None, ...]
+"""Of each file, values that change with its content; None for a file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force. `tls` is None where connections are plain, `users` empty where no login is needed."""
+
+    tls: TlsServer | None
+    users: Mapping[str, str]
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+class TokenBucket:
+    """A rate limit: lets `burst` requests pass at once, and one more each `interval_ns`; every request at 0."""
 
     def __init__(self, interval_ns: int, burst: int) -> None:
         self.interval_ns, self.burst = interval_ns, burst
@@ -26,7 +42,7 @@ class Bucket:
         self._filled_at_ns: int | None = None
 
     def take(self, now_ns: int) -> bool:
-        """Whether a request may pass at this time of a clock that only goes on."""
+        """Whether a request may pass at this time of a monotonic clock."""
         if not self.interval_ns:
             return True
         since_ns = now_ns - (now_ns if self._filled_at_ns is None else self._filled_at_ns)
@@ -36,23 +52,6 @@ class Bucket:
             return False
         self._tokens -= 1.0
         return True
-
-
-log = logging.getLogger(__name__)
-
-LOOK_SECONDS = 1.0
-
-Signature = tuple[tuple[int, int, int, int] | None, ...]
-"""Of each file what changes when its content does; None for one that cannot be seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What is in force. `tls` is None where connections are plain; `users` is empty where nobody must log in."""
-
-    tls: TlsServer | None
-    users: Mapping[str, str]
-    headers: tuple[tuple[bytes, bytes], ...]
 
 
 class WebConfigReloader:
@@ -66,7 +65,7 @@ class WebConfigReloader:
         """
         self._path = path
         self._counts = counts or WebCounts()
-        # what is looked at, and how it looked when it was last read, or tried
+        # the files, and their signature when they were last read, or an attempt was made
         self._files: tuple[Path, ...] = (path,)
         self._loaded: Signature = ()
         self.rules, self.bucket = self._load()
@@ -87,13 +86,13 @@ class WebConfigReloader:
         return self.rules.headers
 
     async def watch(self) -> None:
-        """Look for changes once a second, forever, in a thread."""
+        """Poll the files once a second, forever, in a thread."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await asyncio.to_thread(self.look)
+            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.to_thread(self.poll)
 
-    def look(self) -> None:
-        """Take up a change of the files that is a look old: who writes several files is done with all by then."""
+    def poll(self) -> None:
+        """Read files that have changed, and not again since the last poll: several files are all written by then."""
         seen = tuple(map(_sign, self._files))
         if seen == self._seen and seen != self._loaded:
             self._loaded = seen
@@ -116,8 +115,8 @@ class WebConfigReloader:
         self._counts.config_reloaded = True
         log.info("the web configuration was read anew from %s", self._path)
 
-    def _load(self) -> tuple[Rules, Bucket]:
-        """What the files say. Each is looked at before it is read, so that no later change is missed."""
+    def _load(self) -> tuple[Rules, TokenBucket]:
+        """The rules of the files. A signature is taken before its file is read, so that no later change is missed."""
         own = _sign(self._path)
         config, source = read_config(self._path)
         section = config.tls_server_config
@@ -126,7 +125,7 @@ class WebConfigReloader:
         self._loaded = (own, *map(_sign, others))
         tls = build_tls(section, source) if section else None
         rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
-        return rules, Bucket(config.rate_limit.interval, config.rate_limit.burst)
+        return rules, TokenBucket(config.rate_limit.interval, config.rate_limit.burst)
 
 
 def _headers(config: WebConfig) -> tuple[tuple[bytes, bytes], ...]:

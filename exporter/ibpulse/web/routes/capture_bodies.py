@@ -187,15 +187,17 @@ def _inlined(schema: Any, name: str, part: dict[str, Any]) -> Any:
     return [_inlined(item, name, part) for item in schema] if isinstance(schema, list) else schema
 
 
-def make_request_trigger(body: CaptureRequest, now_ns: int, usual_ns: tuple[int, int], history_ns: int) -> Trigger:
-    """The trigger of a request; `usual_ns` is before and after where it says nothing.
+def make_request_trigger(
+    body: CaptureRequest, now_ns: int, default_span_ns: tuple[int, int], history_ns: int
+) -> Trigger:
+    """The trigger of a request; `default_span_ns` is before and after where it gives none.
 
     Raises:
         ProblemError: a duration is none, or both together are longer than the history.
     """
     before_ns = None if body.before is None else read_duration("before", body.before)
     after_ns = None if body.after is None else read_duration("after", body.after)
-    whole_ns = (before_ns or usual_ns[0]) + (after_ns or usual_ns[1])
+    whole_ns = (before_ns or default_span_ns[0]) + (after_ns or default_span_ns[1])
     if whole_ns > history_ns:
         raise bad_parameter(
             "before",

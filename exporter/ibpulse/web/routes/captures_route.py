@@ -122,7 +122,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         _check_writer(request, captures)
         body = read_body(CaptureRequest, await request.body())
         history_ns = parts.reader.capacity * parts.reader.interval_ns
-        trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.usual_ns, history_ns)
+        trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.default_span_ns, history_ns)
         pending = _ask(captures, trigger)
         return json_response(202, pending_members(pending), {"Location": f"{PATH}/{pending.name}"})
 
@@ -161,12 +161,12 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
 
 def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notification) -> Response:
     now_ns = parts.wall_clock_ns()
-    chosen = captures.desk.choose(read_alerts(notification), now_ns)
+    chosen = captures.alert_receiver.choose(read_alerts(notification), now_ns)
     if not chosen:
         return json_response(200, {"capture": None, "alerts": 0})
-    reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.usual_ns[0]
+    reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.default_span_ns[0]
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
-    captures.desk.remember(chosen, now_ns)
+    captures.alert_receiver.remember(chosen, now_ns)
     return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
 
 
@@ -176,7 +176,7 @@ def _check_writer(request: Request, captures: CaptureParts) -> None:
     Raises:
         ProblemError: the request has no user, and writing is not open to everybody.
     """
-    if not request.scope.get(USER) and not captures.open_to_all:
+    if not request.scope.get(USER) and not captures.allow_unauthenticated:
         raise ProblemError(
             "writing-needs-user",
             403,

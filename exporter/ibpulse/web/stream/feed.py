@@ -30,12 +30,12 @@ class Feed:
         self._slots: tuple[int, ...] = ()
         self.ports = b""
         self.summary = b""
-        self.look()
+        self.refresh_ports()
         self.next_tick = self._end()
-        self._looked_ns = monotonic_ns()
+        self._advanced_ns = monotonic_ns()
 
-    def look(self) -> bool:
-        """Whether other ports are sampled than at the last look, or one of them changed; `ports` is then new."""
+    def refresh_ports(self) -> bool:
+        """Whether other ports are sampled than at the last call, or one of them changed; `ports` is then new."""
         fabric = self._parts.fabric()
         slots = self._parts.slots()
         ports = [port for port in fabric.ports if port.source and str(port.id) in slots]
@@ -49,10 +49,10 @@ class Feed:
     def advance(self) -> list[bytes]:
         """The events since the last call: batches of the ticks that are complete, and the summary of a new second."""
         now_ns = self._monotonic_ns()
-        passed = (now_ns - self._looked_ns) // self._reader.interval_ns
+        passed = (now_ns - self._advanced_ns) // self._reader.interval_ns
         # ticks follow the monotonic clock: a wall clock that was stepped an instant ago must not lead us astray
         end = min(self._end(), self.next_tick + passed + self._ticks_per_second)
-        self._looked_ns = now_ns
+        self._advanced_ns = now_ns
         events = list(self.batches(self.next_tick, end))
         self.next_tick = max(self.next_tick, end)
         snapshot = self._parts.snapshot()

@@ -1,7 +1,4 @@
-"""The viewers of the stream and the one task that works for all of them. It must not know HTTP.
-
-While nobody watches there is no task: an idle page costs nothing.
-"""
+"""The viewers of the stream, and the one task that feeds all of them while there is a viewer."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class Viewer:
-    """One client: the events that it has not taken yet. It must be used in the event loop alone."""
+    """One client: the events that it has not taken yet. Not thread-safe; for the event loop alone."""
 
     def __init__(self, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
         self.period_ns = period_ns
@@ -73,7 +70,7 @@ class Viewer:
 
 
 class Hub:
-    """Lets viewers in, up to a number, and feeds them all from one task."""
+    """Feeds up to `max_viewers` viewers from one task."""
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
@@ -85,7 +82,7 @@ class Hub:
         """A new viewer that gets the ticks from `resume_tick` on, or those from now on.
 
         Raises:
-            ProblemError: as many viewers watch as may.
+            ProblemError: there are already as many viewers as may be.
         """
         limit = self._parts.limits.max_viewers
         if len(self._viewers) >= limit or self._parts.ending.is_set():
@@ -97,7 +94,7 @@ class Hub:
                 bound={"name": "max_viewers", "limit": limit},
             )
         feed = self._started()
-        first = self._greet(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
+        first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
         viewer = Viewer(period_ns, first, self._count_dropped)
         self._viewers.add(viewer)
         self._parts.counts.stream_viewers = len(self._viewers)
@@ -118,7 +115,7 @@ class Hub:
         return self._feed
 
     @staticmethod
-    def _greet(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
+    def _first_events(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
         yield RETRY + feed.ports + feed.summary
         yield from feed.resume(resume_tick, end_tick)
 
@@ -143,8 +140,8 @@ class Hub:
                 quiet = self._round(feed, quiet + period)
 
     def _round(self, feed: Feed, quiet: float) -> float:
-        """Feed all viewers once; for how many seconds there was nothing to say."""
-        if feed.look():
+        """Feed all viewers once; returns for how many seconds there has been no event."""
+        if feed.refresh_ports():
             for viewer in self._viewers:
                 viewer.restart(feed.ports)
         events = feed.advance()

@@ -71,22 +71,22 @@ async def test_wide_requests_beyond_the_bound_are_refused(node: Node, held: Held
 
 async def test_a_client_that_hangs_up_keeps_its_place_until_its_thread_ends(node: Node, held: Held) -> None:
     parts = node.parts(limits=LIMITS, wall_clock_ns=held)
-    gate, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
-    gone = asyncio.create_task(gate.run(answer_window, parts, plan, "json"))
+    wide, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
+    gone = asyncio.create_task(wide.run(answer_window, parts, plan, "json"))
     await held.until_waiting(1)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
     with pytest.raises(ProblemError):
-        await gate.run(answer_window, parts, plan, "json")
+        await wide.run(answer_window, parts, plan, "json")
     held.go.set()
-    assert isinstance(await first_answer(gate, node, plan), Response)
+    assert isinstance(await first_answer(wide, node, plan), Response)
 
 
-async def first_answer(gate: WideRequests, node: Node, plan: WindowPlan) -> Response:
+async def first_answer(wide: WideRequests, node: Node, plan: WindowPlan) -> Response:
     while True:
         try:
-            return await gate.run(answer_window, node.parts(), plan, "json")
+            return await wide.run(answer_window, node.parts(), plan, "json")
         except ProblemError:
             await asyncio.sleep(0)
 
@@ -95,11 +95,11 @@ async def test_a_failure_in_the_thread_gives_the_place_back(node: Node) -> None:
     def fail() -> int:
         raise RuntimeError("no clock")
 
-    gate, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
+    wide, plan = WideRequests(WebLimits(max_wide_requests=1), "windows", "less"), plan_of(node, {"last": "1s"})
     for _ in range(3):
         with pytest.raises(RuntimeError, match="no clock"):
-            await gate.run(answer_window, node.parts(wall_clock_ns=fail), plan, "json")
-        await first_answer(gate, node, plan)
+            await wide.run(answer_window, node.parts(wall_clock_ns=fail), plan, "json")
+        await first_answer(wide, node, plan)
 
 
 def plan_of(node: Node, query: Mapping[str, str], **changes: object) -> WindowPlan:

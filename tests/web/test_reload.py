@@ -16,7 +16,7 @@ from tests.web.served import BROKEN_OFF, MUTUAL, Files, Served
 async def test_a_renewed_certificate_is_shown_to_new_connections(served: Served) -> None:
     assert await served.subject() == "server"
     served.files.renew_server()
-    served.look()
+    served.poll()
     assert await served.subject() == "renewed"
 
 
@@ -27,7 +27,7 @@ async def test_an_open_connection_outlives_a_renewal(served: Served) -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readuntil(b'"https"}')).startswith(b"HTTP/1.1 200")
         served.files.renew_server()
-        served.look()
+        served.poll()
     writer.close()
 
 
@@ -44,21 +44,21 @@ async def test_a_certificate_that_a_link_leads_to_is_renewed_with_the_link(files
         assert await served.subject() == "old"
         (files.directory / "other").symlink_to("new")
         (files.directory / "other").rename(files.directory / "data")
-        served.look()
+        served.poll()
         assert await served.subject() == "new"
 
 
-async def test_a_change_is_taken_up_once_it_has_rested_a_look(served: Served) -> None:
+async def test_a_change_is_taken_up_once_two_polls_agree(served: Served) -> None:
     served.files.renew_server()
-    served.door.look()
+    served.web_config.poll()
     assert await served.subject() == "server"
-    served.door.look()
+    served.web_config.poll()
     assert await served.subject() == "renewed"
 
 
 async def test_a_changed_policy_holds_for_new_connections(served: Served) -> None:
     served.files.write(MUTUAL)
-    served.look()
+    served.poll()
     assert (await served.curl())[0] in BROKEN_OFF
     assert (await served.curl(*served.files.client.curl()))[0] == 0
 
@@ -73,7 +73,7 @@ async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
         good = key.read_bytes()
         key.write_bytes(files.client.key.read_bytes())
         for _ in range(3):
-            served.look()
+            served.poll()
         assert await served.subject() == "server"
         assert counts.config_reloaded is False
         assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
@@ -81,55 +81,55 @@ async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
             "to the certificate; give the key that it was made with"
         ]
         key.write_bytes(good)
-        served.look()
+        served.poll()
         assert counts.config_reloaded is True
 
 
 async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:
     served.files.path.write_text("tls_server_config: {cert_file: late.crt, key_file: late.key}\n")
-    served.look()
-    assert not served.door.healthy
+    served.poll()
+    assert not served.web_config.healthy
     sign(served.files.authority, served.files.directory, "late", "DNS:localhost")
-    served.look()
-    assert served.door.healthy
+    served.poll()
+    assert served.web_config.healthy
     assert await served.subject() == "late"
 
 
 async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
     served.files.path.unlink()
-    served.look()
-    assert not served.door.healthy
+    served.poll()
+    assert not served.web_config.healthy
     assert await served.subject() == "server"
 
 
 async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     served.files.path.write_text("basic_auth_users: {}\n")
-    served.look()
+    served.poll()
     assert "TLS cannot be switched on or off while running; start ibpulse anew" in caplog.text
     assert (await served.curl())[0] == 0
 
 
 async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) -> None:
     files.write(rest="rate_limit: {interval: 1h, burst: 1}\n")
-    door = WebConfigReloader(files.path)
-    before = door.bucket
+    web_config = WebConfigReloader(files.path)
+    before = web_config.bucket
     files.renew_server()
-    door.look()
-    door.look()
-    assert door.bucket is before
+    web_config.poll()
+    web_config.poll()
+    assert web_config.bucket is before
     files.write(rest="rate_limit: {interval: 1h, burst: 2}\n")
-    door.look()
-    door.look()
-    assert door.bucket.burst == 2
+    web_config.poll()
+    web_config.poll()
+    assert web_config.bucket.burst == 2
 
 
-async def test_the_watch_looks_by_itself(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.web.auth.reload.LOOK_SECONDS", 0.01)
-    door = WebConfigReloader(files.path)
-    first = door.rules
-    watching = asyncio.create_task(door.watch())
+async def test_the_files_are_polled(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ibpulse.web.auth.reload.POLL_SECONDS", 0.01)
+    web_config = WebConfigReloader(files.path)
+    first = web_config.rules
+    watching = asyncio.create_task(web_config.watch())
     files.write("min_version: TLS13")
     async with asyncio.timeout(5):
-        while door.rules is first:
+        while web_config.rules is first:
             await asyncio.sleep(0.01)
     watching.cancel()

@@ -1,4 +1,4 @@
-"""The daemon behind its front door: TLS, certificates and passwords, with the programs that people use."""
+"""The daemon with access control: TLS, certificates and passwords, with the programs that people use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5)).decode()
 BROKEN_OFF = (35, 52, 55, 56)
 
 
-class Door:
+class SecuredDaemon:
     """A daemon that wants a certificate and a password, and what one needs to get in."""
 
     def __init__(self, directory: Path) -> None:
@@ -79,9 +79,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def door(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    directory = tmp_path_factory.mktemp("door")
-    made = Door(directory)
+def secured(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredDaemon]:
+    directory = tmp_path_factory.mktemp("secured")
+    made = SecuredDaemon(directory)
     made.daemon = Running(tree, directory / "ring", f"--web.config.file={made.path}")
     made.daemon.http = {"verify": made.context(), "auth": ("prometheus", PASSWORD)}
     with made.daemon:
@@ -91,39 +91,39 @@ def door(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]
 LOGIN = ("--user", f"prometheus:{PASSWORD}")
 
 
-def test_the_log_says_where_to_connect_with_tls(door: Door) -> None:
-    assert door.daemon.url.startswith("https://127.0.0.1:")
+def test_the_log_says_where_to_connect_with_tls(secured: SecuredDaemon) -> None:
+    assert secured.daemon.url.startswith("https://127.0.0.1:")
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/ports", "/api/v1/window?last=1s", "/api/docs"])
-def test_curl_gets_in_with_certificate_and_password(door: Door, path: str) -> None:
-    assert door.curl(path, *LOGIN) == (0, 200)
+def test_curl_gets_in_with_certificate_and_password(secured: SecuredDaemon, path: str) -> None:
+    assert secured.curl(path, *LOGIN) == (0, 200)
 
 
 @pytest.mark.parametrize(
     "flags", [(), ("--user", "prometheus:wrong"), ("--user", "nobody:x"), ("--oauth2-bearer", "x"), ("--user", ":")]
 )
-def test_wrong_credentials_do_not_open(door: Door, flags: tuple[str, ...]) -> None:
-    assert door.curl("/metrics", *flags) == (0, 401)
+def test_wrong_credentials_do_not_open(secured: SecuredDaemon, flags: tuple[str, ...]) -> None:
+    assert secured.curl("/metrics", *flags) == (0, 401)
 
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-def test_the_probes_need_no_password(door: Door, path: str) -> None:
-    assert door.curl(path) == (0, 200)
+def test_the_probes_need_no_password(secured: SecuredDaemon, path: str) -> None:
+    assert secured.curl(path) == (0, 200)
 
 
-def test_a_certificate_of_another_authority_does_not_get_in(door: Door) -> None:
-    assert door.curl("/metrics", *LOGIN, client=door.stranger)[0] in BROKEN_OFF
+def test_a_certificate_of_another_authority_does_not_get_in(secured: SecuredDaemon) -> None:
+    assert secured.curl("/metrics", *LOGIN, client=secured.stranger)[0] in BROKEN_OFF
 
 
-def test_plain_http_does_not_get_in(door: Door) -> None:
-    status, code = door.curl("/metrics", *LOGIN, url=door.daemon.url.replace("https", "http"))
+def test_plain_http_does_not_get_in(secured: SecuredDaemon) -> None:
+    status, code = secured.curl("/metrics", *LOGIN, url=secured.daemon.url.replace("https", "http"))
     assert (status in BROKEN_OFF, code) == (True, 0)
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/-/ready", "/nothing"])
-def test_security_headers_stand_on_every_answer(door: Door, path: str) -> None:
-    answer = door.daemon.ask(path)
+def test_security_headers_stand_on_every_answer(secured: SecuredDaemon, path: str) -> None:
+    answer = secured.daemon.ask(path)
     assert answer.headers["strict-transport-security"] == "max-age=600"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
@@ -146,54 +146,54 @@ def test_security_headers_stand_on_every_answer(door: Door, path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_no_path_leads_out(door: Door, path: str, method: str) -> None:
-    status, code = door.curl(path, *LOGIN, "--request", method)
+def test_no_path_leads_out(secured: SecuredDaemon, path: str, method: str) -> None:
+    status, code = secured.curl(path, *LOGIN, "--request", method)
     assert status == 0
     assert 400 <= code < 500
 
 
-def test_an_oversized_body_is_refused(door: Door, tmp_path: Path) -> None:
+def test_an_oversized_body_is_refused(secured: SecuredDaemon, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"x" * 3_000_000)
-    assert door.curl("/api/v1/ports", *LOGIN, "--data-binary", f"@{tmp_path / 'body'}")[1] == 413
+    assert secured.curl("/api/v1/ports", *LOGIN, "--data-binary", f"@{tmp_path / 'body'}")[1] == 413
     chunked = ("--header", "Transfer-Encoding: chunked", "--data-binary", f"@{tmp_path / 'body'}")
-    assert door.curl("/api/v1/ports", *LOGIN, *chunked)[1] in (0, 413)
-    assert door.curl("/-/healthy") == (0, 200)
+    assert secured.curl("/api/v1/ports", *LOGIN, *chunked)[1] in (0, 413)
+    assert secured.curl("/-/healthy") == (0, 200)
 
 
-def shown(door: Door) -> str:
+def shown(secured: SecuredDaemon) -> str:
     """Serial number of the certificate that a new connection is shown."""
-    port = int(door.daemon.url.rpartition(":")[2])
+    port = int(secured.daemon.url.rpartition(":")[2])
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,
-        door.context().wrap_socket(plain, server_hostname="localhost") as tls,
+        secured.context().wrap_socket(plain, server_hostname="localhost") as tls,
     ):
         return str((tls.getpeercert() or {})["serialNumber"])
 
 
-def test_a_renewed_certificate_is_shown_within_seconds_and_old_connections_live_on(door: Door) -> None:
-    with httpx.Client(base_url=door.daemon.url, **door.daemon.http) as kept:
+def test_a_renewed_certificate_is_shown_within_seconds_and_old_connections_live_on(secured: SecuredDaemon) -> None:
+    with httpx.Client(base_url=secured.daemon.url, **secured.daemon.http) as kept:
         assert kept.get("/-/ready").status_code == 200
-        before = shown(door)
-        sign(door.authority, door.directory, "server", "DNS:localhost,IP:127.0.0.1")
-        eventually(lambda: shown(door) != before)
+        before = shown(secured)
+        sign(secured.authority, secured.directory, "server", "DNS:localhost,IP:127.0.0.1")
+        eventually(lambda: shown(secured) != before)
         assert kept.get("/-/ready").status_code == 200
-        assert "the web configuration was read anew" in door.daemon.log()
+        assert "the web configuration was read anew" in secured.daemon.log()
 
 
-def test_a_broken_certificate_shows_in_the_metrics_and_the_old_one_serves_on(door: Door) -> None:
+def test_a_broken_certificate_shows_in_the_metrics_and_the_old_one_serves_on(secured: SecuredDaemon) -> None:
     name = "ibpulse_web_config_last_reload_successful"
-    good = door.server.cert.read_bytes()
+    good = secured.server.cert.read_bytes()
     try:
-        door.server.cert.write_text("half")
-        eventually(lambda: door.daemon.metrics().value(name) == 0.0)
-        assert door.daemon.log().count("the web configuration stays as it was") == 1
+        secured.server.cert.write_text("half")
+        eventually(lambda: secured.daemon.metrics().value(name) == 0.0)
+        assert secured.daemon.log().count("the web configuration stays as it was") == 1
     finally:
-        door.server.cert.write_bytes(good)
-    eventually(lambda: door.daemon.metrics().value(name) == 1.0)
+        secured.server.cert.write_bytes(good)
+    eventually(lambda: secured.daemon.metrics().value(name) == 1.0)
 
 
-def test_every_family_of_the_running_daemon_is_in_the_table_and_in_the_docs(door: Door) -> None:
-    answers = [door.daemon.ask("/metrics").text for _ in range(2)]
+def test_every_family_of_the_running_daemon_is_in_the_table_and_in_the_docs(secured: SecuredDaemon) -> None:
+    answers = [secured.daemon.ask("/metrics").text for _ in range(2)]
     # the second one has the request of the first
     scraped = [line.split()[2] for line in answers[1].splitlines() if line.startswith("# TYPE")]
     assert scraped == [name for name in exported_names() if name in scraped]
@@ -202,37 +202,41 @@ def test_every_family_of_the_running_daemon_is_in_the_table_and_in_the_docs(door
     assert [name for name in scraped if f"| `{name}` |" not in page] == []
 
 
-def test_slow_clients_and_guessers_hold_up_no_scrape_and_no_tick(door: Door) -> None:
-    port = int(door.daemon.url.rpartition(":")[2])
-    before = door.daemon.metrics()
+def test_slow_clients_and_guessers_hold_up_no_scrape_and_no_tick(secured: SecuredDaemon) -> None:
+    port = int(secured.daemon.url.rpartition(":")[2])
+    before = secured.daemon.metrics()
     with contextlib.ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         for number in range(30):
             slow = stack.enter_context(
-                door.context().wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost")
+                secured.context().wrap_socket(
+                    socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"
+                )
             )
             slow.sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\nx" if number % 2 else b"GET /metr")
         begun = time.monotonic()
-        refused = [door.curl("/metrics", "--user", f"prometheus:{number}")[1] for number in range(5)]
-        answers = [door.daemon.ask("/metrics").status_code for _ in range(5)]
+        refused = [secured.curl("/metrics", "--user", f"prometheus:{number}")[1] for number in range(5)]
+        answers = [secured.daemon.ask("/metrics").status_code for _ in range(5)]
         assert time.monotonic() - begun < 10
     assert (set(refused), set(answers)) == ({401}, {200})
     eventually(
-        lambda: door.daemon.metrics().value("ibpulse_sampler_ticks_total") > before.value("ibpulse_sampler_ticks_total")
+        lambda: (
+            secured.daemon.metrics().value("ibpulse_sampler_ticks_total") > before.value("ibpulse_sampler_ticks_total")
+        )
     )
 
 
 class Prometheus:
-    """A real one with a scrape configuration of its own, and its own front door from one of our samples' kind."""
+    """A real one with a scrape configuration of its own, and its own front secured from one of our samples' kind."""
 
-    def __init__(self, directory: Path, door: Door, scrape: str) -> None:
+    def __init__(self, directory: Path, secured: SecuredDaemon, scrape: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         directory.mkdir()
         config = directory / "prometheus.yml"
-        target = door.daemon.url.removeprefix("https://")
+        target = secured.daemon.url.removeprefix("https://")
         config.write_text(
             "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: ibpulse\n  scheme: https\n"
             f"  static_configs: [{{targets: ['{target}']}}]\n{scrape}"
@@ -273,30 +277,34 @@ BASIC = "  basic_auth: {{username: prometheus, password: {password}}}\n"
 
 
 @pytest.fixture(scope="module")
-def tls(door: Door) -> str:
-    return TLS.format(ca=door.authority.cert, cert=door.client.cert, key=door.client.key)
+def tls(secured: SecuredDaemon) -> str:
+    return TLS.format(ca=secured.authority.cert, cert=secured.client.cert, key=secured.client.key)
 
 
 class TestPrometheus:
     pytestmark = needs_prometheus
 
-    def test_prometheus_scrapes_with_certificate_and_password(self, door: Door, tls: str, tmp_path: Path) -> None:
-        with Prometheus(tmp_path / "prometheus", door, tls + BASIC.format(password=PASSWORD)) as server:
+    def test_prometheus_scrapes_with_certificate_and_password(
+        self, secured: SecuredDaemon, tls: str, tmp_path: Path
+    ) -> None:
+        with Prometheus(tmp_path / "prometheus", secured, tls + BASIC.format(password=PASSWORD)) as server:
             eventually(lambda: server.up() == 1.0)
 
-    def test_prometheus_with_a_wrong_password_is_told_401(self, door: Door, tls: str, tmp_path: Path) -> None:
-        with Prometheus(tmp_path / "prometheus", door, tls + BASIC.format(password="wrong")) as server:
+    def test_prometheus_with_a_wrong_password_is_told_401(
+        self, secured: SecuredDaemon, tls: str, tmp_path: Path
+    ) -> None:
+        with Prometheus(tmp_path / "prometheus", secured, tls + BASIC.format(password="wrong")) as server:
             eventually(lambda: server.up() == 0.0)
             assert "401" in server.error()
 
-    def test_prometheus_without_a_certificate_does_not_get_in(self, door: Door, tmp_path: Path) -> None:
-        scrape = f"  tls_config: {{ca_file: {door.authority.cert}}}\n" + BASIC.format(password=PASSWORD)
-        with Prometheus(tmp_path / "prometheus", door, scrape) as server:
+    def test_prometheus_without_a_certificate_does_not_get_in(self, secured: SecuredDaemon, tmp_path: Path) -> None:
+        scrape = f"  tls_config: {{ca_file: {secured.authority.cert}}}\n" + BASIC.format(password=PASSWORD)
+        with Prometheus(tmp_path / "prometheus", secured, scrape) as server:
             eventually(lambda: server.up() == 0.0)
 
-    def test_promtool_accepts_the_file_that_the_daemon_runs_with(self, door: Door) -> None:
+    def test_promtool_accepts_the_file_that_the_daemon_runs_with(self, secured: SecuredDaemon) -> None:
         assert PROMTOOL
-        subprocess.run([PROMTOOL, "check", "web-config", str(door.path)], check=True, capture_output=True)
+        subprocess.run([PROMTOOL, "check", "web-config", str(secured.path)], check=True, capture_output=True)
 
 
 def run_ibpulse(*words: str) -> subprocess.CompletedProcess[str]:
@@ -314,14 +322,16 @@ def test_the_faults_of_the_file_are_told_before_anything_starts(tmp_path: Path) 
     assert run_ibpulse("config", "check", f"--web.config.file={path}").stderr.count("cannot be read: No such file") == 2
 
 
-def test_a_configuration_without_faults_is_checked_and_printed(door: Door) -> None:
-    done = run_ibpulse("config", "print", "--format=json", f"--web.config.file={door.path}")
-    assert json.loads(done.stdout)["web"]["config.file"] == str(door.path)
+def test_a_configuration_without_faults_is_checked_and_printed(secured: SecuredDaemon) -> None:
+    done = run_ibpulse("config", "print", "--format=json", f"--web.config.file={secured.path}")
+    assert json.loads(done.stdout)["web"]["config.file"] == str(secured.path)
 
 
-def test_the_end_comes_within_five_seconds_whatever_clients_do(door: Door, tree: Path, tmp_path: Path) -> None:
-    daemon = Running(tree, tmp_path / "ring", f"--web.config.file={door.path}")
-    daemon.http = door.daemon.http
+def test_the_end_comes_within_five_seconds_whatever_clients_do(
+    secured: SecuredDaemon, tree: Path, tmp_path: Path
+) -> None:
+    daemon = Running(tree, tmp_path / "ring", f"--web.config.file={secured.path}")
+    daemon.http = secured.daemon.http
     daemon.start()
     port = int(daemon.url.rpartition(":")[2])
     basic = httpx.BasicAuth("prometheus", PASSWORD)._auth_header.encode()
@@ -336,7 +346,9 @@ def test_the_end_comes_within_five_seconds_whatever_clients_do(door: Door, tree:
             *[b"GET /api/v1/window?last=10s" + head + b"\r\n"] * 3,
         ):
             slow = stack.enter_context(
-                door.context().wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost")
+                secured.context().wrap_socket(
+                    socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"
+                )
             )
             slow.sendall(said)
         stack.enter_context(socket.create_connection(("127.0.0.1", port)))
