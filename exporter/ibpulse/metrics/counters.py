@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ibpulse.aggregator.snapshot import PortCounters, Snapshot
-from ibpulse.metrics.ports import PORT_LABELS
+from ibpulse.metrics.ports import PORT_LABELS, port_values
 from ibpulse.metrics.row import Labels, Metric, Subject
 from ibpulse.sysfs.diagnostics import counter_name
 
@@ -86,23 +86,21 @@ OTHER_TEXTS = {
 }
 
 
-def _label(port: PortCounters) -> tuple[str, str]:
-    return port.port.device, str(port.port.port)
-
-
 def _read(snapshot: Snapshot) -> list[tuple[Labels, PortCounters]]:
-    return [(_label(port), port) for port in snapshot.counters]
+    return [(port_values(port.port), port) for port in snapshot.counters]
 
 
 def _totals(snapshot: Snapshot) -> list[tuple[Labels, Totals]]:
-    return [(_label(port), {counter.name: counter.total for counter in port.totals}) for port in snapshot.counters]
+    return [
+        (port_values(port.port), {counter.name: counter.total for counter in port.totals}) for port in snapshot.counters
+    ]
 
 
 def _full(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
     for port in snapshot.counters:
         for counter in port.totals:
             if counter.saturated:
-                yield (*_label(port), counter.file), None
+                yield (*port_values(port.port), counter.file), None
 
 
 READ = Subject(PORT_LABELS, _read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 
 from ibpulse.aggregator.snapshot import (
@@ -15,7 +16,7 @@ from ibpulse.aggregator.snapshot import (
     UtilizationMoments,
 )
 from ibpulse.metrics.row import Labels, Metric, Subject
-from ibpulse.model import DIRECTIONS
+from ibpulse.model import DIRECTIONS, PortId
 
 PORT_LABELS = ("device", "port")
 IDENTITY_LABELS = (
@@ -25,12 +26,16 @@ IDENTITY_LABELS = (
 _identity = attrgetter(*IDENTITY_LABELS)
 
 
-def _label(port: PortSnapshot) -> tuple[str, str]:
-    return port.port.id.device, str(port.port.id.port)
+@lru_cache(maxsize=1024)
+def port_values(port: PortId) -> tuple[str, str]:
+    """The values of the labels of a port."""
+    return port.device, str(port.port)
 
 
 def _infos(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
-    return [((*_label(port), *_identity(port.port.identity), *_use(port)), port) for port in snapshot.ports]
+    return [
+        ((*port_values(port.port.id), *_identity(port.port.identity), *_use(port)), port) for port in snapshot.ports
+    ]
 
 
 def _use(port: PortSnapshot) -> tuple[str, str]:
@@ -38,11 +43,11 @@ def _use(port: PortSnapshot) -> tuple[str, str]:
 
 
 def _ports(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
-    return [(_label(port), port) for port in snapshot.ports]
+    return [(port_values(port.port.id), port) for port in snapshot.ports]
 
 
 def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
-    return [(_label(port), port) for port in snapshot.ports if port.directions]
+    return [(port_values(port.port.id), port) for port in snapshot.ports if port.directions]
 
 
 INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "source"), _infos)
@@ -115,7 +120,7 @@ def _direction_rows(way: int) -> tuple[Metric, ...]:
     name = f"ibpulse_port_{word}"
 
     def directions(snapshot: Snapshot) -> list[tuple[Labels, DirectionSnapshot]]:
-        return [(_label(port), port.directions[way]) for port in snapshot.ports if port.directions]
+        return [(port_values(port.port.id), port.directions[way]) for port in snapshot.ports if port.directions]
 
     direction = Subject(PORT_LABELS, directions)
     totals = (
@@ -142,7 +147,7 @@ def _utilization_rows(way: int) -> tuple[Metric, ...]:
 
     def moments(snapshot: Snapshot) -> list[tuple[Labels, UtilizationMoments]]:
         placed = [port for port in snapshot.ports if port.directions]
-        return [(_label(port), sums) for port in placed if (sums := port.directions[way].moments)]
+        return [(port_values(port.port.id), sums) for port in placed if (sums := port.directions[way].moments)]
 
     # of a port whose data rate was known
     rated = Subject(PORT_LABELS, moments)
@@ -190,7 +195,7 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
 
     def windows(snapshot: Snapshot) -> list[tuple[Labels, DirectionWindow]]:
         return [
-            ((*_label(port), window), values)
+            ((*port_values(port.port.id), window), values)
             for port in snapshot.ports
             if port.directions
             for window, values in zip(snapshot.windows, port.directions[way].windows, strict=True)
@@ -223,7 +228,7 @@ ROWS = (*_PORT_ROWS, *_direction_rows(0), *_direction_rows(1))
 
 
 def _with_traffic(snapshot: Snapshot) -> list[tuple[Labels, PortTraffic]]:
-    return [(_label(port), port.traffic) for port in snapshot.ports if port.traffic]
+    return [(port_values(port.port.id), port.traffic) for port in snapshot.ports if port.traffic]
 
 
 def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStanding]]:
