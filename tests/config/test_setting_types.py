@@ -70,7 +70,7 @@ REFUSALS = [
     ("web.max-points", "1e6", "'1e6' is not a whole number; write it like 2"),
     ("web.max-points", "10", "10 is out of bounds; choose 1000 to 100000000"),
     ("log.level", "loud", "'loud' is not known; choose debug or info or warning or error"),
-    ("log.format", "xml", "'xml' is not known; choose text or json"),
+    ("log.format", "xml", "'xml' is not known; choose text or json or logfmt"),
 ]
 
 
@@ -146,3 +146,8 @@ def test_only_the_environment_that_is_handed_over_is_read(monkeypatch: pytest.Mo
 def test_the_room_offers_nothing_else_by_name() -> None:
     with pytest.raises(AttributeError, match=r"module 'ibpulse\.config' has no attribute 'secrets'"):
         _ = ibpulse.config.secrets
+
+
+def test_a_synonym_means_the_word_that_it_stands_for() -> None:
+    assert load({"log.level": ["warn"]}, {}).log.level == "warning"
+    assert load({"log.level": ["warning"], "log.format": ["logfmt"]}, {}).log.format == "logfmt"

@@ -97,15 +97,16 @@ def _split(given: Given) -> tuple[str, ...]:
     return tuple(item.strip() for text in texts if text not in ABSENT for item in text.split(","))
 
 
-def choice(*allowed: str) -> Kind[Any]:
-    """One of a few words."""
+def choice(*allowed: str, **synonyms: str) -> Kind[Any]:
+    """One of a few words; a synonym means one of them."""
 
     def parse(text: str) -> str:
-        if text not in allowed:
+        word = synonyms.get(text, text)
+        if word not in allowed:
             raise ValueError(f"{text!r} is not known; choose {' or '.join(allowed)}")
-        return text
+        return word
 
-    return one("|".join(allowed), parse)
+    return one("|".join((*allowed, *synonyms)), parse)
 
 
 def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:

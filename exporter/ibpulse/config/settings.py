@@ -263,10 +263,12 @@ class LogSettings:
     """What is logged, to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = setting(
-        choice("debug", "info", "warning", "error"), "info", "Least severity that is logged."
+        choice("debug", "info", "warning", "error", warn="warning"),
+        "info",
+        "Lowest severity that is logged.",
     )
-    format: Literal["text", "json"] = setting(
-        choice("text", "json"), "text", "Lines for people, or one JSON object a line."
+    format: Literal["text", "json", "logfmt"] = setting(
+        choice("text", "json", "logfmt"), "text", "Lines for people, or per line a JSON object or logfmt pairs."
     )
 
 
