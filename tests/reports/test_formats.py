@@ -219,7 +219,7 @@ def test_the_page_of_the_documentation_names_every_member_of_the_json(report: Re
 
 
 def test_the_page_of_the_documentation_has_the_table_of_the_rows(report: Report) -> None:
-    lines = ["| row | key | what | told | ± |", "|---|---|---|---|---|"]
+    lines = ["| row | key | definition | per sample | ± |", "|---|---|---|---|---|"]
     for row in rows((10_000_000,)):
         told, sure = ("x" if row.finest else ""), ("x" if row.key in report.runs[0].spreads else "")
         lines.append(f"| {row.label} | `{row.key}` | {row.definition} | {told} | {sure} |")
