@@ -65,14 +65,14 @@ def setting(kind: Kind[T], default: str, sentence: str, *, shown: str = "", name
 
 @dataclass(frozen=True, kw_only=True)
 class PathSettings:
-    """Where the kernel's files are."""
+    """Location of the kernel's files."""
 
     sysfs: Path = setting(PATH, "/sys", "Root of the sysfs tree to read.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerSettings:
-    """How the counters are sampled."""
+    """Sampling of the counters."""
 
     interval: int = setting(
         INTERVAL, "10ms", "Time between two samples, 1ms to 1s; whole milliseconds that divide one second."
@@ -83,42 +83,40 @@ class SamplerSettings:
     scheduler: Literal["other", "fifo"] = setting(
         choice("other", "fifo"),
         "other",
-        "Scheduling of the sampler process; fifo needs CAP_SYS_NICE, without it other is used.",
+        "Scheduling of the sampler process; fifo needs CAP_SYS_NICE and falls back to other.",
     )
-    cpu: int | None = setting(CPU, "", "Processor to pin the sampler process to.", shown="none")
+    cpu: int | None = setting(CPU, "", "CPU to pin the sampler process to.", shown="none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingSettings:
-    """Where the raw samples are kept."""
+    """Location of the raw samples."""
 
     dir: Path = setting(
         PATH,
         "",
-        "Directory of the ring file; best in memory (tmpfs).",
+        "Directory of the ring file; preferably in memory (tmpfs).",
         shown="/dev/shm/ibpulse if /dev/shm is writable, else $RUNTIME_DIRECTORY, else $TMPDIR/ibpulse",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PortSettings:
-    """Which ports are read, and which of them are rails.
+    """Which ports to read, and which of them are rails.
 
     A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.
     """
 
     include: tuple[str, ...] = setting(PORTS, "", "Ports to read.", shown="all")
     exclude: tuple[str, ...] = setting(
-        PORTS, "", "Ports of which no file is ever opened; goes before ports.include.", shown="none"
+        PORTS, "", "Ports never to open. Takes precedence over ports.include.", shown="none"
     )
-    rails: tuple[str, ...] = setting(
-        PORTS, "", "Ports that carry the job's traffic.", shown="told apart by what the port is"
-    )
+    rails: tuple[str, ...] = setting(PORTS, "", "Ports that carry the job's traffic.", shown="chosen automatically")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSettings:
-    """What is computed from the samples."""
+    """Statistics computed from the samples."""
 
     active_threshold: int = setting(
         RATE, format_rate(round(ACTIVE_BYTES_PER_SECOND)), "Rate above which a sample counts as active."
@@ -129,84 +127,84 @@ class AnalysisSettings:
     timescales: tuple[int, ...] = setting(
         TIMESCALES,
         "10ms,50ms,100ms,1s",
-        "Time scales of burstiness; multiples of sampler.interval that divide one second. "
-        "Of the default, those that are no multiple are left out.",
+        "Timescales of burstiness; multiples of sampler.interval that divide one second. "
+        "Defaults that are not a multiple are dropped.",
     )
     traffic_window: int = setting(
         seconds("10s", "10m"),
         "1m",
-        "What the step period and the signature are found in, 10s to 10m in whole seconds. "
-        "Steps up to a quarter of it are found. The default is cut to sampler.history.",
+        "Window used to find the step period and the signature, 10s to 10m in whole seconds. "
+        "Steps up to a quarter of it can be found. The default is limited to sampler.history.",
     )
-    saturation_level: float = setting(RATIO, "0.85", "Median utilisation from which a link or the node is saturated.")
-    saturation_window: int = setting(
-        seconds("5s", "10m"), "30s", "What that median is taken over, 5s to 10m in whole seconds."
+    saturation_level: float = setting(
+        RATIO, "0.85", "Median utilisation at or above which a link or the node is saturated."
     )
+    saturation_window: int = setting(seconds("5s", "10m"), "30s", "Window of that median, 5s to 10m in whole seconds.")
     moe_saturation_hold: int = setting(
         duration("1s", "1h"),
         "30s",
-        "How long traffic must be moe_like, with the duty cycle and the peaks below, before that is a state; 1s to 1h.",
+        "Time for which traffic must be moe_like, with the duty cycle and peaks below, to be sustained; 1s to 1h.",
     )
-    moe_saturation_duty: float = setting(RATIO, "0.85", "Least duty cycle of sustained MoE saturation.")
-    moe_saturation_peak: float = setting(RATIO, "0.9", "Least peak utilisation of sustained MoE saturation.")
+    moe_saturation_duty: float = setting(RATIO, "0.85", "Minimum duty cycle of sustained MoE saturation.")
+    moe_saturation_peak: float = setting(RATIO, "0.9", "Minimum peak utilisation of sustained MoE saturation.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSettings:
-    """What is read beside the samples: status, rate, new and vanished devices, error counters."""
+    """Data read less often than the samples: port state, rate, new and missing devices, error counters."""
 
-    interval: int = setting(duration("1s", "10m"), "5s", "Time between two looks at status and devices, 1s to 10m.")
+    interval: int = setting(duration("1s", "10m"), "5s", "How often port state and devices are re-read, 1s to 10m.")
     counters: Literal["diagnostic", "all", "none"] = setting(
         choice("diagnostic", "all", "none"),
         "diagnostic",
-        "Error and congestion counters to read at each look: those that explain the traffic, every one, or none.",
+        "Error and congestion counters to read at that interval: those that explain the traffic, all, or none.",
     )
     xmit_wait_tick: int | None = setting(
         TICK_BYTES,
         "",
         "Bytes that a port could have sent in one count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
-        shown="not known, so no stalled time",
+        shown="unknown, so no stalled time",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopologySettings:
-    """Where devices are plugged in, for virtual machines that hide it."""
+    """PCIe placement of devices, for virtual machines that hide it."""
 
     file: Path | None = setting(
         OPTIONAL_PATH,
         "",
-        "YAML file that says of devices their NUMA node, nearest GPUs and PCIe link; docs/topology.md has its form.",
+        "YAML file with the NUMA node, nearest GPUs and PCIe link of devices; see docs/topology.md for its format.",
         shown="none",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class WebSettings:
-    """How the results are served."""
+    """The web server."""
 
     listen_address: ListenAddress = setting(
         ADDRESS,
         ":10055",
-        "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 is any free one.",
+        "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 selects any free port.",
     )
     config_file: Path | None = setting(
         OPTIONAL_PATH,
         "",
-        "YAML file with TLS, basic authentication and headers, as exporters of Prometheus read it; see security.md.",
+        "YAML file with TLS, basic authentication and headers, in the format of Prometheus exporters; see security.md.",
         shown="none",
         name="config.file",
     )
     max_points: int = setting(
         count(1_000, 100_000_000),
         "200000",
-        "Values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
+        "Maximum number of values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureSettings:
-    """The flight recorder: what freezes the samples around an instant to a file, and where the files go."""
+    """The flight recorder: what triggers a capture of the samples, and where captures are stored."""
 
     dir: Path = setting(
         PATH,
@@ -218,57 +216,57 @@ class CaptureSettings:
     before: int = setting(
         duration("1s", "1h"),
         "60s",
-        "What a capture holds of the time before its trigger, 1s to 1h; with capture.after at most "
-        "sampler.history. The default is cut to that.",
+        "Time before its trigger that a capture includes, 1s to 1h; with capture.after at most "
+        "sampler.history. The default is limited to that.",
     )
     after: int = setting(
         duration("0s", "10m"),
         "10s",
-        "What a capture holds of the time after its trigger, 0s to 10m. "
+        "Time after its trigger that a capture includes, 0s to 10m. "
         "The default is at most a quarter of sampler.history.",
     )
     rules: tuple[str, ...] = setting(
         some_of("RULE", *CAPTURE_RULES),
         ",".join(CAPTURE_RULES),
-        "Local rules that take captures, or none; see captures.md.",
+        "Local rules that trigger captures, or none; see captures.md.",
     )
     cooldown: int = setting(
         duration("1s", "30d"),
         "10m",
-        "Time in which the same rule, or the same alert, takes no other capture, 1s to 30d.",
+        "Time during which the same rule or alert triggers no further capture, 1s to 30d.",
     )
     max_count: int = setting(
-        count(1, 100_000), "100", "Captures that are kept, 1 to 100000; the oldest is removed for another."
+        count(1, 100_000), "100", "Maximum number of captures, 1 to 100000; the oldest is removed for a new one."
     )
-    max_bytes: int = setting(SIZE, "1GB", "Size of all captures together; the oldest are removed for a new one.")
+    max_bytes: int = setting(SIZE, "1GB", "Maximum total size of captures; the oldest are removed for a new one.")
     min_free: int = setting(
-        SIZE, "500MB", "What captures leave free on the disk: the oldest are removed, then no new one is taken."
+        SIZE, "500MB", "Free disk space to preserve: the oldest captures are removed first, then no new one is taken."
     )
     node: tuple[str, ...] = setting(
         NODES,
         "",
-        "Names of this node in the labels of alerts: instance, node, nodename, hostname. "
-        "Own addresses always count. Captures name the first as their host.",
+        "Names of this node in the labels instance, node, nodename and hostname of alerts; its addresses "
+        "always match. The first is the host name in captures.",
         shown="the host name",
     )
     allow_unauthenticated: bool = setting(
         SWITCH,
         "false",
-        "Whether everybody may take and delete captures; otherwise only users that web.config.file knows.",
+        "Whether anyone may take and delete captures; otherwise only users from web.config.file.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """What is logged, to standard error."""
+    """Logging to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = setting(
         choice("debug", "info", "warning", "error", warn="warning"),
         "info",
-        "Lowest severity that is logged.",
+        "Minimum severity of log messages.",
     )
     format: Literal["text", "json", "logfmt"] = setting(
-        choice("text", "json", "logfmt"), "text", "Lines for people, or per line a JSON object or logfmt pairs."
+        choice("text", "json", "logfmt"), "text", "Lines for people, or one JSON object or logfmt line per message."
     )
 
 

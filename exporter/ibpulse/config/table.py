@@ -101,7 +101,7 @@ GROUPS: dict[str, str] = {name: " ".join(kind.__doc__.split()) for name, kind in
 """What each group is for."""
 
 CONFIG_FILE = SettingRow(
-    "config.file", OPTIONAL_PATH, "", "YAML file with settings; flags and environment go before it.", "none"
+    "config.file", OPTIONAL_PATH, "", "YAML file with settings; overridden by environment variables and flags.", "none"
 )
 
 ROWS = tuple(
