@@ -13,7 +13,7 @@ from ibpulse.metrics.row import Metric
 from ibpulse.metrics.table import TABLE
 from tests.exposition.snapshots import SERVER, node
 from tests.metrics.exported import exported_names
-from tools.reference.metrics_page import metrics_markdown
+from tools.reference.metric_pages import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 every_row = pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)

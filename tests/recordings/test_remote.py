@@ -13,8 +13,7 @@ import pytest
 from ibpulse.client import DaemonConnection, RemotePorts
 from ibpulse.errors import DaemonError, FabricError
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.from_daemon import DaemonFollower
-from ibpulse.recordings.source import describe_remote
+from ibpulse.recordings.source import DaemonFollower, describe_remote
 from tests.client.servers import Canned, canned
 
 INTERVAL_NS = 10_000_000

@@ -20,8 +20,7 @@ from ibpulse.web.routes import stream_route
 from ibpulse.web.server import serve
 from ibpulse.web.stream import hub
 from ibpulse.web.stream.events import describe_second
-from ibpulse.web.stream.feed import Feed
-from ibpulse.web.stream.hub import Viewer
+from ibpulse.web.stream.hub import Feed, Viewer
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.web.events import Event, Listener, listening
 from tests.web.rings import EPOCH, Node, fabric, make_node, port

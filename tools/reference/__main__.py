@@ -16,9 +16,8 @@ from ibpulse.commands.parser import build_parser, own_actions
 from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
-from tools.reference.counters_page import counters_markdown
 from tools.reference.doctor_page import doctor_markdown
-from tools.reference.metrics_page import metrics_markdown
+from tools.reference.metric_pages import counters_markdown, metrics_markdown
 from tools.reference.packages_picture import packages_svg
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"

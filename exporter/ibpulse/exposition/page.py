@@ -10,8 +10,7 @@ from prometheus_client import Metric as LibraryFamily
 from prometheus_client.exposition import choose_encoder
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.exposition.lines import family_lines, header
-from ibpulse.exposition.negotiation import TextFormat, choose_format
+from ibpulse.exposition.lines import TextFormat, choose_format, family_lines, header
 from ibpulse.metrics import web
 from ibpulse.metrics.row import Metric, read_families
 from ibpulse.metrics.table import rows_of
