@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bins import BinGrid
+from ibpulse.analysis.bins import BinGrid, choose_edges
 
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
 
@@ -62,3 +62,13 @@ def test_a_run_outside_the_grid_is_an_error(tick: int) -> None:
     grid = BinGrid(1, 0, 2, 2, "mean")
     with pytest.raises(ValueError, match=r"lie outside the grid of 4"):
         grid.add(0, tick, np.zeros((2, 2), dtype=np.float32))
+
+
+def test_whole_bins_end_with_the_newest_sample() -> None:
+    times = np.arange(1_003, 11_004, 10) * 1_000_000
+    edges = choose_edges(times, 60_000_000_000, 0.05)
+    assert (edges[-1], edges[0]) == (times[-1], times[-1] - 200 * 50_000_000)
+    assert np.diff(edges).tolist() == [50_000_000] * 200
+    # a window may be shorter than the samples, and the samples shorter than a bin
+    assert len(choose_edges(times, 1_020_000_000, 0.05)) == 20 + 1
+    assert choose_edges(times[:2], 60_000_000_000, 0.05).tolist() == [times[1] - 50_000_000, times[1]]

@@ -13,8 +13,20 @@ The modules build on each other in this order:
 """
 
 from ibpulse.aggregator.aggregator import Aggregator
+from ibpulse.aggregator.last_minute import Resolutions
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.aggregator.summary import Summary
+from ibpulse.aggregator.snapshot import RailStanding, Snapshot
+from ibpulse.aggregator.snapshot_ports import read_sampler
+from ibpulse.aggregator.summary import NodeSummary, Summary, summarize
 
-__all__ = ["Aggregator", "AggregatorOptions", "Snapshot", "Summary"]
+__all__ = [
+    "Aggregator",
+    "AggregatorOptions",
+    "NodeSummary",
+    "RailStanding",
+    "Resolutions",
+    "Snapshot",
+    "Summary",
+    "read_sampler",
+    "summarize",
+]

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from ibpulse.analysis.bins import bandwidth_bins
+from ibpulse.analysis.bins import bandwidth_bins, choose_edges
 from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.analysis.resolution import effective_resolution, finest_ticks
 from ibpulse.arrays import Floats
@@ -96,14 +95,6 @@ def measure_step(
             continue
         times = block.time_ns()
         if not found:
-            edges = _edges(times[valid], window_ns, bin_seconds)
+            edges = choose_edges(times[valid], window_ns, bin_seconds)
         found.append(bandwidth_bins(times, block.counters(), valid, block.scale, edges))
     return find_rails_period(found, bin_seconds)
-
-
-def _edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
-    """Edges of whole bins from the oldest sample of the window to the newest, which is the last edge."""
-    width_ns = round(bin_seconds * SECOND_NS)
-    newest_ns = int(times_ns.max())
-    bins = min(window_ns, newest_ns - int(times_ns.min())) // width_ns
-    return newest_ns - width_ns * np.arange(max(1, bins), -1, -1, dtype=np.int64)

@@ -67,6 +67,14 @@ def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
 GAP_BINS = 2.0
 
 
+def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
+    """Edges of whole bins, one at least, from the oldest sample of a window to the newest, which is the last edge."""
+    width_ns = round(bin_seconds * SECOND_NS)
+    newest_ns = int(times_ns.max())
+    bins = min(window_ns, newest_ns - int(times_ns.min())) // width_ns
+    return newest_ns - width_ns * np.arange(max(1, bins), -1, -1, dtype=np.int64)
+
+
 def bandwidth_bins(
     time_ns: npt.NDArray[np.int64],
     counters: npt.NDArray[np.uint64],

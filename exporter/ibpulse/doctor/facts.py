@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.aggregator import RailStanding
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.model import Fabric, PortId, SamplerHealth
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot
 from ibpulse.analysis.rates import increase
 from ibpulse.analysis.resolution import effective_resolution
 from ibpulse.doctor.facts import PortSamples, Reads

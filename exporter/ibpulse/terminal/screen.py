@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from ibpulse.aggregator.summary import NodeSummary, Summary
+from ibpulse.aggregator import NodeSummary, Summary
 from ibpulse.terminal.view import SUMMARY_WINDOW_SECONDS, RailView, SamplerView, View
 from ibpulse.text import gigabytes, percent, step_text
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator.summary import Summary
+from ibpulse.aggregator import Summary
 from ibpulse.arrays import Singles
 
 SUMMARY_WINDOW_SECONDS = 10

@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from pydantic import TypeAdapter
 
-from ibpulse.aggregator.last_minute import Resolutions
-from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.snapshot_ports import read_sampler
-from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.aggregator import AggregatorOptions, Resolutions, Summary, read_sampler, summarize
 from ibpulse.arrays import Singles
 from ibpulse.client import DaemonConnection, RemotePorts, ask_metrics, ask_ports, ask_window, reading
 from ibpulse.errors import DaemonError
