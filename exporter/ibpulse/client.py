@@ -19,7 +19,7 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.errors import DaemonError
-from ibpulse.model import DIRECTIONS, PortIdentity
+from ibpulse.model import DIRECTIONS, PortId, PortIdentity
 from ibpulse.units import MILLISECOND_NS
 
 DEFAULT_PORT = 10055
@@ -158,6 +158,11 @@ class RemotePort:
     source: str
     resolution_seconds: float
     identity: PortIdentity
+
+    @property
+    def id(self) -> PortId:
+        """Device and number."""
+        return PortId(self.device, self.port)
 
     @property
     def name(self) -> str:

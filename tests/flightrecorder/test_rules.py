@@ -14,9 +14,9 @@ from ibpulse.flightrecorder.rules import (
     IDLE,
     QUIET,
     RULES,
+    LocalRules,
     Observation,
     RuleOptions,
-    RuleWatch,
     observe,
 )
 from ibpulse.model import CAPTURE_ORIGINS
@@ -27,24 +27,26 @@ from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play
 
 MINUTE_NS = 60 * 10**9
-SIGHT = Observation(100, 10**18, 1.0, 200e9, 0.3, "dense_like", False, {"mlx5_0:1": CARRYING, "mlx5_1:1": CARRYING})
+OBSERVATION = Observation(
+    100, 10**18, 1.0, 200e9, 0.3, "dense_like", False, {"mlx5_0:1": CARRYING, "mlx5_1:1": CARRYING}
+)
 
 
 def told(path: Path, *acts: Act, seed: int = 0, cooldown_ns: int = 10 * MINUTE_NS) -> list[tuple[int, str, dict]]:
     """Second, rule and labels of everything that all the rules tell of a played job."""
-    watch = RuleWatch(tuple(RULES), cooldown_ns, RuleOptions())
+    rules = LocalRules(tuple(RULES), cooldown_ns, RuleOptions())
     return [
         (second, trigger.origin, dict(trigger.labels))
         for second, snapshot in enumerate(play(path, *acts, seed=seed), 1)
-        for trigger in watch.look(snapshot)
+        for trigger in rules.evaluate(snapshot)
     ]
 
 
-def labels_of(name: str, sights: Iterable[Observation]) -> list[dict[str, str]]:
+def labels_of(name: str, observations: Iterable[Observation]) -> list[dict[str, str]]:
     """What one rule tells of what is seen."""
     state, found = RULES[name].start, []
-    for sight in sights:
-        state, labels = RULES[name].find(state, sight, RuleOptions())
+    for observation in observations:
+        state, labels = RULES[name].find(state, observation, RuleOptions())
         found += [] if labels is None else [dict(labels)]
     return found
 
@@ -113,72 +115,72 @@ def test_the_same_thing_again_is_told_after_the_cooldown_alone(tmp_path: Path) -
 
 
 def test_a_rule_that_is_not_chosen_is_silent(tmp_path: Path) -> None:
-    watch = RuleWatch(("step-slower",), MINUTE_NS, RuleOptions())
+    rules = LocalRules(("step-slower",), MINUTE_NS, RuleOptions())
     acts = (Act(ExpertParallel(), 20), Act(ExpertParallel(), 10, down=(3,)))
-    assert not [trigger for snapshot in play(tmp_path, *acts) for trigger in watch.look(snapshot)]
+    assert not [trigger for snapshot in play(tmp_path, *acts) for trigger in rules.evaluate(snapshot)]
 
 
 def test_the_first_snapshot_and_one_without_new_time_show_nothing(tmp_path: Path) -> None:
     first, second = play(tmp_path, Act(DENSE, 2))
     assert observe(second, second) is None
     assert observe(replace(first, end_tick=0), second) is None
-    sight = observe(first, second)
-    assert sight is not None
-    assert (sight.seconds, sight.end_tick) == (1.0, 200)
-    assert sight.rate_bytes_per_second == pytest.approx(203e9, rel=0.1)
-    assert sight.rails["mlx5_6:1"] == IDLE
+    observation = observe(first, second)
+    assert observation is not None
+    assert (observation.seconds, observation.end_tick) == (1.0, 200)
+    assert observation.rate_bytes_per_second == pytest.approx(203e9, rel=0.1)
+    assert observation.rails["mlx5_6:1"] == IDLE
 
 
 def test_what_was_not_observed_is_no_stall() -> None:
-    steps = [SIGHT] * 60
-    dark = [replace(SIGHT, rate_bytes_per_second=None)] * 30
+    steps = [OBSERVATION] * 60
+    dark = [replace(OBSERVATION, rate_bytes_per_second=None)] * 30
     assert labels_of("traffic-stalled", [*steps, *dark, *steps]) == []
-    assert labels_of("traffic-stalled", [*steps, *[replace(SIGHT, rate_bytes_per_second=0.0)] * 3]) == [
+    assert labels_of("traffic-stalled", [*steps, *[replace(OBSERVATION, rate_bytes_per_second=0.0)] * 3]) == [
         {"step_seconds": "0.300", "quiet_seconds": "3"}
     ]
 
 
 def test_a_pause_shorter_than_the_steps_that_count_is_no_stall() -> None:
-    slow = replace(SIGHT, step_seconds=2.0)
+    slow = replace(OBSERVATION, step_seconds=2.0)
     pause = [replace(slow, rate_bytes_per_second=0.0)] * 9
     assert labels_of("traffic-stalled", [*[slow] * 60, *pause, *[slow] * 60, *pause]) == []
 
 
 def test_silence_without_regular_steps_is_no_stall() -> None:
-    irregular = [replace(SIGHT, step_seconds=None)] * 60
-    assert labels_of("traffic-stalled", [*irregular, *[replace(SIGHT, rate_bytes_per_second=0.0)] * 60]) == []
+    irregular = [replace(OBSERVATION, step_seconds=None)] * 60
+    assert labels_of("traffic-stalled", [*irregular, *[replace(OBSERVATION, rate_bytes_per_second=0.0)] * 60]) == []
 
 
 def test_a_period_that_doubles_while_the_bytes_flow_as_before_is_no_slower_step() -> None:
-    doubled = [replace(SIGHT, step_seconds=0.6)] * 60
-    assert labels_of("step-slower", [*[SIGHT] * 120, *doubled]) == []
-    slower = [replace(SIGHT, step_seconds=0.6, rate_bytes_per_second=100e9)] * 60
-    assert labels_of("step-slower", [*[SIGHT] * 120, *slower]) == [
+    doubled = [replace(OBSERVATION, step_seconds=0.6)] * 60
+    assert labels_of("step-slower", [*[OBSERVATION] * 120, *doubled]) == []
+    slower = [replace(OBSERVATION, step_seconds=0.6, rate_bytes_per_second=100e9)] * 60
+    assert labels_of("step-slower", [*[OBSERVATION] * 120, *slower]) == [
         {"step_seconds": "0.600", "usual_step_seconds": "0.300"}
     ]
 
 
 def test_steps_that_were_lost_for_a_while_begin_anew() -> None:
-    slower = replace(SIGHT, step_seconds=0.6, rate_bytes_per_second=100e9)
-    lost = replace(SIGHT, step_seconds=None)
-    dark = replace(SIGHT, rate_bytes_per_second=None)
-    assert labels_of("step-slower", [*[SIGHT] * 120, lost, *[slower] * 120]) == []
-    assert len(labels_of("step-slower", [*[SIGHT] * 120, dark, *[slower] * 120])) == 1
+    slower = replace(OBSERVATION, step_seconds=0.6, rate_bytes_per_second=100e9)
+    lost = replace(OBSERVATION, step_seconds=None)
+    dark = replace(OBSERVATION, rate_bytes_per_second=None)
+    assert labels_of("step-slower", [*[OBSERVATION] * 120, lost, *[slower] * 120]) == []
+    assert len(labels_of("step-slower", [*[OBSERVATION] * 120, dark, *[slower] * 120])) == 1
 
 
 def test_saturation_of_a_job_that_has_just_begun_is_no_news() -> None:
-    quiet = replace(SIGHT, rate_bytes_per_second=0.0)
-    dark = replace(SIGHT, rate_bytes_per_second=None)
-    moe = replace(SIGHT, signature="moe_like")
+    quiet = replace(OBSERVATION, rate_bytes_per_second=0.0)
+    dark = replace(OBSERVATION, rate_bytes_per_second=None)
+    moe = replace(OBSERVATION, signature="moe_like")
     on = replace(moe, moe_saturated=True)
-    assert labels_of("moe-saturation", [*[SIGHT] * 95, quiet, *[SIGHT] * 60, *[moe] * 30, on]) == []
-    assert labels_of("moe-saturation", [*[SIGHT] * 95, dark, *[moe] * 30, on, on, moe, on]) == [
+    assert labels_of("moe-saturation", [*[OBSERVATION] * 95, quiet, *[OBSERVATION] * 60, *[moe] * 30, on]) == []
+    assert labels_of("moe-saturation", [*[OBSERVATION] * 95, dark, *[moe] * 30, on, on, moe, on]) == [
         {"signature": "moe_like"}
     ]
 
 
 def test_rails_that_are_quiet_with_all_others_are_not_lost() -> None:
-    quiet = replace(SIGHT, rails=dict.fromkeys(SIGHT.rails, QUIET))
-    flap = replace(SIGHT, rails={**SIGHT.rails, "mlx5_1:1": DOWN})
-    assert labels_of("rail-lost", [*[SIGHT] * 20, *[quiet] * 60]) == []
-    assert labels_of("rail-lost", [*[SIGHT] * 20, flap, *[SIGHT] * 20, flap]) == []
+    quiet = replace(OBSERVATION, rails=dict.fromkeys(OBSERVATION.rails, QUIET))
+    flap = replace(OBSERVATION, rails={**OBSERVATION.rails, "mlx5_1:1": DOWN})
+    assert labels_of("rail-lost", [*[OBSERVATION] * 20, *[quiet] * 60]) == []
+    assert labels_of("rail-lost", [*[OBSERVATION] * 20, flap, *[OBSERVATION] * 20, flap]) == []

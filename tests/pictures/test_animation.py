@@ -11,7 +11,7 @@ from PIL import Image, ImageSequence
 from ibpulse.errors import PictureError
 from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Layout, lay_out_animation
-from ibpulse.pictures.frames import UNKNOWN, count_frames, draw_frames, move
+from ibpulse.pictures.frames import UNKNOWN, build_motion, count_frames, draw_frames
 from ibpulse.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, take
 
@@ -32,7 +32,7 @@ def gif(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Layout:
+def layout() -> Layout:
     return lay_out_animation([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
 
 
@@ -57,11 +57,11 @@ def test_too_many_frames_are_refused() -> None:
         count_frames([take(rails())], replace(MOVING, speed=0.001))
 
 
-def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(stage: Layout) -> None:
+def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(layout: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
-    run, band = take(rates), stage.bands[0]
-    motion = move(run, band, choose_scale([run], MOVING), 20, MOVING)
+    run, band = take(rates), layout.bands[0]
+    motion = build_motion(run, band, choose_scale([run], MOVING), 20, MOVING)
     assert motion.bars[0].tolist() == [round(band.bars.width / 10), band.bars.width, round(band.bars.width / 2)]
     assert motion.marks[0, 0] == motion.marks[19, 0] == band.bars.width - 1
     assert motion.bars[19].tolist() == [0, band.bars.width, UNKNOWN]
@@ -70,20 +70,20 @@ def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(sta
     assert "node - GB/s" in motion.texts[19]
 
 
-def test_a_mark_goes_when_its_sample_is_no_longer_shown(stage: Layout) -> None:
+def test_a_mark_goes_when_its_sample_is_no_longer_shown(layout: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
     options = replace(MOVING, window_ns=500_000_000)
     scale = choose_scale([take(rates)], options)
     band = lay_out_animation([take(rates)], scale, options).bands[0]
-    marks = move(take(rates), band, scale, 20, options).marks
+    marks = build_motion(take(rates), band, scale, 20, options).marks
     assert (marks[4, 0], marks[5, 0]) == (band.bars.width - 1, 0)
 
 
-def test_a_frame_shows_dark_bright_and_hatched_rails(stage: Layout) -> None:
-    run, band = take(rails()), stage.bands[0]
-    motion = move(run, band, choose_scale([run], MOVING), 20, MOVING)
-    picture = list(draw_frames(stage, [motion]))[19]
+def test_a_frame_shows_dark_bright_and_hatched_rails(layout: Layout) -> None:
+    run, band = take(rails()), layout.bands[0]
+    motion = build_motion(run, band, choose_scale([run], MOVING), 20, MOVING)
+    picture = list(draw_frames(layout, [motion]))[19]
     place = band.rails
     row = [
         picture[place.top + port * band.row + band.row // 2, place.left : place.left + place.width]
@@ -104,7 +104,7 @@ def test_a_long_window_shows_the_highest_of_each_column() -> None:
     scale = choose_scale([take(rates)], options)
     band = lay_out_animation([take(rates)], scale, options).bands[0]
     assert band.ticks > 1
-    assert move(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
+    assert build_motion(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
 
 
 def test_the_page_asks_for_nothing_from_elsewhere_and_holds_its_data(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_a_gif_shows_each_frame_as_it_was_drawn(tmp_path: Path) -> None:
     run = take(rates)
     render("animation", [run], tmp_path / "a.gif", MOVING)
     scale = choose_scale([run], MOVING)
-    stage = lay_out_animation([run], scale, MOVING)
-    drawn = draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)])
+    layout = lay_out_animation([run], scale, MOVING)
+    drawn = draw_frames(layout, [build_motion(run, layout.bands[0], scale, 20, MOVING)])
     with Image.open(tmp_path / "a.gif") as picture:
         for shown, frame in zip(ImageSequence.Iterator(picture), drawn, strict=True):
-            np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), stage.palette[frame])
+            np.testing.assert_array_equal(np.asarray(shown.convert("RGB")), layout.palette[frame])

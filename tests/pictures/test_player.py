@@ -11,7 +11,7 @@ from PIL import Image
 
 from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import lay_out_animation
-from ibpulse.pictures.frames import draw_frames, move
+from ibpulse.pictures.frames import build_motion, draw_frames
 from ibpulse.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, take
 
@@ -34,19 +34,23 @@ def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Pa
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"file://{tmp_path / 'a.html'}")
-        page.wait_for_function("stage.complete && !playing")
+        page.wait_for_function("still.complete && !playing")
         page.evaluate("draw(15)")
         url = page.evaluate("canvas.toDataURL('image/png')")
         browser.close()
     assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB")).astype(int)
     scale = choose_scale([run], MOVING)
-    stage = lay_out_animation([run], scale, MOVING)
-    expected = stage.palette[list(draw_frames(stage, [move(run, stage.bands[0], scale, 20, MOVING)]))[15]].astype(int)
+    layout = lay_out_animation([run], scale, MOVING)
+    expected = layout.palette[
+        list(draw_frames(layout, [build_motion(run, layout.bands[0], scale, 20, MOVING)]))[15]
+    ].astype(int)
     # letters and hatching are the browser's own
-    text, hole = stage.bands[0].text, stage.bands[0].rails
+    text, hole = layout.bands[0].text, layout.bands[0].rails
     same = np.abs(drawn - expected).max(axis=2) <= 2
     same[text.top : text.top + text.height, text.left :] = True
-    same[hole.top + 2 * stage.bands[0].row : hole.top + hole.height] = True
-    same[stage.bands[0].bars.top + 2 * stage.bands[0].row : stage.bands[0].bars.top + stage.bands[0].bars.height] = True
+    same[hole.top + 2 * layout.bands[0].row : hole.top + hole.height] = True
+    same[
+        layout.bands[0].bars.top + 2 * layout.bands[0].row : layout.bands[0].bars.top + layout.bands[0].bars.height
+    ] = True
     assert same.all(), np.argwhere(~same)[:5]

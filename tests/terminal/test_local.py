@@ -36,13 +36,13 @@ class Watching:
         self._reader = Clocked(ring.file)
         self._watcher = RingWatcher(self._reader, lambda: ring.fabric, lambda: 3, AggregatorOptions(), "here")
 
-    def look(self, now_tick: int, points: int) -> View:
+    def fetch(self, now_tick: int, points: int) -> View:
         self._reader.now_tick = now_tick
-        return self._watcher.look(points, self.wanted_ns)
+        return self._watcher.fetch(points, self.wanted_ns)
 
 
-def look(ring: Ring, now_tick: int, points: int) -> View:
-    return Watching(ring).look(now_tick, points)
+def fetch(ring: Ring, now_tick: int, points: int) -> View:
+    return Watching(ring).fetch(now_tick, points)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def ring(tmp_path: Path) -> Ring:
 
 
 def test_bins_are_the_peaks_between_multiples_of_their_width(ring: Ring) -> None:
-    seen = look(ring, 1505, 20)
+    seen = fetch(ring, 1505, 20)
     # ticks 1300 to 1499: the square is on from 1301 to 1330 and from 1401 to 1430
     expected = [20e9] * 3 + [20e9] + [0.0] * 5 + [0.0] + [20e9] * 4 + [0.0] * 6
     rail = seen.rails[0]
@@ -63,18 +63,18 @@ def test_bins_are_the_peaks_between_multiples_of_their_width(ring: Ring) -> None
 
 
 def test_the_means_are_those_of_the_last_second_without_its_holes(ring: Ring) -> None:
-    means = look(ring, 1505, 20).rails[0].means
+    means = fetch(ring, 1505, 20).rails[0].means
     # ticks 1400 to 1499, of which 1400 and 1401 have no rate
     assert means == pytest.approx((20e9 * 29 / 98, 4e9), rel=1e-6)
 
 
 def test_what_has_no_sample_is_not_known(ring: Ring) -> None:
-    seen = look(ring, 1505, 20)
+    seen = fetch(ring, 1505, 20)
     down = seen.rails[1]
     assert (down.name, down.active, down.means) == ("mlx5_1:1", False, (None, None))
     assert np.isnan(down.peaks).all()
     assert seen.others == 1
-    assert np.isnan(look(ring, 1605, 30).rails[0].peaks[:, -9:]).all()
+    assert np.isnan(fetch(ring, 1605, 30).rails[0].peaks[:, -9:]).all()
 
 
 def test_the_summary_and_the_sampler_are_told(ring: Ring) -> None:
@@ -82,7 +82,7 @@ def test_the_summary_and_the_sampler_are_told(ring: Ring) -> None:
     ring.file.words[lane + at.L_TICKS] = ring.file.words[lane + at.L_LATENESS] = 1490
     ring.file.words[lane + at.L_MISSED] = 10
     ring.file.words[lane + at.L_LATENESS_SUM_NS] = 1490 * 120_000
-    seen = look(ring, 1525, 20)
+    seen = fetch(ring, 1525, 20)
     assert seen.summary is not None
     assert (seen.summary.node.rails, seen.summary.node.duty_cycle_ratio) == (1, 1.0)
     assert seen.sampler is not None
@@ -97,7 +97,7 @@ def test_a_later_look_shows_what_a_first_one_would(ring: Ring) -> None:
         watching.wanted_ns = wanted_ms * MS
         other = Watching(ring)
         other.wanted_ns = watching.wanted_ns
-        seen, fresh = watching.look(now_tick, points), other.look(now_tick, points)
+        seen, fresh = watching.fetch(now_tick, points), other.fetch(now_tick, points)
         assert seen.bin_ns == wanted_ms * MS
         assert seen.wall_ns == fresh.wall_ns
         for rail, same in zip(seen.rails, fresh.rails, strict=True):
@@ -109,18 +109,18 @@ def test_what_comes_late_at_the_end_of_a_stride_is_shown_at_all_its_ticks(tmp_pa
     ring = Ring.create(tmp_path, port("mlx5_0"))
     counted = ring.write("mlx5_0:1", TRAFFIC, 1, 1000, stride=50)
     watching = Watching(ring)
-    assert np.isnan(watching.look(1033, 8).rails[0].peaks[:, -1:]).all()
+    assert np.isnan(watching.fetch(1033, 8).rails[0].peaks[:, -1:]).all()
     ring.write("mlx5_0:1", TRAFFIC, 1001, 1100, stride=50, start=counted)
-    peaks = watching.look(1102, 8).rails[0].peaks
+    peaks = watching.fetch(1102, 8).rails[0].peaks
     assert not np.isnan(peaks).any()
-    np.testing.assert_array_equal(peaks, look(ring, 1102, 8).rails[0].peaks)
+    np.testing.assert_array_equal(peaks, fetch(ring, 1102, 8).rails[0].peaks)
 
 
 def test_the_summary_is_made_anew_every_other_second(ring: Ring) -> None:
     watching = Watching(ring)
     ends = []
     for now_tick in range(1025, 1500, 50):
-        summary = watching.look(now_tick, 10).summary
+        summary = watching.fetch(now_tick, 10).summary
         assert summary is not None
         ends.append(summary.end_ms)
     # seconds end at multiples of 100 ticks, and are whole 0.2 s later
@@ -129,7 +129,7 @@ def test_the_summary_is_made_anew_every_other_second(ring: Ring) -> None:
 
 def test_before_the_first_second_there_is_no_summary(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0"))
-    seen = look(ring, 0, 5)
+    seen = fetch(ring, 0, 5)
     assert seen.summary is None
     assert seen.sampler is not None
     assert seen.sampler.lateness_seconds is None
@@ -140,7 +140,7 @@ def test_before_the_first_second_there_is_no_summary(tmp_path: Path) -> None:
 def test_a_bin_is_a_whole_number_of_ticks(tmp_path: Path, interval_ms: int, bin_ms: int) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0"), interval_ms=interval_ms, seconds=60)
     ring.write("mlx5_0:1", TRAFFIC, 1, 20_000 // interval_ms)
-    seen = look(ring, 20_000 // interval_ms, 8)
+    seen = fetch(ring, 20_000 // interval_ms, 8)
     assert seen.bin_ns == bin_ms * MS
     assert seen.rails[0].peaks.shape == (2, 8)
     assert seen.rails[0].means[1] == pytest.approx(4e9)
@@ -151,6 +151,6 @@ def test_a_port_that_counts_nothing_is_no_rail(ring: Ring) -> None:
         return replace(made, source=None)
 
     ring.change(port("mlx5_0"), dark(port("mlx5_7")))
-    seen = look(ring, 1505, 4)
+    seen = fetch(ring, 1505, 4)
     assert [rail.name for rail in seen.rails] == ["mlx5_0:1"]
     assert seen.others == 1

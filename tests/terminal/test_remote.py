@@ -41,7 +41,7 @@ class Clock:
 
 def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
     def known() -> View | None:
-        view = DaemonWatcher(DaemonConnection(daemon.url)).look(20, 100_000_000)
+        view = DaemonWatcher(DaemonConnection(daemon.url)).fetch(20, 100_000_000)
         return view if view.sampler and view.sampler.ticks and view.rails[0].means[0] else None
 
     view = eventually(known)
@@ -66,13 +66,13 @@ def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(tree: P
     clock = Clock()
     with Running(tree, tmp_path / "ring") as running:
         watcher = DaemonWatcher(DaemonConnection(running.url), clock)
-        assert watcher.look(5, 100_000_000).interval_ns == 10_000_000
+        assert watcher.fetch(5, 100_000_000).interval_ns == 10_000_000
         address = running.url.removeprefix("http://")
     with pytest.raises(DaemonError, match="does not answer: Connection refused"):
-        watcher.look(5, 100_000_000)
+        watcher.fetch(5, 100_000_000)
     with Running(tree, tmp_path / "other", f"--web.listen-address={address}", interval="250ms"):
         # no time has passed, and yet everything is asked for anew
-        view = watcher.look(5, 100_000_000)
+        view = watcher.fetch(5, 100_000_000)
         assert (view.interval_ns, view.bin_ns) == (250_000_000, 250_000_000)
         assert view.rails[0].peaks.shape[0] == 2
 
@@ -87,7 +87,7 @@ def test_the_costly_questions_are_asked_now_and_then(daemon: Running) -> None:
 
     watcher = DaemonWatcher(Listening(daemon.url), clock)
     for _ in range(20):
-        watcher.look(5, 100_000_000)
+        watcher.fetch(5, 100_000_000)
         clock.now += 0.5
     assert {path: asked.count(path) for path in asked} == {
         "/api/v1/ports": 2,

@@ -29,7 +29,7 @@ from tests.terminal.views import view
 
 class Watcher:
     looks = 0
-    def look(self, points, wanted_ns):
+    def fetch(self, points, wanted_ns):
         self.looks += 1
         if sys.argv[1] == "hang" and self.looks > 1:
             time.sleep(1000)

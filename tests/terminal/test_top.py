@@ -113,7 +113,7 @@ from ibpulse.units import SECOND_NS
 
 async def look():
     async with top.watch_node(load({"path.sysfs": [sys.argv[1]]}, {})) as watcher:
-        return watcher.look(1, SECOND_NS)
+        return watcher.fetch(1, SECOND_NS)
 
 print(len(asyncio.run(look()).rails))
 print(sorted({"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", "pyarrow"} & set(sys.modules)))

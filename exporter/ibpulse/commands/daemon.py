@@ -21,7 +21,7 @@ from ibpulse.commands.wiring import (
     make_aggregator,
     make_alert_receiver,
     make_flight_recorder,
-    make_rule_watch,
+    make_local_rules,
     make_supervisor,
 )
 from ibpulse.config import Settings
@@ -44,7 +44,7 @@ class Captures:
     def __init__(self, settings: Settings, reader: RingReader) -> None:
         capture = settings.capture
         self.recorder = make_flight_recorder(settings, reader)
-        self._watch = make_rule_watch(settings)
+        self._rules = make_local_rules(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
             alert_receiver=make_alert_receiver(settings),
@@ -55,7 +55,7 @@ class Captures:
     def note(self, snapshot: Snapshot) -> None:
         """Take the snapshot of one more second, and the captures that the rules ask for."""
         self.recorder.note(snapshot)
-        for trigger in self._watch.look(snapshot):
+        for trigger in self._rules.evaluate(snapshot):
             try:
                 pending = self.recorder.ask(trigger)
             except CaptureError as error:

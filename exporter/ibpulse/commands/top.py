@@ -88,7 +88,7 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
     watcher = DaemonWatcher(DaemonConnection(url or f"http://{address._replace(host=host)}"))
     try:
-        watcher.look(1, SECOND_NS)
+        watcher.fetch(1, SECOND_NS)
     except DaemonError as error:
         if url or error.status in REFUSED:
             raise

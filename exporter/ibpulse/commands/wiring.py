@@ -11,7 +11,7 @@ from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.config import Settings
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
-from ibpulse.flightrecorder.rules import RuleOptions, RuleWatch
+from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -103,10 +103,10 @@ def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecord
     return FlightRecorder(reader, options)
 
 
-def make_rule_watch(settings: Settings) -> RuleWatch:
+def make_local_rules(settings: Settings) -> LocalRules:
     """The local rules that take captures."""
     options = RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS)
-    return RuleWatch(settings.capture.rules, settings.capture.cooldown, options)
+    return LocalRules(settings.capture.rules, settings.capture.cooldown, options)
 
 
 def make_alert_receiver(settings: Settings) -> AlertReceiver:

@@ -28,7 +28,7 @@ class KnownPorts:
         self._seen: dict[PortId, KnownPort] = {}
         self._latest_tick = 0
 
-    def note(self, snapshot: Snapshot) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Take the ports of one more second."""
         tick = self._latest_tick = snapshot.end_tick
         here = {port.port.id: port for port in snapshot.ports if port.directions}
@@ -54,15 +54,6 @@ def _describe(seen: PortSnapshot, before: KnownPort | None, interval_seconds: fl
     port = seen.port
     # a port that went down has no rate, but had one while it carried what the capture shows
     rate = port.rate_bytes_per_second or (before.port.rate_bytes_per_second if before else None)
-    return RecordedPort(
-        device=port.id.device,
-        port=port.id.port,
-        rate_bytes_per_second=rate,
-        rail=port.rail,
-        active=port.active,
-        state=port.state,
-        source=port.source.name if port.source else "",
-        stride=max(1, round(seen.sampling_interval_seconds / interval_seconds)),
-        resolution_seconds=seen.effective_resolution_seconds,
-        identity=port.identity,
-    )
+    stride = max(1, round(seen.sampling_interval_seconds / interval_seconds))
+    known = RecordedPort.of(port, port.source.name if port.source else "", stride)
+    return replace(known, rate_bytes_per_second=rate, resolution_seconds=seen.effective_resolution_seconds)

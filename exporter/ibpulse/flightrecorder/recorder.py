@@ -75,7 +75,7 @@ class FlightRecorder:
         self._reader = reader
         self._options = options
         self._wall_clock_ns = wall_clock_ns
-        self._book = KnownPorts(reader.capacity)
+        self._known_ports = KnownPorts(reader.capacity)
         self._stored: Sequence[Stored] = ()
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
@@ -103,13 +103,13 @@ class FlightRecorder:
         """Why no capture can be taken at all; empty if it can."""
         if importlib.util.find_spec("pyarrow") is None:
             return NEEDS_ARROW
-        if not self._book.since(0):
+        if not self._known_ports.since(0):
             return "no port is sampled, so there is nothing to capture"
         return ""
 
     def note(self, snapshot: Snapshot) -> None:
         """Take one more second's snapshot: what the ports are."""
-        self._book.note(snapshot)
+        self._known_ports.update(snapshot)
 
     def ask(self, trigger: Trigger) -> Pending:
         """The capture that a trigger gets: the one that waits already if it asks for the same, else a new one.
@@ -170,7 +170,7 @@ class FlightRecorder:
             log.info("capture %s was taken: %s", pending.name, pending.trigger.reason)
 
     async def _wait(self, pending: Pending) -> None:
-        widest = widest_stride(port.stride for port in self._book.since(pending.first_tick))
+        widest = widest_stride(port.stride for port in self._known_ports.since(pending.first_tick))
         complete_ns = (GUARD_TICKS + widest) * self._reader.interval_ns
         seconds = (pending.ready_ns + complete_ns - self._wall_clock_ns()) / SECOND_NS
         try:
@@ -179,7 +179,7 @@ class FlightRecorder:
             pass  # the window is complete
 
     async def _write(self, pending: Pending) -> None:
-        ports = self._book.since(pending.first_tick)
+        ports = self._known_ports.since(pending.first_tick)
         last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
         if not ports or last_tick < pending.first_tick:
             raise CaptureError("the ring holds no sample of its time")

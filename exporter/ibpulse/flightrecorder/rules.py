@@ -52,7 +52,7 @@ class Observation:
 
 
 def observe(before: Snapshot, after: Snapshot) -> Observation | None:
-    """The sight between two snapshots; None where no time passed between them."""
+    """What happened between two snapshots; None where no time passed between them."""
     seconds = (after.end_tick - before.end_tick) * after.sampler.interval_seconds
     if seconds <= 0 or after.end_wall_ns is None or not before.end_tick:
         return None
@@ -117,7 +117,7 @@ class RuleOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficStall:
+class StallState:
     """How long the step was known, its last length, the usual rate, and how long there has been silence since."""
 
     regular_seconds: float = 0.0
@@ -126,31 +126,33 @@ class TrafficStall:
     quiet_seconds: float = 0.0
 
 
-def find_stall(state: TrafficStall, sight: Observation, options: RuleOptions) -> tuple[TrafficStall, Labels | None]:
+def find_stall(state: StallState, observation: Observation, options: RuleOptions) -> tuple[StallState, Labels | None]:
     """Traffic that stopped for several step periods after regular stepping."""
-    rate = sight.rate_bytes_per_second
+    rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
     if rate > options.quiet_part * state.usual_bytes_per_second:
-        return _step_on(state, sight, rate), None
+        return _step_on(state, observation, rate), None
     if state.regular_seconds < options.regular_seconds:
-        return TrafficStall(), None
-    quiet = state.quiet_seconds + sight.seconds
+        return StallState(), None
+    quiet = state.quiet_seconds + observation.seconds
     if quiet < max(options.stall_seconds, options.stall_steps * state.step_seconds):
         return replace(state, quiet_seconds=quiet), None
-    return TrafficStall(), {"step_seconds": f"{state.step_seconds:.3f}", "quiet_seconds": f"{quiet:g}"}
+    return StallState(), {"step_seconds": f"{state.step_seconds:.3f}", "quiet_seconds": f"{quiet:g}"}
 
 
-def _step_on(state: TrafficStall, sight: Observation, rate: float) -> TrafficStall:
-    if sight.step_seconds is None or rate <= 0:
-        return TrafficStall(usual_bytes_per_second=rate)
+def _step_on(state: StallState, observation: Observation, rate: float) -> StallState:
+    if observation.step_seconds is None or rate <= 0:
+        return StallState(usual_bytes_per_second=rate)
     # a mean over about ten seconds: single seconds hold more or fewer steps
     usual = state.usual_bytes_per_second or rate
-    return TrafficStall(state.regular_seconds + sight.seconds, sight.step_seconds, usual + 0.1 * (rate - usual))
+    return StallState(
+        state.regular_seconds + observation.seconds, observation.step_seconds, usual + 0.1 * (rate - usual)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Rail:
+class RailTimes:
     """How long a rail carried traffic, and how long it has been lost since."""
 
     carried_seconds: float = 0.0
@@ -158,88 +160,94 @@ class Rail:
 
 
 @dataclass(frozen=True, slots=True)
-class Rails:
+class RailsState:
     """Every rail that was seen carrying traffic."""
 
-    by_name: Mapping[str, Rail] = field(default_factory=dict)
+    by_name: Mapping[str, RailTimes] = field(default_factory=dict)
 
 
-def find_lost_rail(state: Rails, sight: Observation, options: RuleOptions) -> tuple[Rails, Labels | None]:
+def find_lost_rail(
+    state: RailsState, observation: Observation, options: RuleOptions
+) -> tuple[RailsState, Labels | None]:
     """Rails that carried traffic and now are down, gone, or idle while their siblings are not."""
-    after: dict[str, Rail] = {}
+    after: dict[str, RailTimes] = {}
     lost: dict[str, str] = {}
-    for name in sorted({*state.by_name, *sight.rails}):
-        rail, now = state.by_name.get(name, Rail()), sight.rails.get(name, "gone")
+    for name in sorted({*state.by_name, *observation.rails}):
+        rail, now = state.by_name.get(name, RailTimes()), observation.rails.get(name, "gone")
         if now == CARRYING:
-            after[name] = Rail(rail.carried_seconds + sight.seconds)
+            after[name] = RailTimes(rail.carried_seconds + observation.seconds)
         elif now == QUIET:
             after[name] = replace(rail, lost_seconds=0.0)
         elif rail.carried_seconds >= options.carried_seconds:
-            after[name] = replace(rail, lost_seconds=rail.lost_seconds + sight.seconds)
+            after[name] = replace(rail, lost_seconds=rail.lost_seconds + observation.seconds)
             if after[name].lost_seconds >= options.lost_seconds:
                 lost[name] = now
                 del after[name]
     if not lost:
-        return Rails(after), None
-    return Rails(after), {"port": ",".join(lost), "state": ",".join(dict.fromkeys(lost.values()))}
+        return RailsState(after), None
+    return RailsState(after), {"port": ",".join(lost), "state": ",".join(dict.fromkeys(lost.values()))}
 
 
 @dataclass(frozen=True, slots=True)
-class Onset:
+class SaturationState:
     """How long traffic has flowed that does not resemble an MoE run; whether that was long enough."""
 
     other_seconds: float = 0.0
     armed: bool = False
 
 
-def find_saturation(state: Onset, sight: Observation, options: RuleOptions) -> tuple[Onset, Labels | None]:
+def find_saturation(
+    state: SaturationState, observation: Observation, options: RuleOptions
+) -> tuple[SaturationState, Labels | None]:
     """Sustained MoE saturation that begins in a node that carried other traffic before."""
-    if sight.moe_saturated:
-        return Onset(), {"signature": sight.signature} if state.armed else None
-    rate = sight.rate_bytes_per_second
+    if observation.moe_saturated:
+        return SaturationState(), {"signature": observation.signature} if state.armed else None
+    rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
     # a job that has just begun looks like nothing for a window; it is no change
     if rate <= 0:
-        return Onset(), None
-    if sight.signature == "moe_like":
+        return SaturationState(), None
+    if observation.signature == "moe_like":
         return replace(state, other_seconds=0.0), None
-    other = state.other_seconds + sight.seconds
-    return Onset(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
+    other = state.other_seconds + observation.seconds
+    return SaturationState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
-    """Step periods and rates of the last minutes, one pair a sight, oldest first."""
+class StepState:
+    """Step periods and rates of the last minutes, one pair an observation, oldest first."""
 
     pairs: tuple[tuple[float, float], ...] = ()
 
 
-# sights that the steps are compared with, and how many of them there must be
+# observations that the steps are compared with, and how many of them are needed
 STEPS_KEPT, STEPS_NEEDED = 180, 60
 # the period is good to a part in a hundred
 PERIOD_ERROR = 0.01
 
 
-def find_slower_step(state: StepTimes, sight: Observation, options: RuleOptions) -> tuple[StepTimes, Labels | None]:
+def find_slower_step(
+    state: StepState, observation: Observation, options: RuleOptions
+) -> tuple[StepState, Labels | None]:
     """Steps that take longer than before, while less flows: a period that doubles alone is another multiple of it."""
-    rate = sight.rate_bytes_per_second
+    rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
-    if sight.step_seconds is None:
-        return StepTimes(), None
-    pairs = (*state.pairs[-STEPS_KEPT:], (sight.step_seconds, rate))
-    count = max(1, round(options.slow_seconds / sight.seconds))
+    if observation.step_seconds is None:
+        return StepState(), None
+    pairs = (*state.pairs[-STEPS_KEPT:], (observation.step_seconds, rate))
+    count = max(1, round(options.slow_seconds / observation.seconds))
     before, now = pairs[:-count], pairs[-count:]
     if len(before) < STEPS_NEEDED:
-        return StepTimes(pairs), None
+        return StepState(pairs), None
     usual, usual_rate = median(step for step, _ in before), sum(rate for _, rate in before) / len(before)
     longest = usual * (1 + options.slow_part - PERIOD_ERROR)
     less = sum(rate for _, rate in now) / len(now) < usual_rate * (1 - options.slow_part / 3)
     if not less or any(step < longest for step, _ in now):
-        return StepTimes(pairs), None
+        return StepState(pairs), None
     # from here on the new step is the usual one
-    return StepTimes(), {"step_seconds": f"{sight.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
+    return StepState(), {"step_seconds": f"{observation.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +259,14 @@ class LocalRule:
 
 
 RULES: Mapping[str, LocalRule] = {
-    "traffic-stalled": LocalRule(TrafficStall(), find_stall),
-    "rail-lost": LocalRule(Rails(), find_lost_rail),
-    "moe-saturation": LocalRule(Onset(), find_saturation),
-    "step-slower": LocalRule(StepTimes(), find_slower_step),
+    "traffic-stalled": LocalRule(StallState(), find_stall),
+    "rail-lost": LocalRule(RailsState(), find_lost_rail),
+    "moe-saturation": LocalRule(SaturationState(), find_saturation),
+    "step-slower": LocalRule(StepState(), find_slower_step),
 }
 
 
-class RuleWatch:
+class LocalRules:
     """Some of the rules, by name."""
 
     def __init__(self, names: Sequence[str], cooldown_ns: int, options: RuleOptions) -> None:
@@ -268,21 +276,21 @@ class RuleWatch:
         self._before: Snapshot | None = None
         self._fired_tick: dict[str, int] = {}
 
-    def look(self, snapshot: Snapshot) -> list[Trigger]:
+    def evaluate(self, snapshot: Snapshot) -> list[Trigger]:
         """What the snapshot of one more second asks for."""
         before, self._before = self._before, snapshot
-        sight = observe(before, snapshot) if before else None
-        if sight is None:
+        observation = observe(before, snapshot) if before else None
+        if observation is None:
             return []
         triggers = []
         for name, state in self._states.items():
-            self._states[name], labels = RULES[name].find(state, sight, self._options)
-            if labels is not None and self._is_cool(name, snapshot):
+            self._states[name], labels = RULES[name].find(state, observation, self._options)
+            if labels is not None and self._has_cooled_down(name, snapshot):
                 self._fired_tick[name] = snapshot.end_tick
-                triggers.append(Trigger(name, name, sight.end_wall_ns, labels))
+                triggers.append(Trigger(name, name, observation.end_wall_ns, labels))
         return triggers
 
-    def _is_cool(self, name: str, snapshot: Snapshot) -> bool:
+    def _has_cooled_down(self, name: str, snapshot: Snapshot) -> bool:
         fired = self._fired_tick.get(name)
         if fired is None:
             return True

@@ -28,7 +28,7 @@ from ibpulse.pictures.animation_layout import (
     lay_out_animation,
 )
 from ibpulse.pictures.figure import FONT, THEMES, Image, write_whole
-from ibpulse.pictures.frames import Motion, count_frames, draw_frames, move
+from ibpulse.pictures.frames import Motion, build_motion, count_frames, draw_frames
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, choose_scale
 
@@ -111,26 +111,26 @@ _PLACES = {
 }
 
 
-def write_page(path: Path, title: str, stage: Layout, motions: Sequence[Motion], options: PictureOptions) -> None:
+def write_page(path: Path, title: str, layout: Layout, motions: Sequence[Motion], options: PictureOptions) -> None:
     """Write the page."""
     colours = THEMES[options.theme]
     movie = {
         "framesPerSecond": options.frames_per_second,
         "frames": len(motions[0].texts),
-        "font": f"{stage.letter_pixels}px '{FONT}', Verdana, sans-serif",
+        "font": f"{layout.letter_pixels}px '{FONT}', Verdana, sans-serif",
         "ink": colours.text,
-        "palette": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in stage.palette.tolist()],
+        "palette": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in layout.palette.tolist()],
         "places": _PLACES,
-        "runs": [_motion(band, motion) for band, motion in zip(stage.bands, motions, strict=True)],
+        "runs": [_motion(band, motion) for band, motion in zip(layout.bands, motions, strict=True)],
     }
     page = resources.files("ibpulse.pictures").joinpath(TEMPLATE).read_text(encoding="utf-8")
     for mark, text in {
         "{{title}}": html.escape(title),
         "{{background}}": colours.background,
         "{{text}}": colours.text,
-        "{{width}}": str(stage.base.shape[1]),
-        "{{height}}": str(stage.base.shape[0]),
-        "{{stage}}": _png(stage),
+        "{{width}}": str(layout.base.shape[1]),
+        "{{height}}": str(layout.base.shape[0]),
+        "{{layout}}": _png(layout),
         # a name in it must not end the script
         "{{movie}}": json.dumps(movie, separators=(",", ":")).replace("<", "\\u003c"),
     }.items():
@@ -152,10 +152,10 @@ def _motion(band: Band, motion: Motion) -> dict[str, Any]:
     }
 
 
-def _png(stage: Layout) -> str:
-    height, width = stage.base.shape
-    picture = Image.frombytes("P", (width, height), stage.base.tobytes())
-    picture.putpalette(stage.palette.tobytes())
+def _png(layout: Layout) -> str:
+    height, width = layout.base.shape
+    picture = Image.frombytes("P", (width, height), layout.base.tobytes())
+    picture.putpalette(layout.palette.tobytes())
     buffer = io.BytesIO()
     picture.save(buffer, format="PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()
@@ -172,14 +172,14 @@ def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOpt
         find_ffmpeg()
     frames = count_frames(runs, options)
     scale = choose_scale(runs, options)
-    stage = lay_out_animation(runs, scale, options)
-    motions = [move(run, band, scale, frames, options) for run, band in zip(runs, stage.bands, strict=True)]
+    layout = lay_out_animation(runs, scale, options)
+    motions = [build_motion(run, band, scale, frames, options) for run, band in zip(runs, layout.bands, strict=True)]
     if kind == "html":
         title = ", ".join(run.name for run in runs)
-        write_whole(output, lambda path: write_page(path, title, stage, motions, options))
+        write_whole(output, lambda path: write_page(path, title, layout, motions, options))
         return
     write = {"gif": write_gif, "mp4": write_mp4}[kind]
     write_whole(
         output,
-        lambda path: write(path, draw_frames(stage, motions), stage.palette, options.frames_per_second),
+        lambda path: write(path, draw_frames(layout, motions), layout.palette, options.frames_per_second),
     )

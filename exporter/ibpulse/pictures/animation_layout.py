@@ -68,7 +68,7 @@ class Layout:
 
 
 def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: PictureOptions) -> Layout:
-    """The stage of the runs, one above the other."""
+    """The layout of the runs, one above the other."""
     colours = THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
         heights = [_band_inches(run) for run in runs]

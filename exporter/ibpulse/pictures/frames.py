@@ -67,7 +67,7 @@ def count_frames(runs: Sequence[PictureRun], options: PictureOptions) -> int:
     return frames
 
 
-def move(run: PictureRun, band: Band, scale: Scale, frames: int, options: PictureOptions) -> Motion:
+def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options: PictureOptions) -> Motion:
     """The run in motion on its band; one that is shorter than the others stands still at its end."""
     frame_ticks = options.speed / options.frames_per_second / run.interval_seconds
     instants = np.arange(1, frames + 1) * frame_ticks
@@ -148,12 +148,12 @@ HATCH_PIXELS = 6
 WINDOW_PIXELS = 4
 
 
-def draw_frames(stage: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
-    """The frames, one after the other: (height, width), places in the stage's palette."""
-    font = ImageFont.truetype(font_manager.findfont(FONT), stage.letter_pixels)
+def draw_frames(layout: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
+    """The frames, one after the other: (height, width), places in the layout's palette."""
+    font = ImageFont.truetype(font_manager.findfont(FONT), layout.letter_pixels)
     for frame in range(len(motions[0].texts)):
-        picture = stage.base.copy()
-        for band, motion in zip(stage.bands, motions, strict=True):
+        picture = layout.base.copy()
+        for band, motion in zip(layout.bands, motions, strict=True):
             _draw_rails(_part(picture, band.rails), band, motion, frame)
             _draw_bars(_part(picture, band.bars), band, motion, frame)
             _draw_cursor(_part(picture, band.timeline), motion, frame)

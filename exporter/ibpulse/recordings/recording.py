@@ -1,10 +1,11 @@
-"""A recording as a value: rates of all its ports on one regular grid of wall time. It must not touch a file."""
+"""A recording as a value: rates of all its ports on one regular grid of wall time."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,34 @@ from ibpulse.model import PortId, PortIdentity
 MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
+
+
+class PortState(Protocol):
+    """A port of a fabric, or of a daemon's answer."""
+
+    @property
+    def id(self) -> PortId:
+        """Device and number."""
+
+    @property
+    def rate_bytes_per_second(self) -> float | None:
+        """Data rate of one direction, None where it is not known."""
+
+    @property
+    def rail(self) -> bool:
+        """Whether it is a rail."""
+
+    @property
+    def active(self) -> bool:
+        """Whether its link is ACTIVE."""
+
+    @property
+    def state(self) -> str:
+        """The state of its link as the kernel names it."""
+
+    @property
+    def identity(self) -> PortIdentity:
+        """What the port is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,21 @@ class RecordedPort:
             raise ValueError(f"{self.device!r}:{self.port} names no port")
         if self.stride < 1:
             raise ValueError(f"port {self.id} has a stride of {self.stride}; the least is 1")
+
+    @classmethod
+    def of(cls, port: PortState, source: str, stride: int) -> RecordedPort:
+        """The port as it is known now, whose counters `source` are read every `stride` ticks."""
+        return cls(
+            device=port.id.device,
+            port=port.id.port,
+            rate_bytes_per_second=port.rate_bytes_per_second,
+            rail=port.rail,
+            active=port.active,
+            state=port.state,
+            source=source,
+            stride=stride,
+            identity=port.identity,
+        )
 
     @property
     def id(self) -> PortId:

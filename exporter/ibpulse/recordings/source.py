@@ -184,17 +184,7 @@ def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[Re
         FabricError: there is none.
     """
     found = tuple(
-        RecordedPort(
-            device=port.id.device,
-            port=port.id.port,
-            rate_bytes_per_second=port.rate_bytes_per_second,
-            rail=port.rail,
-            active=port.active,
-            state=port.state,
-            source=port.source.name,
-            stride=stride_of(str(port.id)),
-            identity=port.identity,
-        )
+        RecordedPort.of(port, port.source.name, stride_of(str(port.id)))
         for port in fabric.ports
         if port.source is not None
     )
@@ -210,17 +200,7 @@ def describe_remote(answer: RemotePorts, place: str) -> tuple[RecordedPort, ...]
         FabricError: there is none.
     """
     found = tuple(
-        RecordedPort(
-            device=port.device,
-            port=port.port,
-            rate_bytes_per_second=port.rate_bytes_per_second,
-            rail=port.rail,
-            active=port.active,
-            state=port.state,
-            source=port.source,
-            stride=max(1, round(port.resolution_seconds * 1e9 / answer.interval_ns)),
-            identity=port.identity,
-        )
+        RecordedPort.of(port, port.source, max(1, round(port.resolution_seconds * 1e9 / answer.interval_ns)))
         for port in answer.ports
         if port.source
     )

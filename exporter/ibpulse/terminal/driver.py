@@ -1,4 +1,4 @@
-"""The live view at work: looks, draws, follows keys, size and signals. It must not lay out."""
+"""The loop of the live view: fetches and draws it, follows keys, size and signals."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ibpulse.terminal.display import STDIN, Display, open_display
 from ibpulse.terminal.screen import Span, Style, last_first, lay_out, spark_width
 from ibpulse.terminal.view import View, Watcher
 
-LOOK_SECONDS = 0.5
+REFRESH_SECONDS = 0.5
 MOST_POINTS = 300
 # at 80 columns from 0.4 to 20 s: one step of a training run, or a few
 SCALES_NS = tuple(milliseconds * 1_000_000 for milliseconds in (10, 20, 50, 100, 200, 500))
 FIRST_SCALE = 2
 FINER, COARSER = frozenset(map(ord, "+=")), frozenset(map(ord, "-_"))
-# how long a look may take to its end when the view is left; one that hangs is left behind
+# how long the last fetch may take when the view is closed; one that hangs is left behind
 PATIENCE_SECONDS = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 QUIT = frozenset(map(ord, "qQ"))
@@ -87,22 +87,22 @@ class Terminal:
         self._heard = asyncio.get_running_loop().time()
         while not self._over.is_set():
             self._wanted.clear()
-            await self._look()
+            await self._fetch()
             self._draw()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(self._wanted.wait(), REFRESH_SECONDS)
 
     def _end(self) -> None:
         self._over.set()
         self._wanted.set()
 
-    async def _look(self) -> None:
+    async def _fetch(self) -> None:
         loop = asyncio.get_running_loop()
         columns = self._display.size()[0]
         points = min(spark_width(self._view, columns) if self._view else columns, MOST_POINTS)
         scale_ns = SCALES_NS[self._scale]
         try:
-            self._view = await in_thread(lambda: self._watcher.look(points, scale_ns))
+            self._view = await in_thread(lambda: self._watcher.fetch(points, scale_ns))
             self._fault, self._heard = "", loop.time()
         except DaemonError as error:
             age = f"{loop.time() - self._heard:.0f} s old: " if self._view else ""
@@ -126,7 +126,7 @@ class Terminal:
 
     def _scroll(self, view: View, rails: int) -> None:
         columns, rows = self._display.size()
-        end = last_first(view, columns, rows, self._said())
+        end = last_first(view, columns, rows, self._status_note())
         self._first = min(max(0, self._first + rails), end)
 
     def _resize(self) -> None:
@@ -137,12 +137,14 @@ class Terminal:
     def _draw(self) -> None:
         columns, rows = self._display.size()
         if self._view is None:
-            text = self._said() or "nothing heard yet; q quits"
+            text = self._status_note() or "nothing heard yet; q quits"
             self._display.draw([(Span(text[:columns], Style.WARNING),)])
         else:
-            self._display.draw(lay_out(self._view, columns, rows, self._display.marks, self._said(), self._first))
+            self._display.draw(
+                lay_out(self._view, columns, rows, self._display.marks, self._status_note(), self._first)
+            )
 
-    def _said(self) -> str:
+    def _status_note(self) -> str:
         return self._fault or self._note()
 
 
@@ -151,7 +153,7 @@ async def in_thread(work: Callable[[], View]) -> View:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[View] = loop.create_future()
 
-    def tell(found: View | BaseException) -> None:
+    def deliver(found: View | BaseException) -> None:
         if done.cancelled():
             return
         if isinstance(found, BaseException):
@@ -167,7 +169,7 @@ async def in_thread(work: Callable[[], View]) -> View:
             found = error
         # the loop may be over
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, found)
+            loop.call_soon_threadsafe(deliver, found)
 
-    threading.Thread(target=run, daemon=True, name="look").start()
+    threading.Thread(target=run, daemon=True, name="fetch").start()
     return await done

@@ -171,12 +171,14 @@ def _rail_summary(view: View) -> list[Line]:
     text = f"{node.active_rails} of {node.rails} active"
     text += "" if node.rail_fairness_ratio is None else f"  fairness {node.rail_fairness_ratio:.3f}"
     text += f"  other ports: {view.others}" if view.others else ""
-    faults = "  ".join(f"{len(names)} {word}: {_few(names)}" for word, names in _sick(view, view.summary) if names)
+    faults = "  ".join(
+        f"{len(names)} {word}: {_few(names)}" for word, names in _rail_problems(view, view.summary) if names
+    )
     named: list[Line] = [(Span(" " * (LABEL + 1)), Span(faults, Style.WARNING))] if faults else []
     return [_labelled("rails", text), *named]
 
 
-def _sick(view: View, summary: Summary) -> list[tuple[str, list[str]]]:
+def _rail_problems(view: View, summary: Summary) -> list[tuple[str, list[str]]]:
     """What may be wrong with a rail, and the rails of which it is said."""
     down = [rail.name for rail in view.rails if not rail.active]
     unread = [rail.name for rail in view.rails if rail.active and rail.means == (None, None)]

@@ -13,7 +13,7 @@ from ibpulse.aggregator import Summary
 from ibpulse.arrays import Singles
 
 SUMMARY_WINDOW_SECONDS = 10
-# the costliest part of a look, and ten seconds change little in two
+# the costliest part of a view, and ten seconds change little in two
 SUMMARY_EVERY_SECONDS = 2
 
 
@@ -44,7 +44,7 @@ class SamplerView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look: `summary` is that of the last ten whole seconds, None before the first.
+    """What is shown: `summary` is that of the last ten whole seconds, None before the first.
 
     `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are no rails.
     """
@@ -60,9 +60,9 @@ class View:
 
 
 class Watcher(Protocol):
-    """Whoever can look."""
+    """Whatever can fetch a view."""
 
-    def look(self, points: int, wanted_ns: int) -> View:
+    def fetch(self, points: int, wanted_ns: int) -> View:
         """The view now, with so many bins of each rail, each about so wide; may take a while.
 
         Raises:

@@ -44,7 +44,7 @@ METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
 class DaemonWatcher:
-    """Looks at a daemon: its windows at every look, its summary every other second, its ports now and then."""
+    """Fetches from a daemon: its windows every time, its summary every other second, its ports now and then."""
 
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -54,20 +54,20 @@ class DaemonWatcher:
         self._summary: Summary | None = None
         self._sampler: SamplerView | None = None
 
-    def look(self, points: int, wanted_ns: int) -> View:
+    def fetch(self, points: int, wanted_ns: int) -> View:
         """The view now, with so many bins of each rail, each about so wide.
 
         Raises:
             DaemonError: the daemon does not answer, or refuses.
         """
         try:
-            return self._look(points, wanted_ns, self._clock())
+            return self._fetch(points, wanted_ns, self._clock())
         except DaemonError:
             # whoever answers next may be another daemon, with other ports and another interval
             self._ports, self._summary_due = None, 0.0
             raise
 
-    def _look(self, points: int, wanted_ns: int, now: float) -> View:
+    def _fetch(self, points: int, wanted_ns: int, now: float) -> View:
         if self._ports is None or now >= self._ports_due:
             self._ports, self._ports_due = ask_ports(self._connection), now + PORTS_SECONDS
         if now >= self._summary_due:
@@ -155,7 +155,7 @@ class RingWatcher:
         self._summed_second = 0
         self._summary: Summary | None = None
 
-    def look(self, points: int, wanted_ns: int) -> View:
+    def fetch(self, points: int, wanted_ns: int) -> View:
         """The view now, with so many bins of each rail, each about so wide."""
         fabric, interval_ns, newest = self._fabric(), self._reader.interval_ns, self._reader.newest_tick()
         placed = place_ports(self._reader, fabric.ports, self._reader.ring.slots())

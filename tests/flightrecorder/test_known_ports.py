@@ -14,7 +14,7 @@ WORKLOAD = ExpertParallel()
 def test_a_port_that_went_down_keeps_the_rate_that_it_had(tmp_path: Path) -> None:
     book = KnownPorts(10_000)
     for snapshot in play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 5, down=(2,))):
-        book.note(snapshot)
+        book.update(snapshot)
     ports = {port.device: port for port in book.since(1)}
     assert len(ports) == 8
     assert (ports["mlx5_2"].active, ports["mlx5_2"].state, ports["mlx5_2"].rate_bytes_per_second) == (
@@ -30,10 +30,10 @@ def test_a_port_that_vanished_is_known_while_the_ring_may_hold_it(tmp_path: Path
     book = KnownPorts(1000)
     snapshots = list(play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 20, gone=(2,))))
     for snapshot in snapshots[:10]:
-        book.note(snapshot)
+        book.update(snapshot)
     gone = [port for port in book.since(450) if port.device == "mlx5_2"]
     assert [(port.state, port.active) for port in gone] == [("GONE", False)]
     assert len(book.since(501)) == 7
     for snapshot in snapshots[10:]:
-        book.note(snapshot)
+        book.update(snapshot)
     assert len(book.since(1)) == 7
