@@ -1,7 +1,24 @@
-"""Values that settings and the parts below them share, each written once."""
+"""Defaults that settings share with the options of the parts below them, each written once."""
 
-ACTIVE_BYTES_PER_SECOND = 0.1e9
+SAMPLING_INTERVAL_NS = 10_000_000
+HISTORY_NS = 300_000_000_000
+SCAN_INTERVAL_NS = 5_000_000_000
+
+ACTIVE_BYTES_PER_SECOND = 100_000_000
 """A sample above this rate counts as active."""
+WINDOWS_NS = (10_000_000_000, 60_000_000_000, 300_000_000_000)
+TIMESCALES_NS = (10_000_000, 50_000_000, 100_000_000, 1_000_000_000)
+TRAFFIC_WINDOW_NS = 60_000_000_000
 
+SATURATION_LEVEL = 0.85
+SATURATION_WINDOW_NS = 30_000_000_000
+MOE_SATURATION_HOLD_NS = 30_000_000_000
+MOE_SATURATION_DUTY = 0.85
+MOE_SATURATION_PEAK = 0.9
+
+CAPTURE_BEFORE_NS = 60_000_000_000
+CAPTURE_AFTER_NS = 10_000_000_000
 CAPTURE_RULES = ("traffic-stalled", "rail-lost", "moe-saturation", "step-slower")
-"""The local rules of the flight recorder."""
+MAX_CAPTURES = 100
+MAX_CAPTURE_BYTES = 1_000_000_000
+MIN_FREE_BYTES = 500_000_000

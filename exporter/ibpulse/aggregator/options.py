@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, TIMESCALES_NS, TRAFFIC_WINDOW_NS, WINDOWS_NS
 from ibpulse.units import SECOND_NS
 
 
@@ -24,10 +24,10 @@ class AggregatorOptions:
     """
 
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
-    windows_ns: tuple[int, ...] = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)
-    timescales_ns: tuple[int, ...] = (10_000_000, 50_000_000, 100_000_000, SECOND_NS)
+    windows_ns: tuple[int, ...] = WINDOWS_NS
+    timescales_ns: tuple[int, ...] = TIMESCALES_NS
     burst_low_bytes_per_second: float | None = None
-    traffic_window_ns: int = 60 * SECOND_NS
+    traffic_window_ns: int = TRAFFIC_WINDOW_NS
     balance_spans_seconds: tuple[int, ...] = (3, 10, 60)
     signature: SignatureOptions = field(default_factory=SignatureOptions)
     saturation: SaturationOptions = field(default_factory=SaturationOptions)

@@ -13,6 +13,14 @@ import numpy as np
 
 from ibpulse.analysis.signature import Signature
 from ibpulse.arrays import Bools, Floats
+from ibpulse.defaults import (
+    MOE_SATURATION_DUTY,
+    MOE_SATURATION_HOLD_NS,
+    MOE_SATURATION_PEAK,
+    SATURATION_LEVEL,
+    SATURATION_WINDOW_NS,
+)
+from ibpulse.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +30,8 @@ class SaturationOptions:
     At least `least_observed` of the window must have been seen.
     """
 
-    level: float = 0.85
-    window_seconds: int = 30
+    level: float = SATURATION_LEVEL
+    window_seconds: int = SATURATION_WINDOW_NS // SECOND_NS
     least_observed: float = 0.5
 
 
@@ -75,9 +83,9 @@ class MoeSaturationOptions:
     """What must hold of a window, for how long until the state begins, and for how long not until it ends."""
 
     least_confidence: float = 0.3
-    least_duty: float = 0.85
-    least_peak_utilization: float = 0.9
-    hold_seconds: float = 30.0
+    least_duty: float = MOE_SATURATION_DUTY
+    least_peak_utilization: float = MOE_SATURATION_PEAK
+    hold_seconds: float = MOE_SATURATION_HOLD_NS / SECOND_NS
     release_seconds: float = 5.0
 
 

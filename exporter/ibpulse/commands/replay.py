@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.errors import ConfigError
 from ibpulse.units import SECOND_NS, format_duration, parse_duration
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 LEAST_SPEED, MOST_SPEED = 0.01, 1000.0
 LEAST_INTERVAL_NS = 1_000_000
-DEFAULT_INTERVAL_NS = 10_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def choose_interval(text: str | None, meta: RecordingMeta) -> int:
         ConfigError: it is an interval that no sampler has.
     """
     if text is None:
-        return meta.interval_ns if _is_sampled(meta.interval_ns) else DEFAULT_INTERVAL_NS
+        return meta.interval_ns if _is_sampled(meta.interval_ns) else SAMPLING_INTERVAL_NS
     try:
         interval_ns = parse_duration(text)
     except ValueError as error:

@@ -44,6 +44,11 @@ class Kind(Generic[T]):
     parse: Callable[[Given], T]
     write: Callable[[T], Any]
 
+    def text(self, value: T) -> str:
+        """The value as one text."""
+        written = self.write(value)
+        return ",".join(written) if isinstance(written, list) else str(written)
+
 
 class ListenAddress(NamedTuple):
     """Where to listen; an empty host means every address of the node, port 0 any free port."""

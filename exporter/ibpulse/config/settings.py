@@ -1,7 +1,7 @@
 """Every setting, declared once: name, kind of value, default and help sentence.
 
-A field `interval` of the group `sampler` is the setting `sampler.interval`; `_` in a field stands for `-`. Defaults are
-written as people write them and pass the same checks as a given value. The table of rows, help texts, documents, schema
+A field `interval` of the group `sampler` is the setting `sampler.interval`; `_` in a field stands for `-`. Defaults
+pass the same checks as a given value. The table of rows, help texts, documents, schema
 and checks come from these declarations.
 """
 
@@ -33,8 +33,26 @@ from ibpulse.config.setting_types import (
     seconds,
     some_of,
 )
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, CAPTURE_RULES
-from ibpulse.units import format_rate
+from ibpulse.defaults import (
+    ACTIVE_BYTES_PER_SECOND,
+    CAPTURE_AFTER_NS,
+    CAPTURE_BEFORE_NS,
+    CAPTURE_RULES,
+    HISTORY_NS,
+    MAX_CAPTURE_BYTES,
+    MAX_CAPTURES,
+    MIN_FREE_BYTES,
+    MOE_SATURATION_DUTY,
+    MOE_SATURATION_HOLD_NS,
+    MOE_SATURATION_PEAK,
+    SAMPLING_INTERVAL_NS,
+    SATURATION_LEVEL,
+    SATURATION_WINDOW_NS,
+    SCAN_INTERVAL_NS,
+    TIMESCALES_NS,
+    TRAFFIC_WINDOW_NS,
+    WINDOWS_NS,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,13 +71,14 @@ class Declaration:
     name: str
 
 
-def setting(kind: Kind[T], default: str, sentence: str, *, shown: str = "", name: str = "") -> T:
-    """A setting: its kind, its default as text, its help sentence.
+def setting(kind: Kind[T], default: T | str, sentence: str, *, shown: str = "", name: str = "") -> T:
+    """A setting: its kind, its default as a text or a value, its help sentence.
 
     `shown` stands for a default that is found only at the start, or that is no text. `name` is the last part of its
     name where that is not the field's.
     """
-    declared: Any = field(metadata={"setting": Declaration(kind, default, sentence, shown, name)})
+    text = default if isinstance(default, str) else kind.text(default)
+    declared: Any = field(metadata={"setting": Declaration(kind, text, sentence, shown, name)})
     return declared  # type: ignore[no-any-return]
 
 
@@ -75,10 +94,14 @@ class SamplerSettings:
     """Sampling of the counters."""
 
     interval: int = setting(
-        INTERVAL, "10ms", "Time between two samples, 1ms to 1s; whole milliseconds that divide one second."
+        INTERVAL,
+        SAMPLING_INTERVAL_NS,
+        "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
     )
     history: int = setting(
-        duration("10s", "1h"), "5m", "Span of raw samples kept, 10s to 1h; at least the longest of analysis.windows."
+        duration("10s", "1h"),
+        HISTORY_NS,
+        "Span of raw samples kept, 10s to 1h; at least the longest of analysis.windows.",
     )
     scheduler: Literal["other", "fifo"] = setting(
         choice("other", "fifo"),
@@ -118,42 +141,46 @@ class PortSettings:
 class AnalysisSettings:
     """Statistics computed from the samples."""
 
-    active_threshold: int = setting(
-        RATE, format_rate(round(ACTIVE_BYTES_PER_SECOND)), "Rate above which a sample counts as active."
-    )
+    active_threshold: int = setting(RATE, ACTIVE_BYTES_PER_SECOND, "Rate above which a sample counts as active.")
     windows: tuple[int, ...] = setting(
-        WINDOWS, "10s,1m,5m", "Rolling windows of peak, duty cycle and burstiness, 1s to 1h in whole seconds."
+        WINDOWS, WINDOWS_NS, "Rolling windows of peak, duty cycle and burstiness, 1s to 1h in whole seconds."
     )
     timescales: tuple[int, ...] = setting(
         TIMESCALES,
-        "10ms,50ms,100ms,1s",
+        TIMESCALES_NS,
         "Timescales of burstiness; multiples of sampler.interval that divide one second. "
         "Defaults that are not a multiple are dropped.",
     )
     traffic_window: int = setting(
         seconds("10s", "10m"),
-        "1m",
+        TRAFFIC_WINDOW_NS,
         "Window used to find the step period and the signature, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it can be found. The default is limited to sampler.history.",
     )
     saturation_level: float = setting(
-        RATIO, "0.85", "Median utilisation at or above which a link or the node is saturated."
+        RATIO, SATURATION_LEVEL, "Median utilisation at or above which a link or the node is saturated."
     )
-    saturation_window: int = setting(seconds("5s", "10m"), "30s", "Window of that median, 5s to 10m in whole seconds.")
+    saturation_window: int = setting(
+        seconds("5s", "10m"), SATURATION_WINDOW_NS, "Window of that median, 5s to 10m in whole seconds."
+    )
     moe_saturation_hold: int = setting(
         duration("1s", "1h"),
-        "30s",
+        MOE_SATURATION_HOLD_NS,
         "Time for which traffic must be moe_like, with the duty cycle and peaks below, to be sustained; 1s to 1h.",
     )
-    moe_saturation_duty: float = setting(RATIO, "0.85", "Minimum duty cycle of sustained MoE saturation.")
-    moe_saturation_peak: float = setting(RATIO, "0.9", "Minimum peak utilisation of sustained MoE saturation.")
+    moe_saturation_duty: float = setting(RATIO, MOE_SATURATION_DUTY, "Minimum duty cycle of sustained MoE saturation.")
+    moe_saturation_peak: float = setting(
+        RATIO, MOE_SATURATION_PEAK, "Minimum peak utilisation of sustained MoE saturation."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSettings:
     """Data read less often than the samples: port state, rate, new and missing devices, error counters."""
 
-    interval: int = setting(duration("1s", "10m"), "5s", "How often port state and devices are re-read, 1s to 10m.")
+    interval: int = setting(
+        duration("1s", "10m"), SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
+    )
     counters: Literal["diagnostic", "all", "none"] = setting(
         choice("diagnostic", "all", "none"),
         "diagnostic",
@@ -215,19 +242,19 @@ class CaptureSettings:
     )
     before: int = setting(
         duration("1s", "1h"),
-        "60s",
+        CAPTURE_BEFORE_NS,
         "Time before its trigger that a capture includes, 1s to 1h; with capture.after at most "
         "sampler.history. The default is limited to that.",
     )
     after: int = setting(
         duration("0s", "10m"),
-        "10s",
+        CAPTURE_AFTER_NS,
         "Time after its trigger that a capture includes, 0s to 10m. "
         "The default is at most a quarter of sampler.history.",
     )
     rules: tuple[str, ...] = setting(
         some_of("RULE", *CAPTURE_RULES),
-        ",".join(CAPTURE_RULES),
+        CAPTURE_RULES,
         "Local rules that trigger captures, or none; see captures.md.",
     )
     cooldown: int = setting(
@@ -236,11 +263,15 @@ class CaptureSettings:
         "Time during which the same rule or alert triggers no further capture, 1s to 30d.",
     )
     max_count: int = setting(
-        count(1, 100_000), "100", "Maximum number of captures, 1 to 100000; the oldest is removed for a new one."
+        count(1, 100_000), MAX_CAPTURES, "Maximum number of captures, 1 to 100000; the oldest is removed for a new one."
     )
-    max_bytes: int = setting(SIZE, "1GB", "Maximum total size of captures; the oldest are removed for a new one.")
+    max_bytes: int = setting(
+        SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are removed for a new one."
+    )
     min_free: int = setting(
-        SIZE, "500MB", "Free disk space to preserve: the oldest captures are removed first, then no new one is taken."
+        SIZE,
+        MIN_FREE_BYTES,
+        "Free disk space to preserve: the oldest captures are removed first, then no new one is taken.",
     )
     node: tuple[str, ...] = setting(
         NODES,

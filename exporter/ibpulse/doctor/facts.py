@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ibpulse.aggregator import RailStanding
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.model import Fabric, PortId, SamplerHealth
 
 
@@ -24,8 +24,8 @@ class DoctorOptions:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     rails: tuple[str, ...] = ()
-    interval_ns: int = 10_000_000
-    history_ns: int = 300_000_000_000
+    interval_ns: int = SAMPLING_INTERVAL_NS
+    history_ns: int = HISTORY_NS
     scheduler: str = "other"
     cpu: int | None = None
     ring_dir: Path = Path("/dev/shm/ibpulse")

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.defaults import TRAFFIC_WINDOW_NS
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.units import SECOND_NS
 
@@ -111,7 +112,7 @@ class RuleOptions:
     stall_seconds: float = 3.0
     carried_seconds: float = 10.0
     lost_seconds: float = 2.0
-    traffic_window_seconds: float = 60.0
+    traffic_window_seconds: float = TRAFFIC_WINDOW_NS / SECOND_NS
     slow_part: float = 0.10
     slow_seconds: float = 15.0
 

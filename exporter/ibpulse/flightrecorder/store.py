@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MAX_CAPTURES, MIN_FREE_BYTES
 from ibpulse.errors import CaptureError
-from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_size
+from ibpulse.units import MILLISECOND_NS, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,11 @@ class CaptureOptions:
 
     directory: Path
     host: str
-    before_ns: int = 60 * SECOND_NS
-    after_ns: int = 10 * SECOND_NS
-    max_count: int = 100
-    max_bytes: int = 1_000_000_000
-    min_free_bytes: int = 500_000_000
+    before_ns: int = CAPTURE_BEFORE_NS
+    after_ns: int = CAPTURE_AFTER_NS
+    max_count: int = MAX_CAPTURES
+    max_bytes: int = MAX_CAPTURE_BYTES
+    min_free_bytes: int = MIN_FREE_BYTES
     max_pending: int = 4
     writer_seconds: float = 30.0
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
 from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
@@ -54,7 +55,7 @@ class SupervisorOptions:
 
     scheduler: str = "other"
     cpu: int | None = None
-    scan_seconds: float = 5.0
+    scan_seconds: float = SCAN_INTERVAL_NS / SECOND_NS
     steady_seconds: float = 10.0
 
 
