@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.resolution import effective_resolution, finest_ticks, stands_still
+from ibpulse.analysis.resolution import coarsest_ticks, effective_resolution, finest_ticks, stands_still
 
 INTERVAL_NS = 10_000_000
 THRESHOLD = 0.1e9
@@ -73,3 +73,8 @@ def test_a_counter_stands_still_beyond_one_and_a_half_samples() -> None:
     assert not stands_still(0.015, 0.01)
     assert stands_still(0.0151, 0.01)
     assert not stands_still(float("nan"), 0.01)
+
+
+def test_a_sum_tells_what_its_coarsest_counter_tells() -> None:
+    assert coarsest_ticks([1, 4, 2]) == 4
+    assert coarsest_ticks([]) == 1

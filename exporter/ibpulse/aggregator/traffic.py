@@ -18,6 +18,7 @@ from ibpulse.analysis.balance import BalanceOptions, RailSums, line_of_carriers,
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
 from ibpulse.arrays import Rows
@@ -147,7 +148,7 @@ class Traffic:
 def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     """Ticks between two changes of the slowest counter that the node's sum takes; 1 when all move at every sample."""
     rails = (ticks for port, ticks in zip(ports, resolutions, strict=True) if port.port.rail and port.port.active)
-    return max(rails, default=1)
+    return coarsest_ticks(rails)
 
 
 def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options: AggregatorOptions) -> RailBalance:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, sum_rails
+from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.units import SECOND_NS
 
@@ -68,7 +69,7 @@ class RailSeries:
     @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters can tell; 1 unless some were seen to stand still."""
-        return int(self.rails.finest_ticks[self.rails.up].max(initial=1))
+        return coarsest_ticks(self.rails.finest_ticks[self.rails.up].tolist())
 
 
 def add_up(

@@ -74,6 +74,7 @@ class Sums:
     def _of_scale(self, ticks: int, bounds: Floats) -> Floats:
         """Moments of the active bins of so many ticks: (bounds - 1, 4), 0 where the counters cannot tell them."""
         series = self._series
+        # single ticks are told at any stride, unlike bins; a daemon leaves both out
         if ticks < max(series.coarsest_stride if ticks > 1 else 1, series.resolution_ticks):
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,11 @@ def finest_ticks(resolution_seconds: float | None, interval_ns: int, stride: int
     """
     ticks = (resolution_seconds or 0.0) * SECOND_NS / interval_ns
     return math.ceil(ticks) if stands_still(ticks, stride) else 1
+
+
+def coarsest_ticks(ticks: Iterable[int]) -> int:
+    """Ticks of the finest statistic of a sum: those of the counter that tells least, 1 without any counter."""
+    return max(ticks, default=1)
 
 
 def _busy_gaps(
