@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, ValidationInfo
+from pydantic import AfterValidator, PlainValidator, ValidationInfo
 
 from ibpulse.units import parse_duration
-from ibpulse.validators import mapped, several, single
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 OLD_TLS_VERSIONS = ("TLS10", "TLS11")
@@ -60,6 +59,62 @@ MAX_BURST = 1_000_000
 # the salt has 128 bits in 22 letters, so only four can be the last
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 _TRUTHS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
+
+
+T = TypeVar("T")
+
+
+class EntriesError(ValueError):
+    """What is wrong with entries of a list or mapping, by the name of each."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        self.faults = faults
+        super().__init__(*faults.values())
+
+
+def single(parse: Callable[[str], T]) -> PlainValidator:
+    """A validator for one text, read by `parse`."""
+
+    def validate(given: object) -> T:
+        if isinstance(given, str):
+            return parse(given)
+        raise ValueError("holds more than a value; give one text")
+
+    return PlainValidator(validate)
+
+
+def several(parse: Callable[[str], T]) -> PlainValidator:
+    """A validator for a list of texts, each read by `parse`; a list of one may be written as the text alone."""
+
+    def validate(given: object) -> tuple[T, ...]:
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError("is not a list; write it like [one, other]")
+        read, faults = [], {}
+        for number, text in enumerate(texts):
+            try:
+                read.append(parse(text))
+            except ValueError as error:
+                faults[str(number)] = str(error)
+        if faults:
+            raise EntriesError(faults)
+        return tuple(read)
+
+    return PlainValidator(validate)
+
+
+def mapped(check: Callable[[str, str], str]) -> PlainValidator:
+    """A validator for a mapping of texts; `check` returns what is wrong with one entry, or an empty text."""
+
+    def validate(given: object) -> Mapping[str, str]:
+        if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+            raise ValueError("is not a mapping of names to texts; write it like name: text")
+        faults = {name: fault for name, text in given.items() if (fault := check(name, text))}
+        if faults:
+            raise EntriesError(faults)
+        return given
+
+    return PlainValidator(validate)
 
 
 def _from_directory(path: Path, info: ValidationInfo) -> Path:

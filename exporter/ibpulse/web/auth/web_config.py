@@ -16,13 +16,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ibpulse.errors import ConfigError
-from ibpulse.validators import EntriesError
 from ibpulse.web.auth.fields import (
     TLS12_CIPHERS,
     Burst,
     Ciphers,
     ClientAuth,
     Curves,
+    EntriesError,
     FilePath,
     Headers,
     IntervalNs,
