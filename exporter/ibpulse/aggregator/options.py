@@ -1,4 +1,4 @@
-"""What the aggregator is told by the settings. It must not read any setting itself."""
+"""The options of the aggregator."""
 
 from __future__ import annotations
 

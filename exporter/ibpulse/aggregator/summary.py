@@ -1,4 +1,4 @@
-"""Everything that is known of one window, computed from the ring when it is asked for. It must not keep anything.
+"""Everything that is known of one window, computed from the ring when it is asked for.
 
 The numbers come from the same code as the running ones, over the seconds of the window alone.
 """

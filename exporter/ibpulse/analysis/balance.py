@@ -1,4 +1,4 @@
-"""How evenly the rails of a node carry its traffic. Pure numpy; no clock, no file, no names of ports."""
+"""How evenly the rails of a node carry its traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure a statistic of a run is: intervals from resampling whole units of it. Pure numpy; no clock, no file.
+"""How sure a statistic of a run is: intervals from resampling whole units of it.
 
 A unit is a step, or a block of time where no step was found. What a statistic needs of a unit are sums, so a resampled
 run is a weighted sum of units and every statistic of it is a quotient of sums. Neighbouring units are alike, so units

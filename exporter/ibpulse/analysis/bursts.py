@@ -1,4 +1,4 @@
-"""Runs of active and of inactive ticks: how long they last and what they carry. Pure numpy; no clock, no file.
+"""Runs of active and of inactive ticks: how long they last and what they carry.
 
 A hole ends a run without ending the burst or gap behind it, so nobody knows how long that lasted: such a run is
 *censored*. It counts as busy or idle time and never as a burst or a gap of known length. So does the first run ever

@@ -1,4 +1,4 @@
-"""Time-weighted sums of samples, and the statistics that follow from them. Pure numpy; no clock, no file.
+"""Time-weighted sums of samples, and the statistics that follow from them.
 
 Sums are the currency: they add up over seconds, ports and restarts, and every statistic is computed from them at the
 end. A sample weighs the seconds it stands for, so that a gauge here and PromQL over the same counters agree.

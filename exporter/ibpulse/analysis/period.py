@@ -1,7 +1,6 @@
 """The step period of a series of bytes: periodogram candidates, judged on the autocorrelation.
 
-Pure numpy; it must not know ports, counters or clocks. The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005):
-the periodogram proposes, the autocorrelation decides.
+The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005): the periodogram proposes, the autocorrelation decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often a counter really changes: its effective resolution. Pure numpy; no clock, no file."""
+"""How often a counter really changes: its effective resolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links and nodes that stay near their line rate, told second by second. Pure numpy; no clock, no file.
+"""Links and nodes that stay near their line rate, told second by second.
 
 Two states that mean different things. *Saturated*: half of the time of a window is spent near the line rate. That is
 a fact about the wire. *MoE saturation*: a window resembles the published MoE run, with hardly a pause and with peaks

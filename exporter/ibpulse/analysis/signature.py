@@ -1,4 +1,4 @@
-"""A label for traffic: `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence. Pure arithmetic.
+"""A label for traffic: `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
 
 It is a resemblance, never a fact: how near a few statistics of a window lie to those of two published runs, both fully
 sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore says "large layers are gathered, without

@@ -1,7 +1,7 @@
-"""Where each step of a periodic series begins: found by its shape, one step after the other. Pure numpy.
+"""Where each step of a periodic series begins: found by its shape, one step after the other.
 
-The mean period says how long a step is; the beginnings say how much each differs, which is what an interval needs. It
-must not know ports, counters or clocks: places are in ticks of the series.
+The mean period says how long a step is; the beginnings say how much each differs, which is what an interval needs.
+Places are in ticks of the series.
 """
 
 from __future__ import annotations
