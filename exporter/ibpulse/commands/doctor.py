@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse import __version__
+from ibpulse.errors import ConfigError
 from ibpulse.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -134,7 +136,6 @@ def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
 
 def _check_names(given: Sequence[str]) -> tuple[str, ...]:
     from ibpulse.doctor import CHECKS  # not for help texts
-    from ibpulse.errors import ConfigError
 
     known = [check.name for check in CHECKS]
     wrong = [name for name in given if name not in known]
@@ -144,8 +145,6 @@ def _check_names(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parse_pause(text: str) -> int:
-    from ibpulse.errors import ConfigError
-
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -154,8 +153,6 @@ def _parse_pause(text: str) -> int:
 
 def _tell_about(facts: Facts) -> dict[str, object]:
     """What a document says of the run beside its findings."""
-    from ibpulse import __version__
-
     sampling = facts.sampling
     return {
         "ibpulse": __version__,
@@ -173,16 +170,12 @@ def _tell_about(facts: Facts) -> dict[str, object]:
 
 
 def _title(facts: Facts) -> str:
-    from ibpulse import __version__
-
     return f"ibpulse {__version__} looks at {facts.options.sysfs} on Linux {facts.machine.kernel}"
 
 
 def _tell_versions() -> dict[str, object]:
     """Versions of what runs here."""
     from importlib.metadata import version
-
-    from ibpulse import __version__
 
     return {
         "ibpulse": __version__,
