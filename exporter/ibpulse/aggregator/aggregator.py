@@ -51,22 +51,20 @@ class AggregationSchedule:
         self._longest = longest_window_seconds
         self.next_second: int | None = None
 
-    def due(self, now_tick: int, latest_tick: int, stride: int) -> Due | None:
-        """The seconds that became due, or None; `stride` is the widest of all ports.
+    def due(self, now_tick: int, latest_tick: int, widest: int) -> Due | None:
+        """The seconds that became due, or None; `widest` is the widest stride of the ports.
 
         `latest_tick` is the newest tick that was sampled. Where nobody samples, the seconds go on a little past it, so
         that windows empty.
         """
-        end = (now_tick - ticks_to_settle(self._interval_ns, stride)) // self.ticks_per_second
-        oldest = self._oldest_second(latest_tick, stride)
+        end = (now_tick - ticks_to_settle(self._interval_ns, widest)) // self.ticks_per_second
+        oldest = self._oldest_second(latest_tick, widest)
         if self.next_second is None:
             if not self._agree(now_tick, latest_tick):
                 return None
             self.next_second = max(end - self._longest, oldest)
         first = max(self.next_second, oldest)
-        end = min(
-            end, max(latest_tick, self.next_second * self.ticks_per_second) // self.ticks_per_second + AHEAD_SECONDS
-        )
+        end = min(end, max(latest_tick // self.ticks_per_second, self.next_second) + AHEAD_SECONDS)
         if end <= first:
             return None
         skipped = first - self.next_second
@@ -76,9 +74,9 @@ class AggregationSchedule:
     def _agree(self, now_tick: int, latest_tick: int) -> bool:
         return latest_tick > 0 and abs(now_tick - latest_tick) <= AGREE_SECONDS * self.ticks_per_second
 
-    def _oldest_second(self, latest_tick: int, stride: int) -> int:
+    def _oldest_second(self, latest_tick: int, widest: int) -> int:
         """The first second of which the ring still holds all, with the stride before it."""
-        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + stride
+        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + widest
         return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))
 
 

@@ -1,4 +1,4 @@
-"""The options of the aggregator."""
+"""What the settings tell the aggregator: thresholds, windows, time scales and spans."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ibpulse.doctor.facts import PortSamples, Reads
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import GUARD_TICKS, Block, RingReader
+from ibpulse.ring.reader import Block, RingReader
 from ibpulse.ring.window import RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.units import SECOND_NS
@@ -137,7 +137,7 @@ def _measure_resolution(
 
 
 def _history_ticks(reader: RingReader) -> int:
-    return min(reader.capacity - 2 * GUARD_TICKS, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
+    return min(reader.readable_ticks, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
 
 
 def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:

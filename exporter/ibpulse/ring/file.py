@@ -1,6 +1,6 @@
-"""The ring as a file mapped into memory: create, open, assign slots, read and write its header. Standard library only.
+"""The ring as a file mapped into memory: create, open, assign slots, read and write its header.
 
-It must not know where samples come from, nor compute with them.
+Standard library only, because the sampler process imports it.
 """
 
 from __future__ import annotations

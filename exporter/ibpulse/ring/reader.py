@@ -81,9 +81,14 @@ class RingReader:
         now = time.time_ns() if wall_ns is None else wall_ns
         return now // self.interval_ns + shift - GUARD_TICKS
 
+    @property
+    def readable_ticks(self) -> int:
+        """How many ticks up to the newest complete one can be read at any time."""
+        return self.capacity - 2 * GUARD_TICKS
+
     def oldest_tick(self, wall_ns: int | None = None) -> int:
         """The oldest tick that the ring can still hold at this wall time (now by default)."""
-        return max(1, self.newest_tick(wall_ns) - self.capacity + 2 * GUARD_TICKS + 1)
+        return max(1, self.newest_tick(wall_ns) - self.readable_ticks + 1)
 
     def wall_ns(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Wall time of ticks (int64, any shape) in ns since the epoch, by the clock segment of each."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.model import Fabric, Port
-from ibpulse.ring.reader import GUARD_TICKS
 from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
@@ -96,7 +95,7 @@ class Feed:
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
         """The batches of a break in pieces of a second, and before them the gap that is too long ago."""
-        kept = min(RESUME_SECONDS * self._ticks_per_second, self._reader.capacity - 2 * GUARD_TICKS)
+        kept = min(RESUME_SECONDS * self._ticks_per_second, self._reader.readable_ticks)
         oldest = end_tick - kept
         if first_tick < oldest:
             yield gap_event(*self._reader.wall_ns(np.array([first_tick, oldest])).tolist())
