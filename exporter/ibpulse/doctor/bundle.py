@@ -152,7 +152,7 @@ class Redactor:
         return str(ipaddress.IPv6Address(0x2001_0DB8 << 96 | made))
 
     def _digits(self, digits: str) -> str:
-        """As many hexadecimal digits, of which the first two say that nobody's card has them."""
+        """As many hexadecimal digits, whose first two mark an address that no card has."""
         return "02" + self._hash("digits", digits.lower())[: len(digits) - 2]
 
     def _hash(self, kind: str, text: str) -> str:

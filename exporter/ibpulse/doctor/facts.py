@@ -88,7 +88,7 @@ class TreeFacts:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether a kernel serves the tree, as it is taken to be where nobody says.
+        """Whether a kernel serves the tree, which is assumed where the mount is unknown.
 
         Else it is a simulated one, a fixture or a bundle.
         """
@@ -185,7 +185,7 @@ class ClockState:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A directory that will hold files: what they take at most, what is free there, None when nobody can say."""
+    """A directory that will hold files: what they take at most, what is free there, None when that is unknown."""
 
     setting: str
     path: str

@@ -1,4 +1,4 @@
-"""The part of a sysfs tree that ibpulse reads, as values: files, links, folders. It must not change what they say.
+"""The part of a sysfs tree that ibpulse reads, as values: files, links, folders.
 
 A tree of these is a fixture: `ibpulse serve` over it sees the same fabric, with counters that stand still. A file that
 could not be read says `N/A (no PMA)` there, as old kernels say it and as simulated fabrics do; why it could not be read

@@ -1,4 +1,4 @@
-"""The flight recorder: captures asked for, waited for, written one after the other. It must not block the event loop.
+"""The flight recorder: captures asked for, waited for, written one after the other.
 
 Whatever goes wrong with a capture is an error in the log and a count, and nothing else: the daemon samples on.
 """

@@ -1,4 +1,4 @@
-"""What is asked of a picture, and which files each kind can be written to. It must not import a drawing library."""
+"""What is asked of a picture, and which files each kind can be written to."""
 
 from __future__ import annotations
 

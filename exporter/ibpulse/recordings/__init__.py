@@ -1,13 +1,14 @@
-"""Recordings: samples of many ports over a time, as a value and as a file. It must not know who records, or why.
+"""Recordings: samples of many ports over a time, as a value and as a file.
 
 recording   the value and what it says of itself; numpy alone
-header      what a recording says of itself, as JSON, version by version
-arrow       pyarrow, or what to install
-columns     samples as Arrow columns and back
+columns     the header as JSON, samples as Arrow columns and back; pyarrow, or what to install
 writing     values to files
 reading     files to values
 counter_log logs of other programs, as samples
 resampling  samples at uneven instants to a recording
+from_ring, from_daemon   the newest samples of a ring or a daemon, in pieces
+source      which of both, and its ports
+session     pieces into a growing file, and the progress of that
 """
 
 from __future__ import annotations

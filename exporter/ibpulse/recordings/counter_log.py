@@ -1,4 +1,4 @@
-"""Counter logs of other programs, CSV or Parquet, as samples of ports. It must not resample, nor trust a file.
+"""Counter logs of other programs, CSV or Parquet, as samples of ports.
 
 Columns have whatever names they have; the caller says which is which. A log is *long*, with a column that names the
 port, or *wide*, with columns of its own for each port, whose names hold `{port}` in the caller's patterns.

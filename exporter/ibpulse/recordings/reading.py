@@ -1,4 +1,4 @@
-"""Files to recordings. It must not trust a file: every bound is checked before memory is taken for it."""
+"""Files to recordings. Files are not trusted: every bound is checked before memory is taken for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples at uneven instants to a recording on a regular grid. It must not know files.
+"""Samples at uneven instants to a recording on a regular grid.
 
 Counters are running sums, so what flowed between two instants is the difference of two interpolated values: no byte is
 lost and none is counted twice. Where nothing is known, for too long or because a counter fell, a hole stays a hole.

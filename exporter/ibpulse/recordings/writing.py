@@ -1,4 +1,4 @@
-"""Recordings to files. It must not know what the samples say.
+"""Recordings to files.
 
 A finished recording is a Parquet file. While it grows it is an Arrow stream in `NAME.partial`, because a Parquet file
 without its end is worth nothing, and a stream is good up to where it was cut. `NAME` appears only when it is whole.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
-    """Periods in which the CPU quota held a process's cgroup back (cgroup-v2.rst, cpu.stat), None where nobody says."""
+    """Periods in which the CPU quota held a process's cgroup back (cgroup-v2.rst, cpu.stat), None if not known."""
     mount = root / "sys/fs/cgroup"
     # in a container the own path may be the host's, while the mount begins at the container's group
     for path in [*_groups(root, mount, process), mount / "cpu.stat", mount / "cpu" / "cpu.stat"]:

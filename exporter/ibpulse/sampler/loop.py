@@ -1,6 +1,6 @@
 """The hot loop: at every tick, read each counter on its held descriptor and write one record per port into the ring.
 
-Standard library alone, one thread, no allocation that grows. It must not log, wait for anybody, or decide what to
+Standard library only, one thread, no growing memory. It never logs, waits for another process, or decides what to
 read: the plan says that, and the ring's header carries all that it has to tell.
 """
 

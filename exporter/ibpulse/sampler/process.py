@@ -1,4 +1,4 @@
-"""The sampler process: `python -m ibpulse.sampler.process RING LANE`. Standard library alone; it must not log.
+"""The sampler process: `python -m ibpulse.sampler.process RING LANE`. Standard library only; it never logs.
 
 Lane 0 is the main sampler, and the only one that writes clock segments; other lanes each try one hung or slow device.
 """

@@ -1,6 +1,6 @@
 """The workloads by name, and those that are not FSDP: constant, square, idle, expert parallelism.
 
-Each is a model of a schedule. It must not read a clock or a file.
+Each is a model of a schedule.
 """
 
 from __future__ import annotations

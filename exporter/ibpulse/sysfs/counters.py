@@ -1,6 +1,6 @@
 """Which files of a port count its bytes: a table of facts per driver, and the walk over it.
 
-It must not poll: each file is read once when a port is new, and the sampler reads it from then on.
+Each file is read once when a port is new, and the sampler reads it from then on.
 
 Only files of `ports/<n>` are ever read. A pod's own view of sysfs has neither `counters` nor `hw_counters` there, and
 the `hw_counters` of the device, which it may still show, can crash some kernels when they are read.

@@ -1,4 +1,4 @@
-"""One device with its ports, read in whatever thread calls. It must not know of other devices.
+"""One device with its ports, read in whatever thread calls.
 
 A device in switchdev mode has a port per virtual port, and the `counters` of each show the numbers of the same
 function. Such a device is recognised by mlx5's driver, several ports, and an `hw_counters` folder of the device itself

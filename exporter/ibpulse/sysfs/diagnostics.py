@@ -1,7 +1,5 @@
 """Which files count errors and congestion: one table of facts, and which of them are read, in which order.
 
-It must not read any file.
-
 Widths are those of `drivers/infiniband/core/sysfs.c` and of the firmware's replies. The counters of `counters/` stop
 when they are full (IBTA 1.8, 16.1.3.5), but Broadcom's, which wrap. Whether the 32-bit counters of mlx5's queues wrap
 or stop is not published; one that is seen at its very maximum has stopped.
@@ -198,7 +196,7 @@ _BY_FILE = {(fact.folder, fact.file): fact for fact in FACTS}
 class Wanted:
     """A file to read. `name` is the exported metric, empty for a file that is read for its effect alone.
 
-    `full` is the count at which the counter stops, None where it does not or nobody knows.
+    `full` is the count at which the counter stops, None where it does not, or where that is unknown.
     """
 
     folder: str

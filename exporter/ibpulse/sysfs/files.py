@@ -1,7 +1,4 @@
-"""One small sysfs file as text or as a number, with the reasons for having none told apart.
-
-It must not know what any file means.
-"""
+"""One small sysfs file as text or as a number, or the reason why it has none."""
 
 from __future__ import annotations
 

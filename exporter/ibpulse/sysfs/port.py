@@ -1,4 +1,4 @@
-"""One port, read again and again at the least cost. It must not compare ports with each other.
+"""One port, read again and again at the least cost.
 
 `state` is read at every scan. What costs more (on mlx5 the `rate` file is five firmware commands) is read again only
 when the state or the network device changed, at every twelfth scan, and for three scans after something failed.

@@ -1,4 +1,4 @@
-"""Data rate of one direction of a port, from its `rate` file or its network device. It must not know of counters.
+"""Data rate of one direction of a port, from its `rate` file or its network device.
 
 The `rate` file shows lanes times a number per lane. Up to QDR that number is the signalling rate, of which 8b/10b
 coding leaves 80 %; FDR is rounded up (14 for 13.64); from EDR on it is the data rate.

@@ -1,4 +1,4 @@
-"""The terminal as curses has it: opened, drawn on, put back as it was. It must not know what is drawn, nor ask for it.
+"""The terminal by curses: opened, drawn on, restored at the end.
 
 Whatever ends the view, the terminal is put back.
 """
@@ -52,7 +52,7 @@ class Display:
             yield key
 
     def hung_up(self) -> bool:
-        """Whether nobody is at the other end any more: then standard input is readable for ever, and says nothing."""
+        """Whether the terminal is gone: then standard input is always readable, and empty."""
         return bool(self._poll.poll(0))
 
     def repair(self) -> None:
@@ -84,7 +84,7 @@ def open_display() -> Iterator[Display]:
     """The terminal, until the block ends.
 
     Raises:
-        IbpulseError: the terminal is of a kind that nobody knows, or that cannot place text.
+        IbpulseError: the terminal is of an unknown kind, or cannot place text.
     """
     encoding = set_encoding(os.environ)
     try:

@@ -149,7 +149,7 @@ class Terminal:
 
 
 async def in_thread(work: Callable[[], View]) -> View:
-    """What the work gives, done in a thread that nobody waits for at the end: it may hang in a network."""
+    """What the work gives, done in a daemon thread: it may hang in the network."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[View] = loop.create_future()
 

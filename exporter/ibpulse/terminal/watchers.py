@@ -134,7 +134,7 @@ Means = tuple[float | None, float | None]
 class RingWatcher:
     """Looks at a ring. `fabric` and `restarts` say how the ports and the sampler are now.
 
-    It asks for the same summary as a daemon, but keeps no totals: nobody scrapes it.
+    It asks for the same summary as a daemon, but keeps no totals, since it is never scraped.
     """
 
     def __init__(
