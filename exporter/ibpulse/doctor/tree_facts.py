@@ -12,9 +12,9 @@ from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import Card, Counts, DoctorOptions, Folders, Mount, TreeFacts
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.diagnostics import Wanted, choose_counters
 from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text, read_value
-from ibpulse.sysfs.selection import Selection
 from ibpulse.text import natural_key
 
 COUNTER_ANSWER_SECONDS = 1.5

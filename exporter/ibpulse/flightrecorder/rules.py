@@ -190,7 +190,7 @@ def find_lost_rail(
 
 
 @dataclass(frozen=True, slots=True)
-class SaturationState:
+class MoeSaturationState:
     """How long traffic has flowed that does not resemble an MoE run; whether that was long enough."""
 
     other_seconds: float = 0.0
@@ -198,21 +198,21 @@ class SaturationState:
 
 
 def find_saturation(
-    state: SaturationState, observation: Observation, options: RuleOptions
-) -> tuple[SaturationState, Labels | None]:
+    state: MoeSaturationState, observation: Observation, options: RuleOptions
+) -> tuple[MoeSaturationState, Labels | None]:
     """Sustained MoE saturation that begins in a node that carried other traffic before."""
     if observation.moe_saturated:
-        return SaturationState(), {"signature": observation.signature} if state.armed else None
+        return MoeSaturationState(), {"signature": observation.signature} if state.armed else None
     rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
     # a job that has just begun looks like nothing for a window; it is no change
     if rate <= 0:
-        return SaturationState(), None
+        return MoeSaturationState(), None
     if observation.signature == "moe_like":
         return replace(state, other_seconds=0.0), None
     other = state.other_seconds + observation.seconds
-    return SaturationState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
+    return MoeSaturationState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class LocalRule:
 RULES: Mapping[str, LocalRule] = {
     "traffic-stalled": LocalRule(StallState(), find_stall),
     "rail-lost": LocalRule(RailsState(), find_lost_rail),
-    "moe-saturation": LocalRule(SaturationState(), find_saturation),
+    "moe-saturation": LocalRule(MoeSaturationState(), find_saturation),
     "step-slower": LocalRule(StepState(), find_slower_step),
 }
 

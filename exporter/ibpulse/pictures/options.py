@@ -20,7 +20,7 @@ THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PictureKind:
     """One kind of picture: the types of file it can be written to, how many recordings it takes, and its size."""
 
     types: tuple[str, ...]
@@ -29,10 +29,10 @@ class Kind:
     dpi: int
 
 
-KINDS: Mapping[str, Kind] = {
-    "heatmap": Kind(("png", "svg"), 2, 2000, 200),
-    "animation": Kind(("gif", "mp4", "html"), 2, 1000, 130),
-    "distribution": Kind(("png", "svg"), 4, 2000, 200),
+KINDS: Mapping[str, PictureKind] = {
+    "heatmap": PictureKind(("png", "svg"), 2, 2000, 200),
+    "animation": PictureKind(("gif", "mp4", "html"), 2, 1000, 130),
+    "distribution": PictureKind(("png", "svg"), 4, 2000, 200),
 }
 # in inches: what the labels need, and what a page takes
 NARROWEST, WIDEST = 5, 40

@@ -1,4 +1,7 @@
-"""One device with its ports, read in whatever thread calls.
+"""Which devices and ports are read, by their names, and one device with its ports.
+
+A pattern is a shell pattern for a device (`mlx5_0`, `mlx5_*`) or for a port of one (`mlx5_0:1`, `*:2`). A port is read
+when it matches an include pattern, or there are none, and no exclude pattern.
 
 A device in switchdev mode has a port per virtual port, and the `counters` of each show the numbers of the same
 function. Such a device is recognised by mlx5's driver, several ports, and an `hw_counters` folder of the device itself
@@ -8,7 +11,9 @@ function. Such a device is recognised by mlx5's driver, several ports, and an `h
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ibpulse.model import PortId, PortReadings
@@ -16,7 +21,41 @@ from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.files import list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
-from ibpulse.sysfs.selection import Selection
+
+
+def match_port(pattern: str, port: PortId) -> bool:
+    """Whether a device pattern or a port pattern covers the port."""
+    device, port_pattern = _split(pattern)
+    return fnmatchcase(port.device, device) and fnmatchcase(str(port.port), port_pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The include and exclude patterns of a node."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def admits_device(self, device: str) -> bool:
+        """Whether any port of the device is read; otherwise no file of it may be opened."""
+        if any(port == "*" and fnmatchcase(device, name) for name, port in map(_split, self.exclude)):
+            return False
+        return not self.include or any(fnmatchcase(device, name) for name, _ in map(_split, self.include))
+
+    def admits_port(self, port: PortId) -> bool:
+        """Whether the port is read."""
+        if _match_any(self.exclude, port):
+            return False
+        return not self.include or _match_any(self.include, port)
+
+
+def _match_any(patterns: Sequence[str], port: PortId) -> bool:
+    return any(match_port(pattern, port) for pattern in patterns)
+
+
+def _split(pattern: str) -> tuple[str, str]:
+    device, _, port = pattern.partition(":")
+    return device, port or "*"
 
 
 @dataclass(frozen=True, slots=True)

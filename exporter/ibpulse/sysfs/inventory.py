@@ -8,11 +8,10 @@ from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.model import Fabric, Port
-from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView
+from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
 from ibpulse.sysfs.diagnostics import CounterSet
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.rails import find_planes, find_slow_twins, is_other_namespace, mark_rails
-from ibpulse.sysfs.selection import Selection
 from ibpulse.sysfs.topology import TopologyReader
 from ibpulse.text import first_names, natural_key
 
@@ -70,7 +69,7 @@ FRESH_SCANS = 3
 class Inventory:
     """Scans the sysfs tree at `root` for RDMA ports.
 
-    `include` and `exclude` are patterns as in `selection`; nothing of a device that they leave out is ever touched.
+    `include` and `exclude` are patterns as in `device`; nothing of a device that they leave out is ever touched.
     `rails` are patterns too; without any the rule of `rails` decides. `counters` says which error counters are read.
     `overrides` say of single devices where they are plugged in. Not for use by several threads at once.
     """

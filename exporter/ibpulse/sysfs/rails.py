@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.model import Port
-from ibpulse.sysfs.device import DeviceView
+from ibpulse.sysfs.device import DeviceView, match_port
 from ibpulse.sysfs.files import read_link, read_text
 from ibpulse.sysfs.port import PortView
-from ibpulse.sysfs.selection import match_port
 from ibpulse.sysfs.speed import ETHERNET
 
 PF, VF, SF, VIRTUAL = "pf", "vf", "sf", "virtual"

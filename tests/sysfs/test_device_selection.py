@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ibpulse.model import PortId
-from ibpulse.sysfs.selection import Selection, match_port
+from ibpulse.sysfs.device import Selection, match_port
 
 
 @pytest.mark.parametrize(
