@@ -1,0 +1,53 @@
+"""The golden pages of every hardware family, compared with those of version 0.1: only wording may differ."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+RELEASED = Path(__file__).parent / "released" / "golden.tar.xz"
+GOLDEN = Path(__file__).parents[1] / "families" / "golden"
+FINDING = re.compile(r"(OK|WARN|FAIL|INFO|SKIP)\s+([a-z-]+)  ")
+FACT = re.compile(r"[\w./*+-]*\d[\w./:*+-]*")
+
+
+def read_released() -> dict[str, str]:
+    """The pages of 0.1 by `family/file`."""
+    with tarfile.open(RELEASED) as archive:
+        members = [member for member in archive if member.isfile()]
+        texts = {member.name: archive.extractfile(member) for member in members}
+        return {name.removeprefix("golden/"): file.read().decode() for name, file in texts.items() if file}
+
+
+PAGES = read_released()
+
+
+def findings(page: str) -> list[tuple[str, str, frozenset[str]]]:
+    """Level, check and facts (names, numbers, paths: words with a digit) of every finding of a doctor page."""
+    found: list[tuple[str, str, set[str]]] = []
+    for line in page.splitlines():
+        if match := FINDING.match(line):
+            found.append((match[1], match[2], set()))
+        if found:
+            found[-1][2].update(word.rstrip(".:/") for word in FACT.findall(line))
+    return [(level, check, frozenset(facts)) for level, check, facts in found]
+
+
+def test_every_family_of_the_release_is_still_there() -> None:
+    assert {f"{path.parent.name}/{path.name}" for path in GOLDEN.glob("*/*.txt")} >= set(PAGES)
+    assert len(PAGES) == 48
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.endswith("metrics.txt")])
+def test_metrics_are_the_same(name: str) -> None:
+    assert (GOLDEN / name).read_text() == PAGES[name]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.endswith("doctor.txt")])
+def test_doctor_finds_the_same_with_other_words(name: str) -> None:
+    released = findings(PAGES[name])
+    assert len(released) > 10
+    assert findings((GOLDEN / name).read_text()) == released
