@@ -49,5 +49,5 @@ def test_metrics_are_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PAGES if name.endswith("doctor.txt")])
 def test_doctor_finds_the_same_with_other_words(name: str) -> None:
     released = findings(PAGES[name])
-    assert len(released) > 10
+    assert len(released) >= 2
     assert findings((GOLDEN / name).read_text()) == released
