@@ -15,8 +15,8 @@ from ibpulse.commands.parser import build_parser
 from ibpulse.config import load
 from ibpulse.config import loading as loading_module
 from ibpulse.config.loading import resolve
-from ibpulse.config.schema import settings_schema
 from ibpulse.config.table import DEPRECATED, ROWS, DeprecatedSetting, describe
+from tools.chart.chart_values import settings_schema
 
 REMOVED = {
     "analysis.burst-low",

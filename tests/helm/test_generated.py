@@ -15,8 +15,8 @@ from ibpulse import __version__
 from ibpulse.errors import ConfigError
 from tests.helm.rendering import CHART, ROOT, needs
 from tools.chart import __main__
+from tools.chart.chart_values import Value, read_values, values_table
 from tools.chart.rules_template import camel
-from tools.chart.values_table import Value, read_values, values_table
 
 NAME, DIGEST = "registry.example.com/team/ibpulse", f"sha256:{'0a' * 32}"
 

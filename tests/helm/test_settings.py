@@ -12,11 +12,11 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.config.schema import settings_schema, value_schema
 from ibpulse.config.table import DEPRECATED, GROUPS, ROWS
 from ibpulse.ring import layout
 from ibpulse.units import parse_duration
 from tests.helm.rendering import CASES, case_values, container, needs_helm, refusal, render, settings
+from tools.chart.chart_values import settings_schema, value_schema
 
 pytestmark = needs_helm
 

@@ -17,7 +17,7 @@ import pytest
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler import privileges
+from ibpulse.sampler import scheduling
 from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
 from ibpulse.sampler.process import EXIT_CLOCK_STEP, EXIT_NO_RING, EXIT_ORPHAN, NOT_ASKED
 from tests.sampler.conftest import CAPACITY, INTERVAL_NS
@@ -272,19 +272,19 @@ def test_fifo_and_a_cpu_are_taken_where_they_are_allowed(sampler: SamplerRun, pl
 
 
 def can_have_fifo() -> bool:
-    program = "from ibpulse.sampler.privileges import schedule_fifo; print(schedule_fifo())"
+    program = "from ibpulse.sampler.scheduling import schedule_fifo; print(schedule_fifo())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.strip() == "0"
 
 
 @pytest.mark.parametrize("cpu", [-1, 4095, 2**40])
 def test_a_cpu_that_is_not_there_is_an_errno(cpu: int) -> None:
-    assert os.strerror(privileges.pin_to_cpu(cpu)) == "Invalid argument"
+    assert os.strerror(scheduling.pin_to_cpu(cpu)) == "Invalid argument"
 
 
 def test_what_the_kernel_grants_is_zero() -> None:
     program = (
-        "import os; from ibpulse.sampler.privileges import *; "
+        "import os; from ibpulse.sampler.scheduling import *; "
         "print(sharpen_timers(), die_with_parent(os.getppid()), pin_to_cpu(min(os.sched_getaffinity(0))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse import __version__
-from ibpulse.config.schema import settings_schema
 from ibpulse.errors import ConfigError
+from tools.chart.chart_values import Value, read_values, settings_schema, values_table
 from tools.chart.rules_template import rules_schemas, rules_template, rules_values
-from tools.chart.values_table import Value, read_values, values_table
 
 CHART = Path("helm/ibpulse")
 BOARDS = Path("dashboards")

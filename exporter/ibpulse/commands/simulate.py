@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse.errors import ConfigError
-from ibpulse.sampler.privileges import die_with_parent
+from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.faults import FAULTS
 from ibpulse.units import format_duration, parse_duration, parse_rate
 

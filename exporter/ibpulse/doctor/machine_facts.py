@@ -15,7 +15,7 @@ from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import ClockState, DoctorOptions, Machine, Space, WebPort
 from ibpulse.doctor.tree_facts import find_mount
 from ibpulse.ring import layout as at
-from ibpulse.sampler.cgroup import quota_cpus
+from ibpulse.sampler.scheduling import quota_cpus
 
 # include/uapi/linux/timex.h
 _TIME_ERROR = 5

@@ -28,9 +28,9 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import place_ports
-from ibpulse.sampler.cgroup import quota_cpus, throttled_periods
 from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.sampler.scheduling import quota_cpus, throttled_periods
 from ibpulse.sampler.supervisor import PortInventory, SupervisorOptions
 from ibpulse.sampler.temporary import TemporarySampler, temporary_sampler
 from ibpulse.units import SECOND_NS

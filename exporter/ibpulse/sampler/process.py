@@ -17,7 +17,7 @@ from pathlib import Path
 from ibpulse.errors import IbpulseError, SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler import privileges
+from ibpulse.sampler import scheduling
 from ibpulse.sampler.clock import TickClock
 from ibpulse.sampler.loop import Loop
 from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
@@ -57,11 +57,11 @@ class SamplerProcess:
     def _ask_kernel(self, plan: Plan) -> None:
         words = self._ring.words
         words[self._words + at.L_PID] = os.getpid()
-        if privileges.die_with_parent(plan.parent) == errno.ESRCH:
+        if scheduling.die_with_parent(plan.parent) == errno.ESRCH:
             sys.exit(EXIT_ORPHAN)
-        privileges.sharpen_timers()
-        words[self._words + at.L_FIFO] = privileges.schedule_fifo() if plan.scheduler == "fifo" else NOT_ASKED
-        words[self._words + at.L_PINNED] = NOT_ASKED if plan.cpu is None else privileges.pin_to_cpu(plan.cpu)
+        scheduling.sharpen_timers()
+        words[self._words + at.L_FIFO] = scheduling.schedule_fifo() if plan.scheduler == "fifo" else NOT_ASKED
+        words[self._words + at.L_PINNED] = NOT_ASKED if plan.cpu is None else scheduling.pin_to_cpu(plan.cpu)
 
     def _apply(self, plan: Plan) -> None:
         self._loop.apply(plan)

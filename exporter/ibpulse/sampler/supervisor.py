@@ -22,12 +22,12 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.adaptive import AdaptiveInterval
-from ibpulse.sampler.cgroup import throttled_periods
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.sampler.sampling_interval import stride_for
+from ibpulse.sampler.scheduling import throttled_periods
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)

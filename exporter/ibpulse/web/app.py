@@ -9,9 +9,8 @@ from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
-from ibpulse.web.routes.health_route import health_router
 from ibpulse.web.routes.metrics_route import metrics_router
-from ibpulse.web.routes.pages_route import pages_router
+from ibpulse.web.routes.pages_route import health_router, pages_router
 from ibpulse.web.routes.ports_route import ports_router, topology_router
 from ibpulse.web.routes.stream_route import stream_router
 from ibpulse.web.routes.summary_route import summary_router

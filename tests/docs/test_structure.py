@@ -1,0 +1,63 @@
+"""The structure of the code stays one that a newcomer can guess: few files, none long, names that occur once."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+
+PACKAGE = ROOT / "exporter" / "ibpulse"
+FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
+MOST_FILES = 240
+MOST_LINES = 400
+MOST_FUNCTION_LINES = 60
+MOST_SHARED_FILE_NAMES = 8
+MOST_SHARED_CLASS_NAMES = 4
+
+
+def shared(names: list[str]) -> list[str]:
+    """The names that occur more than once."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def test_there_are_not_too_many_files() -> None:
+    assert len(FILES) <= MOST_FILES, "merge a module into the one that imports it"
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_FUNCTION_LINES
+    }
+    assert long == set()
+
+
+def test_a_file_name_occurs_once_unless_the_role_is_the_same() -> None:
+    names = [path.name for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert len(shared(names)) <= MOST_SHARED_FILE_NAMES, shared(names)
+
+
+def test_a_class_name_occurs_once() -> None:
+    names = [
+        node.name for path in PACKAGE.rglob("*.py") for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
+    ]
+    assert len(shared(names)) <= MOST_SHARED_CLASS_NAMES, shared(names)
+
+
+def test_no_file_is_called_after_nothing_in_particular() -> None:
+    vague = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.py"}
+    assert [str(path.relative_to(ROOT)) for path in FILES if path.name in vague] == []
