@@ -14,7 +14,7 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import compress, process_registry, render
-from ibpulse.exposition.lines import escape_label, format_number
+from ibpulse.exposition.page import escape_label, format_number
 from ibpulse.metrics import web
 from ibpulse.metrics.row import read_families
 from ibpulse.metrics.table import SNAPSHOT_ROWS, TABLE, rows_of

@@ -7,8 +7,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.exposition.lines import TextFormat
-from ibpulse.exposition.page import table_text
+from ibpulse.exposition.page import TextFormat, table_text
 from ibpulse.metrics import web
 from tests.web.conftest import make_client
 from tests.web.rings import Node
