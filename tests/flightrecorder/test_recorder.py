@@ -134,7 +134,7 @@ async def test_a_thousand_captures_at_once_are_a_few(recorder: FlightRecorder) -
             refused.append(error)
     assert (len(accepted), len(refused)) == (4, 996)
     assert all(error.busy for error in refused)
-    assert str(refused[0]) == "4 captures wait to be written, and no more do at once; try again in a few seconds"
+    assert str(refused[0]) == "4 captures are already pending, which is the maximum; try again in a few seconds"
     await finished(recorder)
     assert len(await recorder.refresh()) == 4
     assert dict(recorder.counts().taken)["api"] == 4
@@ -159,7 +159,7 @@ async def test_the_end_writes_what_there_is(ring: Ring, recorder: FlightRecorder
     assert time.monotonic() - begun < 5
     capture = load(recorder.store.path(pending.name))
     assert capture.end_ns == NOW_NS - INTERVAL_NS
-    with pytest.raises(CaptureError, match="wait to be written"):
+    with pytest.raises(CaptureError, match="are already pending, which is the maximum"):
         recorder.ask(TRIGGER)
 
 

@@ -124,7 +124,7 @@ def test_an_image_is_not_written_where_its_place_is_not_certain(
     path = checkout / "helm/ibpulse/values.yaml"
     path.write_text(path.read_text() + "other:\n  digest: 1\n")
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 1
-    assert "image.digest: is not there once but 2 times; name it once" in capsys.readouterr().err
+    assert "image.digest: must appear exactly once, found 2" in capsys.readouterr().err
 
 
 def test_comments_become_rows_of_the_table() -> None:

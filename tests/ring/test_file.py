@@ -68,7 +68,7 @@ def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, content: bytes)
 def test_a_file_that_is_no_ring_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ring"
     path.write_bytes(b"x" * (at.RECORD_TABLE * at.WORD + 3))
-    with pytest.raises(RingError, match="does not begin as a ring does; remove it"):
+    with pytest.raises(RingError, match=r"is not a ring file \(bad magic number\); remove it"):
         RingFile(path)
 
 

@@ -88,4 +88,4 @@ async def test_a_take_over_that_finds_no_free_process_is_finished_later(
             await soon(lambda: "cannot be started" in caplog.text)
         await sampled_anew(ring, 0)
         assert supervisor.health().quarantined_devices == ("mlx5_1",)
-    assert "the sampler could not be started; it is started again" in caplog.text
+    assert "the sampler could not be started; restarting it" in caplog.text

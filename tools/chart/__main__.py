@@ -82,7 +82,7 @@ def pin_image(root: Path, image: str) -> None:
     for key, value in parts.groupdict().items():
         text, places = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
         if places != 1:
-            raise ConfigError([f"values.yaml: image.{key}: is not there once but {places} times; name it once"])
+            raise ConfigError([f"values.yaml: image.{key}: must appear exactly once, found {places}"])
     path.write_text(text)
 
 

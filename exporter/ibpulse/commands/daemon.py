@@ -56,12 +56,13 @@ class Captures:
         """Take the snapshot of one more second, and the captures that the rules ask for."""
         self.recorder.note(snapshot)
         for trigger in self._rules.evaluate(snapshot):
+            details = ", ".join(f"{name} {value!r}" for name, value in trigger.labels.items())
             try:
                 pending = self.recorder.ask(trigger)
             except CaptureError as error:
-                log.warning("%s %s: no capture is taken: %s", trigger.reason, dict(trigger.labels), error)
+                log.warning("%s (%s): no capture is taken: %s", trigger.reason, details, error)
             else:
-                log.info("%s %s: capture %s is taken", trigger.reason, dict(trigger.labels), pending.name)
+                log.info("%s (%s): writing capture %s", trigger.reason, details, pending.name)
 
 
 # The ends of the ring cannot be read while the sampler writes there.

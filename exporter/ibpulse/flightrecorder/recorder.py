@@ -124,7 +124,7 @@ class FlightRecorder:
                 return pending
         if self._ending.is_set() or len(self._tasks) >= self._options.max_pending:
             raise CaptureError(
-                f"{len(self._tasks)} captures wait to be written, and no more do at once; try again in a few seconds",
+                f"{len(self._tasks)} captures are already pending, which is the maximum; try again in a few seconds",
                 busy=True,
             )
         pending = self._plan(trigger)

@@ -52,7 +52,7 @@ class RingFile:
         header = memoryview(os.pread(self._descriptor, at.H_CREATED_WALL_NS * at.WORD, 0)).cast("Q")
         magic, version, interval_ns, capacity = header
         if magic != at.MAGIC:
-            self._refuse("does not begin as a ring does")
+            self._refuse("is not a ring file (bad magic number)")
         if version != at.VERSION:
             self._refuse(f"has version {version}, this program reads version {at.VERSION}")
         if not interval_ns or not capacity or size != at.file_bytes(capacity):

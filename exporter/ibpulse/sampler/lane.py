@@ -109,7 +109,7 @@ class Lane:
         return process
 
     def poll(self) -> Stall:
-        """How long there was no sign of life, in time in which somebody polled.
+        """Time without a heartbeat, counting only time in which the lane was polled.
 
         Only polls count: when this process itself was stopped or starved, the first poll after it starts again.
         """
@@ -132,7 +132,7 @@ class Lane:
         return devices[number - 1] if 0 < number <= len(devices) else ""
 
     def is_silent(self, stall: Stall) -> bool:
-        """Whether a running process gives no sign of life although no device holds it up."""
+        """Whether a running process sends no heartbeat although no device blocks it."""
         started = self.word(at.L_PLAN_APPLIED)
         patience = max(SILENT_SECONDS, 3 * self._ring.interval_ns / 1e9) if started else STARTING_SECONDS
         return not stall.device and stall.seconds > patience

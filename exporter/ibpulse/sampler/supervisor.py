@@ -165,9 +165,9 @@ class Supervisor:
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
-            log.warning("no longer there: port %s", ", ".join(gone))
+            log.warning("disappeared: port %s", ", ".join(gone))
         if new := sorted(after - before):
-            log.info("sampled from now on: port %s", ", ".join(new))
+            log.info("now sampling: port %s", ", ".join(new))
 
     def _log_notices(self, notices: Iterable[str]) -> None:
         """Log each notice once, and again only when it was away for long: some come and go on a busy machine."""
@@ -269,7 +269,7 @@ class Supervisor:
             self._take_over(stall.device)
         elif self._main.is_silent(stall):
             self._ending.add(self._main.kill())
-            self._restart(f"the sampler gave no sign of life for {stall.seconds:.0f} s")
+            self._restart(f"no heartbeat from the sampler for {stall.seconds:.0f} s")
 
     def _restart(self, fault: str) -> None:
         """Start the main sampler again: at once, but ever slower when it keeps ending young."""
@@ -281,7 +281,7 @@ class Supervisor:
         self._restart_seconds = min(RESTART_SECONDS_MAX, max(0.1, 2 * self._restart_seconds)) if young else 0.0
         self._restart_after = now + self._restart_seconds
         self._restarts += 1
-        log.error("%s; it is started again", fault)
+        log.error("%s; restarting it", fault)
         self._start_main()
 
     def _start_main(self) -> None:

@@ -60,7 +60,7 @@ class PasswordCheck:
         self._thread = ThreadPoolExecutor(1, "passwords", initializer=os.nice, initargs=(NICENESS,))
 
     async def is_right(self, users: Mapping[str, str], credentials: Credentials, client: str) -> bool:
-        """Whether the password is the user's; for a user that there is not it takes as long as for one that there is.
+        """Whether the password is the user's. Takes equally long for unknown users, if all hashes have the same cost.
 
         `users` has the hash of each user, `client` is where the request comes from.
 
