@@ -16,25 +16,25 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "exporter" / "ibpulse"
 WIDTH, MARGIN, ROW, BOX, BOX_WIDTH = 980, 20, 62, 30, 118
 
-# where a box stands in its layer, from 0 at the left to 1 at the right; others are spread evenly
+# position of a box in its layer, from 0 (left) to 1 (right); others are spread evenly
 PLACES = {
     "config": 0.44,
-    "web": 0.30,
+    "web": 0.34,
     "doctor": 0.05,
-    "exposition": 0.42,
+    "exposition": 0.43,
     "terminal": 0.58,
     "reports": 0.74,
     "pictures": 0.89,
-    "flightrecorder": 0.26,
-    "aggregator": 0.44,
-    "sampler": 0.08,
+    "flightrecorder": 0.31,
+    "aggregator": 0.25,
+    "sampler": 0.07,
     "simulate": 0.985,
-    "sysfs": 0.21,
+    "sysfs": 0.38,
     "recordings": 0.72,
-    "ring": 0.12,
+    "ring": 0.20,
     "analysis": 0.58,
     "client": 0.88,
-    "metrics": 0.37,
+    "metrics": 0.47,
 }
 STYLE = """
 svg { --page: #ffffff; --box: #eef3f8; --edge: #5b7288; --ink: #17222c; --line: #8aa0b4; --soft: #56646f; }
