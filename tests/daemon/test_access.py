@@ -177,7 +177,7 @@ def test_a_renewed_certificate_is_shown_within_seconds_and_old_connections_live_
         sign(secured.authority, secured.directory, "server", "DNS:localhost,IP:127.0.0.1")
         eventually(lambda: shown(secured) != before)
         assert kept.get("/-/ready").status_code == 200
-        assert "the web configuration was read anew" in secured.daemon.log()
+        assert "reloaded the web configuration" in secured.daemon.log()
 
 
 def test_a_broken_certificate_shows_in_the_metrics_and_the_old_one_serves_on(secured: SecuredDaemon) -> None:

@@ -63,8 +63,8 @@ async def test_wide_requests_beyond_the_bound_are_refused(node: Node, held: Held
     document = refused.json()
     assert document["bound"] == {"name": "max_wide_requests", "limit": 2, "wide_values": 100}
     assert document["detail"] == (
-        "2 wide windows are being written, and no more are at once. Try again in a second, or ask for at most 100 "
-        "values with max_points, fewer ports or a shorter span."
+        "2 wide window requests are already running, which is the maximum. Try again in a second, or ask for "
+        "at most 100 values with max_points, fewer ports or a shorter span."
     )
     assert answers[0].json()["points"] == 100
 

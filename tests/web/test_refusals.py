@@ -28,7 +28,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
     ("query", "sentence"),
     [
         ("last=5", "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
-        ("last=0s", "last: 0s is no time at all; it must be longer than 0s"),
+        ("last=0s", "last: 0s must be longer than 0s"),
         ("last=-5s", "last: '-5s' is not a duration"),
         ("last=", "last: '' is not a duration"),
         ("last=NaN", "last: 'NaN' is not a duration"),
@@ -43,7 +43,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
             "from=9999-01-01T00:00:00Z",
             "from: 9999-01-01T00:00:00Z is in the future; compare this node's clock with yours",
         ),
-        (f"from={NOW}&to=1763683199999", f"from: {NOW} is later than to=1763683199999; exchange them"),
+        (f"from={NOW}&to=1763683199999", f"from: {NOW} is later than to=1763683199999; swap them"),
         (f"from={NOW}&to=nan", "to: 'nan' is not a time"),
         ("resolution=15ms", "resolution: 15ms is not a multiple of the sampling interval, 10ms"),
         ("resolution=1ms", "resolution: 1ms is not a multiple of the sampling interval, 10ms"),
@@ -109,7 +109,7 @@ async def test_the_largest_window_is_answered_and_one_more_value_is_not(node: No
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/", "/api/v1/ports/", "/api/v1/windows", "/%F0%9F%92%A9", "/x//"])
 async def test_an_unknown_path_is_a_problem(client: httpx.AsyncClient, path: str) -> None:
     document = problem(await client.get(path), 404)
-    assert document["detail"].endswith("; / lists what there is.")
+    assert document["detail"].endswith(". See / for the list of endpoints.")
 
 
 @pytest.mark.parametrize("path", ["/metrics", WINDOW, "/", "/api/openapi.json"])

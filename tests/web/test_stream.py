@@ -181,7 +181,7 @@ async def test_one_viewer_more_than_may_is_refused_until_another_leaves(node: No
     assert refused.json()["type"] == "/api/docs#too-many-viewers"
     assert refused.json()["bound"] == {"name": "max_viewers", "limit": 2}
     assert refused.json()["detail"] == (
-        "2 viewers watch the stream, and no more may. Close a page, or ask for /api/v1/window now and then."
+        "2 viewers are connected to the stream, which is the maximum. Close a page, or poll /api/v1/window instead."
     )
 
 

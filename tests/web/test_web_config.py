@@ -204,7 +204,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             f"tls_server_config: {{{PAIR}, min_version: TLS13, max_version: TLS12}}",
-            "web.yml:1: tls_server_config.min_version: is above max_version; exchange them",
+            "web.yml:1: tls_server_config.min_version: is above max_version; swap them",
         ),
         (
             f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]}}",

@@ -42,7 +42,7 @@ class WideRequests:
             raise ProblemError(
                 "too-busy",
                 503,
-                f"{limit} {self._running}, and no more are at once. Try again in a second, or ask for {self._instead}.",
+                f"{limit} {self._running}, which is the maximum. Try again in a second, or ask for {self._instead}.",
                 bound={"name": "max_wide_requests", "limit": limit, "wide_values": self._limits.wide_values},
             )
         work: Future[Response] = self._threads.submit(answer, *args, **kwargs)

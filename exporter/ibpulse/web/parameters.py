@@ -52,7 +52,7 @@ def read_duration(parameter: str, text: str) -> int:
     except ValueError as error:
         raise bad_parameter(parameter, str(error)) from error
     if duration_ns <= 0:
-        raise bad_parameter(parameter, f"{text} is no time at all; it must be longer than 0s")
+        raise bad_parameter(parameter, f"{text} must be longer than 0s")
     return duration_ns
 
 

@@ -56,7 +56,7 @@ KINDS = {
     "too-many-logins": "Too many passwords wait to be checked",
     "too-many-requests": "Requests come too fast",
     "too-many-connections": "Too many clients are connected",
-    "cross-site": "A page of another site may not write",
+    "cross-site": "Cross-site write refused",
     "body-too-long": "The body is too long",
     "body-too-slow": "The body came too slowly",
 }
@@ -129,7 +129,7 @@ def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     detail = str(error.detail)
     if error.status_code == 404:
-        detail = f"There is nothing at {request.url.path[:200]}; / lists what there is."
+        detail = f"No such path: {request.url.path[:200]}. See / for the list of endpoints."
     elif error.status_code == 405:
         headers["Allow"] = ", ".join(_methods(request))
         detail = f"{request.method[:32]} is not allowed here; use {' or '.join(_methods(request))}."

@@ -113,7 +113,7 @@ class WebConfigReloader:
             self.bucket = bucket
         self.rules = rules
         self._counts.config_reloaded = True
-        log.info("the web configuration was read anew from %s", self._path)
+        log.info("reloaded the web configuration from %s", self._path)
 
     def _load(self) -> tuple[Rules, TokenBucket]:
         """The rules of the files. A signature is taken before its file is read, so that no later change is missed."""

@@ -230,7 +230,7 @@ def _find_client_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _find_protocol_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     suites, highest = tls.get("cipher_suites", []), tls.get("max_version")
     if (tls.get("min_version"), highest) == ("TLS13", "TLS12"):
-        yield "min_version", "is above max_version; exchange them"
+        yield "min_version", "is above max_version; swap them"
     if suites and highest == "TLS12" and TLS12_CIPHERS.keys().isdisjoint(suites):
         yield "cipher_suites", "names none of TLS 1.2, and max_version is TLS12; add one or raise max_version"
     curves = tls.get("curve_preferences")

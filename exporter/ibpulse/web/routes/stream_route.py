@@ -51,7 +51,7 @@ class StreamQuery(BaseModel):
     from_: OptionalInstant = Field(
         None,
         alias="from",
-        description=INSTANT_FORMS + "Begin there, at most a minute ago; now by default. Last-Event-ID goes before it.",
+        description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
     )
 
 

@@ -43,7 +43,7 @@ class SummaryQuery(BaseModel):
 def summary_router(parts: WebParts) -> APIRouter:
     """The route of summaries."""
     router = APIRouter()
-    wide = WideRequests(parts.limits, "summaries are being computed", "a raw window instead")
+    wide = WideRequests(parts.limits, "summaries are already being computed", "a raw window instead")
 
     @router.get(
         "/api/v1/summary",

@@ -48,7 +48,7 @@ def window_router(parts: WebParts) -> APIRouter:
     router = APIRouter()
     wide = WideRequests(
         parts.limits,
-        "wide windows are being written",
+        "wide window requests are already running",
         f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
     )
 

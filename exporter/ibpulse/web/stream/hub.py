@@ -188,8 +188,8 @@ class Hub:
             raise ProblemError(
                 "too-many-viewers",
                 503,
-                f"{limit} viewers watch the stream, and no more may. Close a page, or ask for "
-                "/api/v1/window now and then.",
+                f"{limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
+                "/api/v1/window instead.",
                 bound={"name": "max_viewers", "limit": limit},
             )
         feed = self._started()

@@ -111,7 +111,7 @@ def _refuse_impossible(from_ns: int, to_ns: int, now_ns: int, query: WindowQuery
     if from_ns > now_ns:
         raise bad_parameter("from", f"{query.from_} is in the future; compare this node's clock with yours")
     if from_ns > to_ns:
-        raise bad_parameter("from", f"{query.from_} is later than to={query.to}; exchange them")
+        raise bad_parameter("from", f"{query.from_} is later than to={query.to}; swap them")
 
 
 def _base_width(resolution: str | None, interval_ns: int) -> int:
