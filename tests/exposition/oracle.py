@@ -1,4 +1,4 @@
-"""The client library as the oracle: a collector that hands it the same numbers, family by family."""
+"""The client library as the oracle: a collector that gives it the same numbers, family by family."""
 
 from __future__ import annotations
 
@@ -50,26 +50,28 @@ class SnapshotCollector(Collector):
 
 
 class ServerCollector(Collector):
-    """The families of `snapshots.SERVER`, spelled out: name, text, labels and values stand here a second time."""
+    """The families of `snapshots.SERVER`, spelled out independently: name, text, labels and values."""
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        reloaded = "1 if the web configuration and its certificates are in force as the files have them, else 0."
+        reloaded = (
+            "1 if the current web configuration and certificate files are in effect, 0 if the last reload failed."
+        )
         yield GaugeMetricFamily("ibpulse_web_config_last_reload_successful", reloaded, 1)
-        yield GaugeMetricFamily("ibpulse_http_stream_viewers", "Viewers of the live stream.", 2)
-        slow = "Events that viewers of the live stream did not get because they took them too slowly."
+        yield GaugeMetricFamily("ibpulse_http_stream_viewers", "Viewers connected to the live stream.", 2)
+        slow = "Events of the live stream dropped for viewers that read too slowly."
         yield CounterMetricFamily("ibpulse_http_stream_dropped_events", slow, 17)
         requests = CounterMetricFamily(
-            "ibpulse_http_requests", "HTTP requests finished, by route and status.", labels=["path", "code"]
+            "ibpulse_http_requests", "HTTP requests completed, by route and status.", labels=["path", "code"]
         )
         for path, code, count in (("/metrics", "200", 2), ("/metrics", "405", 1), ("other", "404", 1)):
             requests.add_metric([path, code], count)
         yield requests
         duration = SummaryMetricFamily(
             "ibpulse_http_request_duration_seconds",
-            "Time from a request's head to its last byte, by route.",
+            "Time from the request header to the last byte of the response, by route.",
             labels=["path"],
             unit="seconds",
         )

@@ -1,4 +1,4 @@
-"""Snapshots that a real aggregator made of a real ring."""
+"""Snapshots made by a real aggregator from a real ring."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ for _path, _code, _seconds in (
 
 
 def mlx5_readings(port: Port, counter_set: CounterSet = "diagnostic", value: int = 7, at_ns: int = 1) -> PortReadings:
-    """What the slow reader has of a port of mlx5; every counter reads the same."""
+    """The slow reader's counters of an mlx5 port; all have the same value."""
     listed = {"counters": COUNTERS, "hw_counters": (*HW_COUNTERS, "lifespan")}
     wanted = choose_counters(listed, port.identity.link_layer, "mlx5_core", counter_set)
     readings = [CounterReading(one.name, one.file, value * one.scale, at_ns) for one in wanted if one.name]
@@ -62,7 +62,7 @@ def mlx5_readings(port: Port, counter_set: CounterSet = "diagnostic", value: int
 
 
 def every_row(port: Port, value: int, at_ns: int) -> PortReadings:
-    """A counter for each row of the table, one of them full; no port has all of them."""
+    """A counter for each row of the table, one of them saturated; no real port has all of them."""
     files = {DIAGNOSTIC_COUNTERS[0].name: "port_xmit_wait"}
     readings = [CounterReading(row.name, files.get(row.name, "file"), value, at_ns) for row in DIAGNOSTIC_COUNTERS]
     full = CounterReading(DIAGNOSTIC_COUNTERS[3].name, "symbol_error", 65535, at_ns, saturated=True)
@@ -96,6 +96,6 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
 
 
 def node(path: Path, ports: int = 8) -> Snapshot:
-    """A node of so many rails."""
+    """A node with this number of rails."""
     made = [port(f"mlx5_{number}:1") for number in range(ports)]
     return snapshot_of(path, *made)

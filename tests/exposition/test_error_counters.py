@@ -1,4 +1,4 @@
-"""Error counters on the page: names, order, what is there only while something is wrong."""
+"""Error counters on the page: names, order, and series present only while something is wrong."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_counter_has_its_device_and_port(snapshot: Snapshot) -> None:
     ) in text
 
 
-def test_what_could_not_be_read_is_absent(snapshot: Snapshot) -> None:
+def test_an_unreadable_counter_is_absent(snapshot: Snapshot) -> None:
     text = page(snapshot, of_port(SYMBOLS), of_port(device="mlx5_1"))
     assert 'ibpulse_symbol_error_total{device="mlx5_1"' not in text
     assert "saturated{" not in "".join(line for line in text.splitlines() if "counter" in line)
     assert "stalled_ratio" not in text
 
 
-def test_a_counter_that_has_stopped_is_named(snapshot: Snapshot) -> None:
+def test_a_saturated_counter_is_named(snapshot: Snapshot) -> None:
     text = page(snapshot, of_port(SYMBOLS, CounterTotal("ibpulse_link_downed_total", "link_downed", 255, True)))
     lines = [line for line in text.splitlines() if line.startswith("ibpulse_port_counter_saturated")]
     assert lines == ['ibpulse_port_counter_saturated{device="mlx5_0",port="1",counter="link_downed"} 1']
@@ -62,7 +62,7 @@ def test_the_stalled_share_is_shown_where_it_is_known(snapshot: Snapshot) -> Non
     assert lines == ['ibpulse_port_transmit_stalled_ratio{device="mlx5_0",port="1"} 0.25']
 
 
-def test_a_counter_without_a_row_has_a_family_of_its_own(snapshot: Snapshot) -> None:
+def test_a_counter_without_a_row_gets_its_own_family(snapshot: Snapshot) -> None:
     text = page(snapshot, of_port(STRANGE))
     assert (
         "# HELP ibpulse_hw_sw_link_up_32_total Counter file SwLinkUp,32 of the port.\n"
@@ -71,7 +71,7 @@ def test_a_counter_without_a_row_has_a_family_of_its_own(snapshot: Snapshot) -> 
     ) in text
 
 
-def test_the_client_library_reads_a_family_that_was_made(snapshot: Snapshot) -> None:
+def test_the_client_library_parses_a_family_created_on_demand(snapshot: Snapshot) -> None:
     text = page(snapshot, of_port(STRANGE, SYMBOLS), accept="application/openmetrics-text")
     families = {family.name: family for family in parse_openmetrics(text)}
     assert families["ibpulse_hw_sw_link_up_32"].samples[0].value == 3

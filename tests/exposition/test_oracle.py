@@ -1,4 +1,4 @@
-"""The text is what the client library would write, and what its parsers read."""
+"""The text matches the client library's own output, and its parsers read it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ parametrize_format = pytest.mark.parametrize(
 
 
 def known(value: float) -> float | str:
-    """The value, comparable: NaN equals nothing, itself included."""
+    """The value in a comparable form, because NaN does not equal itself."""
     return "NaN" if math.isnan(value) else value
 
 
@@ -68,7 +68,7 @@ def test_help_and_unit_are_those_of_the_client_library(tmp_path: Path, accept: s
 
 
 @parametrize_format
-def test_labels_survive_whatever_they_hold(tmp_path: Path, accept: str, parse: Parser) -> None:
+def test_labels_survive_any_content(tmp_path: Path, accept: str, parse: Parser) -> None:
     odd = 'quote " back \\ line \n end, comma } {'
     strange = port("mlx5_0:1", source=odd)
     ours, theirs = read_both(snapshot_of(tmp_path, strange), accept, parse)
@@ -99,7 +99,7 @@ def test_the_registry_follows_the_snapshot(tmp_path: Path, accept: str, parse: P
     assert body.count(b"# EOF") == (accept == OPENMETRICS)
 
 
-def test_the_library_is_only_asked_for_its_own(tmp_path: Path) -> None:
+def test_the_library_renders_only_its_own_families(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     Gauge("self_metric", "Of the server.", registry=registry)
     body, _ = render(node(tmp_path, 1), registry, None)

@@ -28,7 +28,7 @@ OPENMETRICS = "application/openmetrics-text"
 
 
 def own_registry() -> CollectorRegistry:
-    """What a daemon registers beside the snapshot."""
+    """The collectors that a daemon registers in addition to the snapshot."""
     registry = process_registry()
     GCCollector(registry=registry)
     return registry
@@ -106,14 +106,14 @@ def test_the_families_of_the_server_come_last_and_only_with_their_counts(tmp_pat
     assert shown == ["ibpulse_node_rails", "python_info", *(row.family for row in web.ROWS)]
 
 
-def test_there_is_no_reload_to_tell_of_without_a_web_configuration(tmp_path: Path) -> None:
+def test_no_reload_metric_without_a_web_configuration(tmp_path: Path) -> None:
     body, _ = render(node(tmp_path, 1), CollectorRegistry(), counts=web.WebCounts())
     assert b"ibpulse_http_stream_viewers 0.0\n" in body
     assert b"ibpulse_web_" not in body
     assert b"ibpulse_http_request" not in body
 
 
-def test_what_is_not_known_is_absent(tmp_path: Path) -> None:
+def test_unknown_values_are_absent(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1", active=False))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     before = sample_lines(text_of(aggregator.update(ring.fabric, SamplerHealth(), 0)))
@@ -189,7 +189,7 @@ def test_an_unknown_name_gives_an_empty_page_that_is_valid(tmp_path: Path) -> No
     assert text_of(snapshot, "nonsense", accept=OPENMETRICS) == "# EOF\n"
 
 
-def test_created_series_of_the_library_are_left_out(tmp_path: Path) -> None:
+def test_created_series_of_the_library_are_excluded(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     Counter("requests", "Requests.", registry=registry)
     for accept in ("", OPENMETRICS):
@@ -235,7 +235,7 @@ def test_compression_is_undone_by_gzip() -> None:
 
 @pytest.mark.outside
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
-def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+def test_promtool_reports_no_problem(tmp_path: Path) -> None:
     assert PROMTOOL is not None
     first = snapshot_of(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", active=False))
     body = text_of(replace(first, skipped_seconds=4), registry=own_registry())

@@ -23,7 +23,7 @@ RECIPES = [recipe.strip() for block in BLOCKS for recipe in block.split("\n\n")]
 
 
 def sample_names() -> set[str]:
-    """Every name that a sample can have."""
+    """Every possible sample name."""
     names = {metric.name for metric in TABLE}
     stems = [metric.name for metric in TABLE if metric.type == "histogram"]
     return names | {f"{stem}_{part}" for stem in stems for part in ("bucket", "sum", "count")}

@@ -28,7 +28,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "sampler/test_loop.py::test_a_bad_direction_does_not_hide_the_other",
         "sampler/test_loop.py::test_a_port_of_which_nothing_is_read_leaves_a_hole",
         "analysis/test_rates.py::test_what_stands_in_an_unread_counter_does_not_matter",
-        "exposition/test_page.py::test_what_is_not_known_is_absent",
+        "exposition/test_page.py::test_unknown_values_are_absent",
     ),
     "a counter dropped for ever after one error": (
         "sampler/test_counter_file.py::test_a_good_read_forgets_the_failures",
@@ -64,7 +64,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "daemon/test_faults.py::test_a_reset_counter_is_counted_and_never_taken_as_traffic",
     ),
     "milliseconds divided by 1000 in integers": ("sysfs/test_counters.py::test_a_lifespan_is_milliseconds",),
-    "a gauge named like a counter": ("exposition/test_table.py::test_names_follow_the_conventions",),
+    "a gauge named like a counter": ("metrics/test_table.py::test_names_follow_the_conventions",),
     "counters that the program resets for everybody": (
         "families/test_golden.py::test_no_file_of_a_tree_is_ever_written",
     ),

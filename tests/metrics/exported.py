@@ -1,4 +1,4 @@
-"""What a daemon can export, in the order of the page."""
+"""All families that a daemon can export, in the order of the page."""
 
 from __future__ import annotations
 

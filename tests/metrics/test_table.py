@@ -1,4 +1,4 @@
-"""The table of metrics follows the conventions, and the page in the docs is written from it."""
+"""The table of metrics follows the conventions, and the page in the docs is generated from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_names_are_unique() -> None:
     assert len({metric.family for metric in TABLE}) == len(TABLE)
 
 
-def test_there_are_at_most_24_buckets_and_they_rise() -> None:
+def test_histograms_have_at_most_24_increasing_buckets() -> None:
     assert len(UTILIZATION_BUCKETS) + 1 <= 24
     assert list(UTILIZATION_BUCKETS) == sorted(set(UTILIZATION_BUCKETS))
 
@@ -61,5 +61,5 @@ def test_a_scrape_has_the_families_of_the_page_in_the_order_of_the_table(tmp_pat
     assert sorted(scraped) == sorted(re.findall(r"^\| `(\w+)` \|", metrics_markdown(), re.MULTILINE))
 
 
-def test_the_page_in_the_docs_is_the_one_the_program_writes() -> None:
+def test_the_page_in_the_docs_is_up_to_date() -> None:
     assert PAGE.read_text() == metrics_markdown(), "docs/metrics.md is not what metrics_markdown() writes"

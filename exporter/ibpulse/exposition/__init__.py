@@ -1,4 +1,4 @@
-"""A snapshot as text for Prometheus."""
+"""Renders a snapshot in the Prometheus text formats."""
 
 from ibpulse.exposition.page import accepts_gzip, compress, process_registry, render
 

@@ -1,7 +1,7 @@
-"""The whole answer to a scrape: the families of the snapshot, of the process, and of the web server, as lines of text.
+"""Renders the `/metrics` page: the families of the snapshot, of the process and of the web server.
 
-The format is the one that the client accepts; the lines of samples are the same in both, the headers differ. Prefixes
-are cached: at a scrape, only the numbers are new.
+The two text formats differ only in the headers. Everything before a value is cached, because only the numbers change
+from scrape to scrape.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ibpulse.metrics.table import rows_of
 
 
 class TextFormat(Enum):
-    """The two text formats, each by its content type."""
+    """The two text formats and their content types."""
 
     PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def choose_format(accept: str | None) -> TextFormat:
-    """OpenMetrics where the client names it with the highest weight, else the Prometheus text.
+    """OpenMetrics if it has the highest weight in the `Accept` header, otherwise the Prometheus text format.
 
-    Weights (`q`) are honoured; of equal ones the first counts, as in the client library. A client that accepts
-    neither gets the Prometheus text: an answer that it may throw away is better than none (RFC 9110, 12.4.1).
+    Among equal weights (`q`) the first wins, as in the client library. A client that accepts neither format gets the
+    Prometheus text, as RFC 9110, 12.4.1 permits.
     """
     best, chosen = 0.0, TextFormat.PROMETHEUS
     for media, parameters in _ranges(accept):
@@ -44,7 +44,7 @@ def choose_format(accept: str | None) -> TextFormat:
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Whether the client takes gzip, by name or by `*`, with a weight above 0."""
+    """Whether the client accepts gzip, by name or by `*`, with a weight above 0."""
     weights = {coding: _weight(parameters) for coding, parameters in _ranges(accept_encoding)}
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
@@ -64,16 +64,16 @@ def _ranges(header: str | None) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _weight(parameters: dict[str, str]) -> float:
-    """The `q` of a member; one that is no number counts as 0, so that it is never chosen."""
+    """The `q` of a member; 0, which never wins, if it is not a number."""
     try:
         return float(parameters.get("q", "1"))
     except ValueError:
         return 0.0
 
 
-# Numbers that Python writes in another way than the formats.
+# numbers that Python spells differently
 _ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
-# 256 ports, each with all its series
+# enough for 256 ports with all their series
 CACHED_PREFIXES = 2**15
 
 
@@ -91,7 +91,7 @@ def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
             count, total = _summary_prefixes(metric, labels)
             lines += [count + format_number(value.count), total + format_number(value.total)]
         return lines
-    # one expression for each sample: this is most of a scrape
+    # a single expression, because this loop is most of the cost of a scrape
     return [_prefix(metric, labels) + _ODD.get(text := repr(value), text) for labels, value in samples]
 
 
@@ -104,7 +104,7 @@ def _add_histogram(lines: list[str], metric: Metric, labels: Labels, value: Hist
 
 @cache
 def header(metric: Metric, text_format: TextFormat) -> str:
-    """The lines that open a family. The table's texts need no escaping, which a test keeps true."""
+    """The header lines of a family. HELP texts are not escaped; a test checks that none needs it."""
     if text_format is TextFormat.PROMETHEUS:
         kind = "gauge" if metric.type == "info" else metric.type
         return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {kind}"
@@ -114,7 +114,7 @@ def header(metric: Metric, text_format: TextFormat) -> str:
 
 @lru_cache(maxsize=CACHED_PREFIXES)
 def _prefix(metric: Metric, labels: Labels) -> str:
-    """A sample's line up to its value."""
+    """The line of a sample up to its value."""
     return _line(metric.name, zip(metric.labels, labels, strict=True))
 
 
@@ -140,12 +140,12 @@ def _line(name: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def escape_label(value: str) -> str:
-    """A label's value as both formats write it between its quotes."""
+    """A label value, escaped for either format."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def format_number(value: float) -> str:
-    """A number as both formats write it; whole Python integers keep all their digits."""
+    """A number as written in both formats; integers keep all their digits."""
     text = repr(value)
     return _ODD.get(text, text)
 
@@ -154,7 +154,7 @@ END_MARK = b"# EOF\n"
 
 
 def process_registry() -> CollectorRegistry:
-    """The families about the process and Python that the client library gives."""
+    """A registry with the client library's own families about the process and Python."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -170,8 +170,8 @@ def render(
 ) -> tuple[bytes, str]:
     """Body and content type of `/metrics`.
 
-    `accept` is the request's header. `names` are the values of `name[]`: with any, only families of such a name, or
-    samples of such a name, are in the body. Without `counts` there are no families of the web server.
+    `accept` is the request's `Accept` header. `names` are the values of `name[]`; if there are any, the body contains
+    only the families and samples with these names. Without `counts`, the families of the web server are omitted.
     """
     text_format = choose_format(accept)
     wanted = frozenset(names)
@@ -187,12 +187,12 @@ def render(
 
 
 def compress(body: bytes) -> bytes:
-    """The body as gzip at level 1: most of the gain at a tenth of the time of the default level."""
+    """The body compressed at gzip level 1: most of the gain in a tenth of the time of the default level."""
     return gzip.compress(body, compresslevel=1, mtime=0)
 
 
 def table_text(rows: Iterable[Metric], source: object, text_format: TextFormat, wanted: Collection[str]) -> str:
-    """The families of the rows, read from the source; all if `wanted` is empty."""
+    """The text of the rows' families, limited to the names in `wanted` unless that is empty."""
     parts: list[str] = []
     for metric, samples in read_families(rows, source):
         lines = family_lines(metric, samples)
@@ -209,13 +209,13 @@ def _sample_name(line: str) -> str:
 
 
 def registry_text(registry: CollectorRegistry, text_format: TextFormat, wanted: Collection[str] = frozenset()) -> bytes:
-    """The families of the registry as the client library writes them, without the end mark of OpenMetrics."""
+    """The families of the registry as the client library writes them, without the OpenMetrics end mark."""
     encode, _ = choose_encoder(text_format.value)
     return encode(_Chosen(registry, wanted)).removesuffix(END_MARK)
 
 
 class _Chosen:
-    """The wanted families of a registry, without the `_created` series, which only cost."""
+    """The wanted families of a registry, without the `_created` series, which are of no use here."""
 
     def __init__(self, registry: CollectorRegistry, wanted: Collection[str]) -> None:
         self._registry = registry

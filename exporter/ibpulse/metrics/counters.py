@@ -1,8 +1,8 @@
 """The metrics of error and congestion counters.
 
-Names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. What node_exporter does not name is
-called after its file: `ibpulse_hw_` for a file of `hw_counters`, `ibpulse_pma_` for one of `counters`. No other metric
-begins like that, so whatever a driver calls its files, no two families can have one name.
+Names are those of node_exporter with `ibpulse_` in place of `node_infiniband_`. A counter that node_exporter does not
+export is named after its file: `ibpulse_hw_` for files of `hw_counters`, `ibpulse_pma_` for files of `counters`. No
+other metric uses these two prefixes, so file names chosen by a driver never collide with another family.
 """
 
 from __future__ import annotations
@@ -18,71 +18,71 @@ from ibpulse.sysfs.diagnostics import counter_name
 Totals = Mapping[str, int]
 
 DIAGNOSTIC_TEXTS = {
-    "port_transmit_wait": "Ticks in which the port had data to send and sent none for the whole tick. The length "
-    "of a tick depends on the device.",
-    "port_discards_transmitted": "Packets that the port was to send and dropped, because it was down or congested.",
+    "port_transmit_wait": "Device clock ticks during which the port had data to send but sent none. The length of a "
+    "tick depends on the device.",
+    "port_discards_transmitted": "Outbound packets dropped because the port was down or congested.",
     "port_errors_received": "Packets received with an error.",
     "symbol_error": "Minor errors on a lane of the link.",
-    "link_error_recovery": "Times the link recovered from an error by itself.",
+    "link_error_recovery": "Successful link error recoveries.",
     "link_downed": "Times the link went down.",
     "out_of_sequence_packets_received": "Responder: packets received out of order. Normal with adaptive routing.",
-    "packet_sequence_errors": "Requester: NAKs for a sequence error received: a packet of ours was lost or overtaken.",
-    "duplicate_requests_packets": "Responder: requests received again: the peer retransmitted.",
+    "packet_sequence_errors": "Requester: NAKs received for a sequence error: a packet was lost or reordered.",
+    "duplicate_requests_packets": "Responder: duplicate requests received: the peer retransmitted.",
     "rnr_nak_retry_packets_received": "Requester: receiver-not-ready NAKs received: the peer posted no buffer.",
-    "local_ack_timeout_errors": "Requester: times an acknowledgement did not come in time: loss, or a dead path.",
+    "local_ack_timeout_errors": "Requester: acknowledgement timeouts: packet loss or a dead path.",
     "out_of_buffer_drops": "Responder: packets dropped because no receive work request was posted.",
-    "np_cnp_packets_sent": "RoCE: congestion notifications sent because marked packets came in.",
-    "np_ecn_marked_roce_packets_received": "RoCE: packets received that a switch had marked for congestion.",
-    "rp_cnp_packets_handled": "RoCE: congestion notifications received and obeyed: this port was slowed down.",
-    "rx_icrc_encapsulated_errors": "RoCE: packets received with a bad ICRC: damaged on the way.",
+    "np_cnp_packets_sent": "RoCE: congestion notifications sent in response to marked packets.",
+    "np_ecn_marked_roce_packets_received": "RoCE: packets received with a congestion mark set by a switch.",
+    "rp_cnp_packets_handled": "RoCE: congestion notifications received and handled by slowing this port down.",
+    "rx_icrc_encapsulated_errors": "RoCE: packets received with a bad ICRC: corrupted in transit.",
     "roce_adp_retransmits": "RoCE: adaptive retransmissions.",
-    "hw_retrans_segs": "irdma: segments or packets sent again.",
-    "hw_rc_resend": "hfi1: packets of reliable connections sent again.",
-    "hw_rx_drops": "EFA: packets that the receiving device dropped.",
-    "hw_retrans_pkts": "EFA: packets sent again.",
-    "hw_retrans_timeout_events": "EFA: timeouts after which another path was taken.",
-    "hw_unresponsive_remote_events": "EFA: times a remote device did not answer.",
-    "hw_impaired_remote_conn_events": "EFA: times a connection was slowed down because its path is impaired.",
+    "hw_retrans_segs": "irdma: segments or packets retransmitted.",
+    "hw_rc_resend": "hfi1: packets of reliable connections retransmitted.",
+    "hw_rx_drops": "EFA: packets dropped by the receiving device.",
+    "hw_retrans_pkts": "EFA: packets retransmitted.",
+    "hw_retrans_timeout_events": "EFA: timeouts that led to a change of path.",
+    "hw_unresponsive_remote_events": "EFA: times a remote device did not respond.",
+    "hw_impaired_remote_conn_events": "EFA: times a connection was slowed down because of an impaired path.",
 }
 
-# those that only slow.counters=all exports
+# exported only with slow.counters=all
 OTHER_TEXTS = {
-    "port_data_transmitted_bytes": "Bytes sent, as the port's own counter has them.",
-    "port_data_received_bytes": "Bytes received, as the port's own counter has them.",
+    "port_data_transmitted_bytes": "Bytes sent, according to the port's own counter.",
+    "port_data_received_bytes": "Bytes received, according to the port's own counter.",
     "port_packets_transmitted": "Packets sent.",
     "port_packets_received": "Packets received.",
     "unicast_packets_transmitted": "Unicast packets sent.",
     "unicast_packets_received": "Unicast packets received.",
     "multicast_packets_transmitted": "Multicast packets sent.",
     "multicast_packets_received": "Multicast packets received.",
-    "port_receive_remote_physical_errors": "Packets received that a switch had marked as bad.",
+    "port_receive_remote_physical_errors": "Packets received that a switch had already marked as bad.",
     "port_receive_switch_relay_errors": "Packets that a switch could not forward.",
-    "port_constraint_errors_transmitted": "Packets not sent because of a constraint of the port.",
-    "port_constraint_errors_received": "Packets received and dropped because of a constraint of the port.",
-    "port_discards_received": "Packets received and dropped, because the port was down or congested.",
+    "port_constraint_errors_transmitted": "Packets not sent because of a port constraint.",
+    "port_constraint_errors_received": "Packets received and dropped because of a port constraint.",
+    "port_discards_received": "Inbound packets dropped because the port was down or congested.",
     "vl15_dropped": "Management packets dropped for lack of resources.",
-    "local_link_integrity_errors": "Times the link had more errors than its threshold allows.",
-    "excessive_buffer_overrun_errors": "Times the receive buffer overran again and again.",
+    "local_link_integrity_errors": "Times the errors on the link exceeded its threshold.",
+    "excessive_buffer_overrun_errors": "Times the receive buffer overran repeatedly.",
     "rx_write_requests": "Responder: write requests received.",
     "rx_read_requests": "Responder: read requests received.",
     "rx_atomic_requests": "Responder: atomic requests received.",
-    "rx_dct_connect_requests": "Responder: connection requests for dynamically connected transport received.",
-    "implied_nak_seq_errors": "Requester: acknowledgements received for a packet later than the expected one.",
-    "req_cqes_errors": "Requester: completions with an error, flushed ones included.",
-    "req_cqes_flush_errors": "Requester: completions that were flushed, as happens whenever a queue pair ends.",
+    "rx_dct_connect_requests": "Responder: connection requests received for dynamically connected transport.",
+    "implied_nak_seq_errors": "Requester: acknowledgements received for a later packet than expected.",
+    "req_cqes_errors": "Requester: completions with an error, including flushed ones.",
+    "req_cqes_flush_errors": "Requester: flushed completions; these occur whenever a queue pair is closed.",
     "req_remote_access_errors": "Requester: remote access errors.",
-    "req_remote_invalid_request_errors": "Requester: requests that the remote side found invalid.",
-    "req_rnr_retries_exceeded": "Requester: queue pairs ended by receiver-not-ready retries.",
-    "req_transport_retries_exceeded": "Requester: queue pairs ended by transport retries.",
-    "resp_cqes_errors": "Responder: completions with an error, flushed ones included.",
-    "resp_cqes_flush_errors": "Responder: completions that were flushed, as happens whenever a queue pair ends.",
-    "resp_local_length_errors": "Responder: messages longer than the buffer posted.",
+    "req_remote_invalid_request_errors": "Requester: requests rejected as invalid by the remote side.",
+    "req_rnr_retries_exceeded": "Requester: queue pairs that failed after too many receiver-not-ready retries.",
+    "req_transport_retries_exceeded": "Requester: queue pairs that failed after too many transport retries.",
+    "resp_cqes_errors": "Responder: completions with an error, including flushed ones.",
+    "resp_cqes_flush_errors": "Responder: flushed completions; these occur whenever a queue pair is closed.",
+    "resp_local_length_errors": "Responder: messages longer than the posted buffer.",
     "resp_remote_access_errors": "Responder: remote access errors.",
-    "rp_cnp_ignored_packets_received": "RoCE: congestion notifications received and ignored; 0 where DCQCN is on.",
+    "rp_cnp_ignored_packets_received": "RoCE: congestion notifications received and ignored; 0 if DCQCN is enabled.",
     "roce_adp_retransmits_timeout": "RoCE: timeouts of adaptive retransmission.",
     "roce_slow_restart_used": "RoCE: times slow restart was used.",
-    "roce_slow_restart_cnps": "RoCE: congestion notifications that slow restart made.",
-    "roce_slow_restart": "RoCE: times a connection changed to slow restart.",
+    "roce_slow_restart_cnps": "RoCE: congestion notifications generated by slow restart.",
+    "roce_slow_restart": "RoCE: times a connection entered slow restart.",
 }
 
 
@@ -117,14 +117,15 @@ OTHER_COUNTERS = tuple(_counter(counter_name(stem), text) for stem, text in OTHE
 STATE_ROWS = (
     FULL.gauge(
         "ibpulse_port_counter_saturated",
-        "1 while a counter stands at the largest number that its width can hold, and its driver lets it stop there: "
-        "errors go on uncounted until somebody clears the port. Absent otherwise.",
+        "1 while a counter is stuck at the largest value its width can hold because its driver does not let it wrap: "
+        "further errors are not counted until the port's counters are cleared. Absent otherwise.",
         lambda counter: 1,
     ),
     READ.gauge(
         "ibpulse_port_transmit_stalled_ratio",
-        "Share of the time between the last two slow reads in which the port had data to send and could not. Only with "
-        "slow.xmit-wait-tick, on an ACTIVE InfiniBand port whose counter neither stopped nor was reset.",
+        "Fraction of the time between the last two slow reads during which the port had data to send but could not. "
+        "Only with slow.xmit-wait-tick, and only on an ACTIVE InfiniBand port whose counter is neither saturated nor "
+        "was reset.",
         lambda port: port.stalled_ratio,
         "ratio",
     ),
@@ -135,7 +136,7 @@ _rows = {metric.name: metric for metric in (*DIAGNOSTIC_COUNTERS, *OTHER_COUNTER
 
 
 def find_counter(name: str, file: str) -> Metric:
-    """The row of the counter that is exported by this name; one is made, once, for a name that has none."""
+    """The row of the counter exported under this name, created on first use for counters outside the tables."""
     known = _rows.get(name)
     if known is None:
         shown = re.sub(r"[^A-Za-z0-9_ ,.:()/+-]", "?", file)
@@ -144,7 +145,7 @@ def find_counter(name: str, file: str) -> Metric:
 
 
 def other_rows(snapshot: Snapshot) -> list[Metric]:
-    """The rows of the counters of a snapshot that are not diagnostic, by name."""
+    """The rows of a snapshot's non-diagnostic counters, sorted by name."""
     files: dict[str, str] = {}
     for port in snapshot.counters:
         for counter in port.totals:

@@ -1,4 +1,4 @@
-"""The metrics in which the exporter reports on devices, on its sampler, on itself and on the flight recorder."""
+"""The metrics of devices, of the sampler, of the exporter itself and of the flight recorder."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ PLACE = Subject(DEVICE_LABELS, _places)
 DEVICE_ROWS = (
     PLACE.gauge(
         "ibpulse_device_pcie_bytes_per_second",
-        "What the narrowest PCIe link on the way from the device to the root carries now, one direction, after line "
-        "coding. Absent where the kernel does not say.",
+        "Current bandwidth of the slowest PCIe link between the device and the root complex, one direction, after line "
+        "coding. Absent if the kernel does not report it.",
         lambda place: place.pcie_bytes_per_second,
         "bytes_per_second",
     ),
     PLACE.gauge(
         "ibpulse_device_pcie_max_bytes_per_second",
-        "What the narrowest of these links would carry if each ran as both its ends can. More than the value of now "
-        "means a link that trained down.",
+        "Bandwidth of the slowest of these links if each ran at the maximum that both its ends support. A value above "
+        "the current bandwidth means that a link trained down.",
         lambda place: place.pcie_max_bytes_per_second,
         "bytes_per_second",
     ),
@@ -68,7 +68,7 @@ READS = Subject(DEVICE_LABELS, _reads)
 SAMPLER_ROWS = (
     SAMPLER.gauge(
         "ibpulse_sampler_interval_seconds",
-        "Time between two ticks.",
+        "Time between two sampler ticks.",
         lambda sampler: sampler.interval_seconds,
         "seconds",
     ),
@@ -79,12 +79,12 @@ SAMPLER_ROWS = (
     ),
     SAMPLER.counter(
         "ibpulse_sampler_missed_ticks_total",
-        "Ticks that the main sampler skipped because it came too late. They are holes, never invented values.",
+        "Ticks that the main sampler skipped because it woke too late. Their samples are missing, never interpolated.",
         lambda sampler: sampler.missed_ticks,
     ),
     HEALTH.counter(
         "ibpulse_sampler_restarts_total",
-        "Times a sampler process was started again after it ended.",
+        "Restarts of a sampler process that had exited.",
         lambda health: health.restarts,
     ),
     HEALTH.counter(
@@ -94,7 +94,7 @@ SAMPLER_ROWS = (
     ),
     SAMPLER.counter(
         "ibpulse_sampler_clock_steps_total",
-        "Steps of the wall clock that the sampler followed. Each is a hole.",
+        "Steps of the wall clock followed by the sampler. Each one causes a missing sample.",
         lambda sampler: sampler.clock_steps,
     ),
     SAMPLER.counter(
@@ -105,48 +105,49 @@ SAMPLER_ROWS = (
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_lateness_seconds",
-        "How late the main sampler woke for a tick.",
+        "Wake-up delay of the main sampler at each tick.",
         lambda sampler: sampler.lateness,
         "seconds",
         LATENESS_BUCKETS,
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_tick_duration_seconds",
-        "How long the main sampler took to read all ports at a tick.",
+        "Time the main sampler took to read all ports at a tick.",
         lambda sampler: sampler.tick_duration,
         "seconds",
         TICK_DURATION_BUCKETS,
     ),
     HEALTH.gauge(
         "ibpulse_sampler_heartbeat_age_seconds",
-        "Age of the main sampler's last sign of life at the last aggregation.",
+        "Age of the main sampler's last heartbeat at the last aggregation.",
         lambda health: health.heartbeat_age_seconds,
         "seconds",
     ),
     SCHEDULER.info(
         "ibpulse_sampler_scheduler_info",
-        "Scheduling class and CPU that were asked for and that the sampler got. Always 1.",
+        "Requested and actual scheduling class and CPU of the sampler. Always 1.",
     ),
     QUARANTINE.gauge(
         "ibpulse_device_quarantined",
-        "1 while the device is sampled by a process of its own because a read of it hung.",
+        "1 while the device is sampled in a separate process because one of its reads hung.",
         int,
     ),
     READS.gauge(
         "ibpulse_device_read_p99_seconds",
-        "99th percentile of the time that one read of a byte counter of the device took in the last seconds.",
+        "99th percentile of the time to read one byte counter of the device, over the last few seconds.",
         lambda reads: reads.p99_seconds,
         "seconds",
     ),
     READS.gauge(
         "ibpulse_device_interval_lengthened",
-        "1 while the device is sampled at a longer interval because its reads take too long, else absent. "
-        "ibpulse_port_sampling_interval_seconds says at which.",
+        "1 while the device is sampled at a longer interval because its reads take too long, otherwise absent. "
+        "ibpulse_port_sampling_interval_seconds gives the interval in use.",
         lambda reads: 1 if reads.interval_lengthened else None,
     ),
     HEALTH.counter(
         "ibpulse_cgroup_throttled_periods_total",
-        "Periods in which the kernel throttled this container for its CPU limit. They cost ticks: remove the limit.",
+        "Periods in which the kernel throttled this container because of its CPU limit. Throttling causes missed "
+        "ticks: remove the limit.",
         lambda health: health.throttled_periods,
     ),
 )
@@ -156,18 +157,18 @@ BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
     SNAPSHOT.gauge(
         "ibpulse_fabric_notices",
-        "Things the last scan of the fabric has to tell; see the log or the page at /.",
+        "Notices from the last scan of the fabric; see the log or the page at /.",
         lambda snapshot: len(snapshot.fabric.notices),
     ),
     SNAPSHOT.gauge(
         "ibpulse_aggregated_until_timestamp_seconds",
-        "Wall time of the newest tick in these numbers. All windows end here.",
+        "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
         "seconds",
     ),
     SNAPSHOT.counter(
         "ibpulse_aggregator_skipped_seconds_total",
-        "Time left out of all numbers because aggregation fell behind by more than the history holds.",
+        "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
         "seconds",
     ),
@@ -179,28 +180,29 @@ CAPTURES: Subject[Snapshot, CaptureCounts] = single(lambda snapshot: snapshot.ca
 CAPTURE_ROWS = (
     REASON.counter(
         "ibpulse_captures_total",
-        f"Captures that were taken, by what asked for them: {', '.join(CAPTURE_ORIGINS)}.",
+        f"Captures taken, by trigger: {', '.join(CAPTURE_ORIGINS)}.",
         lambda count: count,
     ),
     CAPTURES.counter(
         "ibpulse_capture_errors_total",
-        "Captures that were asked for and could not be written; the log says why. Nothing else suffers from it.",
+        "Requested captures that could not be written; the log gives the reason. Sampling and metrics are not "
+        "affected.",
         lambda captures: captures.errors,
     ),
     CAPTURES.gauge(
         "ibpulse_captures_stored",
-        "Captures in the directory.",
+        "Captures stored in the capture directory.",
         lambda captures: captures.stored,
     ),
     CAPTURES.gauge(
         "ibpulse_capture_stored_bytes",
-        "Size of all captures in the directory.",
+        "Total size of the captures in the capture directory.",
         lambda captures: captures.stored_bytes,
         "bytes",
     ),
     CAPTURES.gauge(
         "ibpulse_capture_last_timestamp_seconds",
-        "Wall time of the trigger of the newest capture in the directory.",
+        "Wall time of the trigger of the newest capture in the capture directory.",
         lambda captures: captures.newest_seconds,
         "seconds",
     ),

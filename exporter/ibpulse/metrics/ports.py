@@ -1,4 +1,4 @@
-"""The metrics of ports: what they are, their totals and windows, and what their traffic does."""
+"""The metrics of ports: identity, totals, windows and traffic."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
 
 INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "source"), _infos)
 PORT = Subject(PORT_LABELS, _ports)
-# a port with a source of bytes and a place in the ring
+# a port with a byte source and a slot in the ring
 SAMPLED = Subject(PORT_LABELS, _sampled)
 
 _PORT_ROWS = (
     INFO.info(
         "ibpulse_port_info",
-        "What the port is: identity as the kernel tells it, kind of function, nearest GPUs and how near, whether it is "
-        "a rail, where its bytes are read. Always 1.",
+        "Identity of the port as reported by the kernel, kind of function, nearest GPUs and their distance, whether "
+        "the port is a rail, and the source of its byte counters. Always 1.",
     ),
-    PORT.gauge("ibpulse_port_up", "1 while the port is ACTIVE, else 0.", lambda port: int(port.port.active)),
+    PORT.gauge("ibpulse_port_up", "1 while the port is ACTIVE, otherwise 0.", lambda port: int(port.port.active)),
     PORT.gauge(
         "ibpulse_port_rate_bytes_per_second",
-        "Data rate of one direction after line coding. Absent while the port is not ACTIVE: the kernel then shows a "
-        "dummy.",
+        "Data rate of one direction after line coding. Absent while the port is not ACTIVE, because the kernel then "
+        "shows a placeholder.",
         lambda port: port.port.rate_bytes_per_second,
         "bytes_per_second",
     ),
@@ -77,26 +77,27 @@ _PORT_ROWS = (
     ),
     SAMPLED.counter(
         "ibpulse_port_resets_total",
-        "Samples at which a byte counter was lower than before: a reset of the counter, never taken as traffic.",
+        "Samples at which a byte counter was lower than before: a counter reset, never counted as traffic.",
         lambda port: port.resets,
     ),
     SAMPLED.gauge(
         "ibpulse_port_sampling_interval_seconds",
-        "Time between two samples of the port. Longer than the sampler's for counters that the kernel caches.",
+        "Time between two samples of the port. Longer than the sampler's interval for counters that the kernel caches.",
         lambda port: port.sampling_interval_seconds,
         "seconds",
     ),
     SAMPLED.gauge(
         "ibpulse_port_effective_resolution_seconds",
-        "Lower quartile of the time between two changes of the port's counters under traffic, over the last minute. "
-        "Absent while too few were seen. Above the sampling interval the device refreshes slowly, or the traffic is "
-        "regular single ticks.",
+        "Lower quartile of the time between changes of the port's counters under traffic, over the last minute. Absent "
+        "until enough changes were seen. A value above the sampling interval means that the device refreshes its "
+        "counters slowly, or that the traffic consists of regular bursts of a single sample.",
         lambda port: port.effective_resolution_seconds,
         "seconds",
     ),
     SAMPLED.gauge(
         "ibpulse_port_left_alone",
-        "1 while files of the port that kept failing are left alone and only retried from time to time.",
+        "1 while counter files of the port that failed repeatedly are no longer sampled, only retried from time to "
+        "time.",
         lambda port: int(port.left_alone),
     ),
     SAMPLED.counter(
@@ -106,16 +107,15 @@ _PORT_ROWS = (
     ),
     SAMPLED.counter(
         "ibpulse_sampler_uncertain_reads_total",
-        "Ticks at which reading the port took over a tenth of the time between two samples, so that nobody knows when "
-        "the counter was taken, or at which less than half of that time had passed since a sample that was held up. "
-        "They are holes.",
+        "Samples discarded because their time is uncertain: reading the port took over a tenth of the sampling "
+        "interval, or came less than half an interval after a delayed sample.",
         lambda port: port.uncertain_reads,
     ),
 )
 
 
 def _direction_rows(way: int) -> tuple[Metric, ...]:
-    """The rows of one direction of a port: totals, sums of utilisation over good samples, rolling windows."""
+    """The rows of one direction of a port: totals, utilisation sums over good samples, rolling windows."""
     word = DIRECTIONS[way]
     name = f"ibpulse_port_{word}"
 
@@ -126,14 +126,15 @@ def _direction_rows(way: int) -> tuple[Metric, ...]:
     totals = (
         direction.counter(
             f"{name}_bytes_total",
-            f"Bytes in {word} direction since this process began, counted on over holes and counter resets.",
+            f"Bytes in the {word} direction since this process started; continues across missing data and counter "
+            "resets.",
             lambda side: side.bytes_total,
             "bytes",
         ),
         direction.counter(
             f"{name}_active_seconds_total",
-            f"Time of good samples whose {word} rate was above the threshold. Its rate ÷ that of observed seconds is "
-            "the duty.",
+            f"Time covered by good samples whose {word} rate was above the threshold. Its rate ÷ the rate of observed "
+            "seconds is the duty cycle.",
             lambda side: side.active_seconds,
             "seconds",
         ),
@@ -149,19 +150,19 @@ def _utilization_rows(way: int) -> tuple[Metric, ...]:
         placed = [port for port in snapshot.ports if port.directions]
         return [(port_values(port.port.id), sums) for port in placed if (sums := port.directions[way].moments)]
 
-    # of a port whose data rate was known
+    # ports whose data rate is known
     rated = Subject(PORT_LABELS, moments)
     return (
         rated.counter(
             f"{name}_utilization_seconds_total",
-            f"Sum of {word} utilisation x time over good samples. Its rate ÷ that of observed seconds is the mean "
+            f"Sum of {word} utilisation x time over good samples. Its rate ÷ the rate of observed seconds is the mean "
             "utilisation.",
             lambda sums: sums.utilization_seconds,
             "seconds",
         ),
         rated.counter(
             f"{name}_utilization_squared_seconds_total",
-            f"Sum of squared {word} utilisation x time over good samples, for the variance over any span.",
+            f"Sum of squared {word} utilisation x time over good samples, for the variance over any time range.",
             lambda sums: sums.utilization_squared_seconds,
             "seconds",
         ),
@@ -174,14 +175,14 @@ def _utilization_rows(way: int) -> tuple[Metric, ...]:
         rated.counter(
             f"{name}_active_utilization_squared_seconds_total",
             f"Sum of squared {word} utilisation x time over active samples, for their coefficient of variation over "
-            "any span.",
+            "any time range.",
             lambda sums: sums.active_utilization_squared_seconds,
             "seconds",
         ),
         rated.histogram(
             f"{name}_utilization_ratio",
-            f"Utilisation of the {word} direction at every tick that a good sample covers. Taken by this program's own "
-            "timer.",
+            f"Utilisation of the {word} direction at every tick covered by a good sample. Sampled by ibpulse's own "
+            "timer, independent of scrapes.",
             lambda sums: sums.histogram,
             "ratio",
             UTILIZATION_BUCKETS,
@@ -205,20 +206,19 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
     return (
         window.gauge(
             f"{name}_peak_bytes_per_second",
-            f"Highest {word} rate of a single sample in the window. No scrape resets it.",
+            f"Highest {word} rate of a single sample in the window. Scrapes do not reset it.",
             lambda values: values.peak_bytes_per_second,
             "bytes_per_second",
         ),
         window.gauge(
             f"{name}_duty_cycle_ratio",
-            f"Share of the observed time of the window in which the {word} rate was above the threshold.",
+            f"Fraction of the window's observed time during which the {word} rate was above the threshold.",
             lambda values: values.duty_cycle_ratio,
             "ratio",
         ),
         window.gauge(
             f"{name}_burstiness_cv",
-            f"Coefficient of variation of the active {word} samples of the window, at the time scale of the port's "
-            "samples.",
+            f"Coefficient of variation of the active {word} samples in the window, at the port's sampling interval.",
             lambda values: values.burstiness_cv,
         ),
     )
@@ -254,7 +254,7 @@ def _saturation_rows(way: int) -> tuple[Metric, ...]:
         ),
         TRAFFIC.counter(
             f"ibpulse_port_{word}_saturated_seconds_total",
-            f"Observed time in which the {word} direction was saturated.",
+            f"Observed time during which the {word} direction was saturated.",
             lambda traffic: traffic.saturated_seconds[way],
             "seconds",
         ),
@@ -264,30 +264,31 @@ def _saturation_rows(way: int) -> tuple[Metric, ...]:
 TRAFFIC_ROWS = (
     TRAFFIC.counter(
         "ibpulse_port_bursts_total",
-        "Bursts of the port's bandwidth (transmit + receive) that began after a gap.",
+        "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap.",
         lambda traffic: traffic.bursts,
     ),
     TRAFFIC.counter(
         "ibpulse_port_burst_seconds_total",
-        "Time that the port's bandwidth spent in bursts, whole or not.",
+        "Time the port spent in bursts, including bursts of unknown length.",
         lambda traffic: traffic.burst_seconds,
         "seconds",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_share_ratio",
-        "The rail's part of the bytes of all rails, over the last seconds with traffic. Equal rails of n have 1/n.",
+        "The rail's share of the bytes of all rails, over the last seconds with traffic; 1/n if all n rails carry the "
+        "same.",
         lambda rail: rail.share,
         "ratio",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_idle",
-        "1 while the rail carries less than 5 % of the median of its siblings and they are active, over 3 s.",
+        "1 while the rail carries less than 5 % of the median of the other rails and they are active, over 3 s.",
         lambda rail: int(rail.idle),
     ),
     RAIL.gauge(
         "ibpulse_port_rail_slow",
-        "1 while the rail carries less than 75 % of the median of its siblings, by its mean or its mean when active, "
-        "over 10 s, and is not idle.",
+        "1 while the rail carries less than 75 % of the median of the other rails, in its mean or its mean while "
+        "active, over 10 s, and is not idle.",
         lambda rail: int(rail.slow),
     ),
     *_saturation_rows(0),

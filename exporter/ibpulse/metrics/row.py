@@ -1,4 +1,4 @@
-"""A row of the table of metrics, and how its samples are read from what holds them."""
+"""A row of the table of metrics, and the function that reads its samples."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Sample = tuple[Labels, Value]
 class Metric:
     """One row.
 
-    `name` is the name of the samples (their stem for histograms and summaries) and ends in `unit`. `value` gets the
-    value out of an item of `subject`; None means that there is no sample. `buckets` are upper bounds without infinity.
+    `name` is the name of the samples (their stem for histograms and summaries) and ends in `unit`. `value` reads the
+    value from an item of `subject`; None omits the sample. `buckets` are upper bounds without infinity.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """The name of the family in OpenMetrics: without the suffix that its type demands."""
+        """The name of the family in OpenMetrics, without the suffix that its type implies."""
         if self.type == "counter":
             return self.name.removesuffix("_total")
         return self.name.removesuffix("_info") if self.type == "info" else self.name
@@ -58,7 +58,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject(Generic[Source, Item]):
-    """What metrics have one sample of each for, such as ports: the label names, and the items with label values."""
+    """A set of items, such as ports, with one sample each: the label names, and the items with their label values."""
 
     labels: Labels
     items: Callable[[Source], Iterable[tuple[Labels, Item]]]
@@ -82,7 +82,7 @@ class Subject(Generic[Source, Item]):
         return Metric(name, "summary", text, self, value, unit)
 
     def info(self, name: str, text: str) -> Metric:
-        """A row whose labels say everything; its value is always 1."""
+        """A row that carries its information in the labels; its value is always 1."""
         return Metric(name, "info", text, self, lambda item: 1)
 
 
@@ -92,7 +92,7 @@ def single(read: Callable[[Source], Item]) -> Subject[Source, Item]:
 
 
 def read_families(rows: Iterable[Metric], source: object) -> Iterator[tuple[Metric, list[Sample]]]:
-    """Each row with its samples in the source. The items of a subject are looked up once for all its rows."""
+    """Yield each row with its samples. The items of a subject are read once for all its rows."""
     items: dict[Subject[Any, Any], list[tuple[Labels, Any]]] = {}
     for metric in rows:
         subject, read = metric.subject, metric.value

@@ -1,4 +1,4 @@
-"""The one table of exported metrics. Its order is that of `/metrics` and of `docs/metrics.md`."""
+"""The table of all exported metrics, in the order of `/metrics` and `docs/metrics.md`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE: tuple[Metric, ...] = (*SNAPSHOT_ROWS, *web.ROWS)
 
 
 def rows_of(snapshot: Snapshot) -> Iterator[Metric]:
-    """The rows that a snapshot fills: those of the table, and those of the counters that only its ports have."""
+    """The rows for a snapshot: those of the table, and those of counters that only its ports have."""
     yield from _UP_TO_COUNTERS
     yield from counters.other_rows(snapshot)
     yield from _AFTER_COUNTERS

@@ -1,4 +1,4 @@
-"""The metrics of the web server, and the counts that it keeps for them."""
+"""The metrics of the web server, and the counts behind them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ibpulse.metrics.row import CountAndSum, Labels, Subject, single
 
 @dataclass(slots=True)
 class WebCounts:
-    """What the web server counts about itself. Its parts write here; the rows read whenever a page is asked for.
+    """Counts kept by the web server about itself and read at each scrape.
 
-    Paths are the templates of our routes, `other` for none, and the codes are our own, so the number of series is
-    bounded whatever clients send: each of the 14 routes and `other` has two series of its duration and one for every
-    status that it answered with, 30 to 105 in all. A node that is scraped and watched has about 25.
+    Paths are the templates of our routes (`other` for everything else) and the codes are our own, so clients cannot
+    create series: each of the 14 routes and `other` has two series for its duration and one for each status that it
+    returned, 30 to 105 in all. A node that is scraped and watched has about 25.
     `config_reloaded` is None without a web configuration file.
     """
 
@@ -45,27 +45,27 @@ SERVER: Subject[WebCounts, WebCounts] = single(lambda counts: counts)
 REQUESTS = Subject(("code", "path"), _requests)
 DURATION = Subject(("path",), _durations)
 
-# counts are shown as floats (`3.0`), as they always were
+# counts are exported as floats (`3.0`), for compatibility with 0.1
 ROWS = (
     SERVER.gauge(
         "ibpulse_web_config_last_reload_successful",
-        "1 if the web configuration and its certificates are in force as the files have them, else 0.",
+        "1 if the current web configuration and certificate files are in effect, 0 if the last reload failed.",
         lambda counts: None if counts.config_reloaded is None else float(counts.config_reloaded),
     ),
     SERVER.gauge(
         "ibpulse_http_stream_viewers",
-        "Viewers of the live stream.",
+        "Viewers connected to the live stream.",
         lambda counts: float(counts.stream_viewers),
     ),
     SERVER.counter(
         "ibpulse_http_stream_dropped_events_total",
-        "Events that viewers of the live stream did not get because they took them too slowly.",
+        "Events of the live stream dropped for viewers that read too slowly.",
         lambda counts: float(counts.stream_dropped_events),
     ),
-    REQUESTS.counter("ibpulse_http_requests_total", "HTTP requests finished, by route and status.", float),
+    REQUESTS.counter("ibpulse_http_requests_total", "HTTP requests completed, by route and status.", float),
     DURATION.summary(
         "ibpulse_http_request_duration_seconds",
-        "Time from a request's head to its last byte, by route.",
+        "Time from the request header to the last byte of the response, by route.",
         lambda duration: duration,
         "seconds",
     ),
