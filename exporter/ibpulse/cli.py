@@ -23,11 +23,11 @@ BROKEN_PIPE = 141
 
 
 def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
-    """Run the command line; its exit code: 0, 1 what went wrong, 2 faults of the configuration, 130 Ctrl-C.
+    """Run the command line and return its exit code: 0, 1 on failure, 2 on configuration errors, 130 on Ctrl-C.
 
     Args:
-        words: the arguments after the program's name; those of the process when left out.
-        environ: the environment; that of the process when left out.
+        words: the arguments after the program's name (default: those of the process).
+        environ: the environment (default: that of the process).
     """
     try:
         code = run(sys.argv[1:] if words is None else words, os.environ if environ is None else environ)
@@ -39,17 +39,17 @@ def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None =
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # what is left in the buffer has no reader: without this Python complains at exit
+        # the rest of the buffer has no reader; without this, Python complains at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the verb that the first word names; its exit code.
+    """Run the verb that the first word names and return its exit code.
 
     Raises:
-        IbpulseError: what went wrong.
+        IbpulseError: the command failed.
     """
     first = words[0] if words else "--help"
     if first == "help" and len(words) > 1:
@@ -67,12 +67,12 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
-    """Run a verb with the settings that flags, environment and file give.
+    """Run a verb with the settings from flags, environment and file.
 
     Raises:
-        IbpulseError: what went wrong; a ConfigError holds the faults of all sources.
+        IbpulseError: the command failed; a ConfigError lists the errors of all sources.
     """
-    from ibpulse.config.loading import resolve  # not for help texts: the checks take longer to import than all else
+    from ibpulse.config.loading import resolve  # slow to import, and help does not need it
 
     try:
         resolved = resolve(parsed.flags, environ)
@@ -86,7 +86,7 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
 
 
 def warn(warnings: Sequence[str], settings: Settings) -> None:
-    """Log the warnings about the command line and the settings, in the form that the settings ask for."""
+    """Log the warnings about the command line and the settings, in the configured format."""
     if warnings:
         from ibpulse.commands.logs import log_warnings  # rarely needed
 

@@ -24,7 +24,7 @@ def test_a_log_becomes_a_recording_and_what_it_holds_is_said(log: Path, capsys: 
     out = log.with_name("out.parquet")
     words = ["--port=nic", "--unit=words", "--line-rate=50GB/s", "--host=node7", "--interval=2s", "--longest-gap=1m"]
     assert main(["import", str(log), "-o", str(out), *WORDS, *words], {}) == 0
-    assert capsys.readouterr() == (f"{out}: 1 port, 5 ticks of 2s, 0.0 % of them holes\n", "")
+    assert capsys.readouterr() == (f"{out}: 1 port, 5 samples of 2s, 0.0 % missing\n", "")
     recording = load(out)
     assert recording.bytes_per_second.tolist() == [[[4.0] * 5, [20.0] * 5]]
     assert (recording.meta.host, recording.meta.reason) == ("node7", "log.csv")
@@ -36,21 +36,21 @@ def test_the_share_of_holes_is_that_of_the_columns_that_there_are(
 ) -> None:
     out = log.with_name("out.parquet")
     assert main(["import", str(log), "-o", str(out), "--time=when", "--transmit=sent"], {}) == 0
-    assert capsys.readouterr().out.endswith("10 ticks of 1s, 0.0 % of them holes\n")
+    assert capsys.readouterr().out.endswith("10 samples of 1s, 0.0 % missing\n")
     assert np.isnan(load(out).bytes_per_second[0, 1]).all()
 
 
 def test_a_log_of_resets_alone_is_all_holes(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_text("when,sent,got\n0,9,9\n1,8,8\n2,7,7\n")
     assert main(["import", str(log), "-o", str(log.with_name("out.parquet")), *WORDS], {}) == 0
-    assert capsys.readouterr().out.endswith("2 ticks of 1s, 100.0 % of them holes\n")
+    assert capsys.readouterr().out.endswith("2 samples of 1s, 100.0 % missing\n")
 
 
 def test_faults_of_the_arguments_are_told_together(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--interval=0s", "--longest-gap=5", "--line-rate=fast"]
     assert main(["import", str(log), "-o", "/nowhere/out", *WORDS, *words], {}) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "ibpulse: flag --interval: 0s is nothing; give more than 0",
+        "ibpulse: flag --interval: '0s' is zero; give more than 0",
         "ibpulse: flag --longest-gap: 5 has no unit; write it like 10ms, 5s or 1h30m",
         "ibpulse: flag --line-rate: 'fast' is not a rate; write it like 0.1GB/s or 50MB/s",
     ]

@@ -52,7 +52,7 @@ def test_the_defaults_fit_a_short_history() -> None:
 
 def test_what_is_given_must_fit_the_history() -> None:
     assert faults(before="4m55s", after="6s") == (
-        "flag --capture.before: 4m55s with capture.after, 6s, is more than sampler.history, 5m; "
+        "flag --capture.before: 4m55s with capture.after, 6s, exceeds sampler.history, 5m; "
         "raise sampler.history to 5m1s or shorten the capture"
     )
 
@@ -60,21 +60,21 @@ def test_what_is_given_must_fit_the_history() -> None:
 def test_rules_are_chosen_by_name() -> None:
     assert capture(rules="rail-lost,step-slower").rules == ("rail-lost", "step-slower")
     assert capture(rules="none").rules == capture(rules="").rules == ()
-    known = "choose of traffic-stalled, rail-lost, moe-saturation, step-slower, or none"
-    assert faults(rules="rail-dead") == f"flag --capture.rules: 'rail-dead' is not known; {known}"
-    assert faults(rules="rail-lost,none") == f"flag --capture.rules: 'none' is not known; {known}"
+    known = "choose from traffic-stalled, rail-lost, moe-saturation, step-slower, or none"
+    assert faults(rules="rail-dead") == f"flag --capture.rules: unknown value 'rail-dead'; {known}"
+    assert faults(rules="rail-lost,none") == f"flag --capture.rules: unknown value 'none'; {known}"
     assert faults(rules="rail-lost,rail-lost") == "flag --capture.rules: rail-lost is given twice; give it once"
 
 
 def test_a_switch_is_true_or_false() -> None:
     assert capture(allow_unauthenticated="true").allow_unauthenticated
     assert not capture(allow_unauthenticated="false").allow_unauthenticated
-    assert "'yes' is not known; choose true or false" in faults(allow_unauthenticated="yes")
+    assert "unknown value 'yes'; choose true or false" in faults(allow_unauthenticated="yes")
 
 
 def test_names_of_the_node_are_names() -> None:
     assert capture(node="gpu7,gpu7.example.org").node == ("gpu7", "gpu7.example.org")
-    assert "'gpu 7' is no name of a node; write it like gpu-node-7 or gpu-node-7.example.org" in faults(node="gpu 7")
+    assert "'gpu 7' is not a node name; write it like gpu-node-7 or gpu-node-7.example.org" in faults(node="gpu 7")
 
 
 def test_what_is_written_is_taken_back(tmp_path: Path) -> None:

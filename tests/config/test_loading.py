@@ -77,7 +77,7 @@ def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
         f"{path}:5: slow.interval: 1 has no unit; write it like 10ms, 5s or 1h30m",
         "environment variable IBPULSE_WEB__MAX_POINTS: 1 is out of bounds; choose 1000 to 100000000",
         "sampler.history (default): 5m is shorter than the longest of analysis.windows; "
-        "raise sampler.history to 10m or leave that window out",
+        "raise sampler.history to 10m or remove that window",
     )
 
 
@@ -90,7 +90,7 @@ def test_a_rule_is_silent_while_one_of_its_settings_is_at_fault() -> None:
 def test_a_history_shorter_than_a_window_is_refused_where_it_is_given() -> None:
     assert faults({}, {"IBPULSE_SAMPLER__HISTORY": "1m"}) == (
         "environment variable IBPULSE_SAMPLER__HISTORY: 1m is shorter than the longest of analysis.windows; "
-        "raise sampler.history to 5m or leave that window out",
+        "raise sampler.history to 5m or remove that window",
     )
 
 
@@ -125,19 +125,19 @@ def test_default_timescales_that_are_no_multiple_of_the_interval_are_left_out(
 def test_given_timescales_that_are_no_multiple_of_the_interval_are_refused_one_by_one() -> None:
     flags = {"sampler.interval": ["20ms"], "analysis.timescales": ["10ms,50ms,100ms"]}
     assert faults(flags, {}) == (
-        "flag --analysis.timescales: 10ms is no multiple of sampler.interval, 20ms; "
-        "leave it out or change the interval",
-        "flag --analysis.timescales: 50ms is no multiple of sampler.interval, 20ms; "
-        "leave it out or change the interval",
+        "flag --analysis.timescales: 10ms is not a multiple of sampler.interval, 20ms; "
+        "remove it or change the interval",
+        "flag --analysis.timescales: 50ms is not a multiple of sampler.interval, 20ms; "
+        "remove it or change the interval",
     )
 
 
 FILES = [
     ("sampler: 5\n", "1: sampler: is not a mapping; write it like sampler: {interval: 10ms}"),
     ("- 1\n", "1: the file: is not a mapping; write it like sampler: {interval: 10ms}"),
-    ("sampler: {interval: {ms: 1}}\n", "1: sampler.interval: holds more than values; give one value or a plain list"),
-    ("ports: {rails: [[a]]}\n", "1: ports.rails: holds more than values; give one value or a plain list"),
-    ("sampler: {interval: [1ms, 2ms]}\n", "1: sampler.interval: 1ms, 2ms is a list; give one value"),
+    ("sampler: {interval: {ms: 1}}\n", "1: sampler.interval: not a value; give one value or a plain list"),
+    ("ports: {rails: [[a]]}\n", "1: ports.rails: not a value; give one value or a plain list"),
+    ("sampler: {interval: [1ms, 2ms]}\n", "1: sampler.interval: '1ms, 2ms' is a list; give one value"),
     ("\nsamplr: {interval: 1ms}\n", "2: samplr: no such group of settings; did you mean sampler?"),
     ("config: {file: x}\n", "1: config: no such group of settings; `ibpulse serve --help` lists every setting"),
     ("sampler.interval: 1ms\n", "1: sampler.interval: no such group of settings; write sampler: {interval: ...}"),
@@ -162,7 +162,7 @@ def test_a_fault_of_the_file_has_its_line(tmp_path: Path, text: str, sentence: s
 
 def test_a_file_that_is_missing_is_refused() -> None:
     assert faults({"config.file": ["/nowhere/x.yaml"]}, {}) == (
-        "/nowhere/x.yaml: cannot be read: No such file or directory; correct --config.file or leave it out",
+        "/nowhere/x.yaml: cannot be read: No such file or directory; correct --config.file or remove it",
     )
 
 

@@ -21,7 +21,7 @@ def faults(name: str, *texts: str) -> tuple[str, ...]:
 
 
 REFUSALS = [
-    ("path.sysfs", "", "the path is empty; give one or leave the setting out"),
+    ("path.sysfs", "", "the path is empty; give a path or remove the setting"),
     ("sampler.interval", "7ms", "7ms does not divide one second; the nearest that do are 5ms and 8ms"),
     ("sampler.interval", "1500us", "1ms500us does not divide one second; the nearest that do are 1ms and 2ms"),
     ("sampler.interval", "500us", "500us does not divide one second; the nearest that do are 1ms and 2ms"),
@@ -29,17 +29,17 @@ REFUSALS = [
     ("sampler.interval", "10", "10 has no unit; write it like 10ms, 5s or 1h30m"),
     ("sampler.history", "9s", "9s is out of bounds; choose 10s to 1h"),
     ("sampler.history", "61m", "1h1m is out of bounds; choose 10s to 1h"),
-    ("sampler.scheduler", "rr", "'rr' is not known; choose other or fifo"),
+    ("sampler.scheduler", "rr", "unknown value 'rr'; choose other or fifo"),
     ("sampler.cpu", "first", "'first' is not a whole number; write it like 2"),
-    ("sampler.cpu", "8192", "8192 is no processor; choose 0 to 8191, or leave it empty to pin to none"),
-    ("ring.dir", "", "the path is empty; give one or leave the setting out"),
+    ("sampler.cpu", "8192", "8192 is not a CPU number; choose 0 to 8191, or leave it empty for no pinning"),
+    ("ring.dir", "", "the path is empty; give a path or remove the setting"),
     (
         "ports.include",
         "mlx5_0:1:2",
-        "'mlx5_0:1:2' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
+        "'mlx5_0:1:2' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
     ),
-    ("ports.exclude", "a,,b", "'' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
-    ("ports.rails", "../x", "'../x' names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.exclude", "a,,b", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.rails", "../x", "'../x' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
     (
         "analysis.active-threshold",
         "1Gb/s",
@@ -69,8 +69,8 @@ REFUSALS = [
     ("web.max-points", "0", "0 is out of bounds; choose 1000 to 100000000"),
     ("web.max-points", "1e6", "'1e6' is not a whole number; write it like 2"),
     ("web.max-points", "10", "10 is out of bounds; choose 1000 to 100000000"),
-    ("log.level", "loud", "'loud' is not known; choose debug or info or warning or error"),
-    ("log.format", "xml", "'xml' is not known; choose text or json or logfmt"),
+    ("log.level", "loud", "unknown value 'loud'; choose debug or info or warning or error"),
+    ("log.format", "xml", "unknown value 'xml'; choose text or json or logfmt"),
 ]
 
 

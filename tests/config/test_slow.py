@@ -19,7 +19,7 @@ def test_counters_are_chosen_by_a_word(which: str) -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'some' is not known; choose diagnostic or all or none"):
+    with pytest.raises(ConfigError, match="unknown value 'some'; choose diagnostic or all or none"):
         load({"slow.counters": ["some"]}, {})
 
 
@@ -30,6 +30,6 @@ def test_the_tick_is_a_number_of_bytes(text: str, tick: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "4097"])
 def test_a_tick_out_of_bounds_is_refused(text: str) -> None:
-    sentence = f"{text} is no length of a tick; choose 1 to 4096 bytes, or leave it empty if not known"
+    sentence = f"{text} is out of bounds; choose 1 to 4096 bytes, or leave it empty if unknown"
     with pytest.raises(ConfigError, match=sentence):
         load({"slow.xmit-wait-tick": [text]}, {})

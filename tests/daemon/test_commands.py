@@ -50,7 +50,7 @@ def test_the_demo_serves_a_simulated_fabric_and_leaves_nothing_behind(tmp_path: 
             return sum(metrics.find("ibpulse_port_transmit_bytes_total", device="mlx5_1").values())
 
         eventually(lambda: total() > 1e9)
-        assert "samples 3 ports every 10 ms" in log.read_text()
+        assert "sampling 3 ports every 10 ms" in log.read_text()
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(15) == 0
@@ -75,7 +75,7 @@ def test_a_demo_that_cannot_be_simulated_says_why() -> None:
     )
     assert ended.returncode == 1
     assert "workload 'idle' has no option 'rate" in ended.stderr
-    assert "the simulated fabric did not start; see the message above" in ended.stderr
+    assert "the simulated fabric failed to start; see the message above" in ended.stderr
 
 
 def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path, empty_node: Running) -> None:
@@ -87,7 +87,7 @@ def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path, empty_node: Run
         timeout=60,
     )
     assert second.returncode == 1
-    assert "is in use by another ibpulse; stop it, or give this one another --ring.dir" in second.stderr
+    assert "is in use by another ibpulse; stop it, or choose another --ring.dir" in second.stderr
 
 
 def test_an_address_in_use_is_named(tmp_path: Path, empty_node: Running) -> None:

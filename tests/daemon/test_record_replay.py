@@ -262,7 +262,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_way_out(tree: Path, recorde
     cases = {
         (str(recorded),): (1, f"recording {recorded} exists already; name another file, or replace it with --force"),
         (str(memory / "no/x"),): (1, "cannot be written: No such file or directory; make room or name another place"),
-        (str(memory / "x"), "--duration=0s"): (2, "flag --duration: 0s is nothing; give more than 0"),
+        (str(memory / "x"), "--duration=0s"): (2, "flag --duration: '0s' is zero; give more than 0"),
         (str(memory / "x"), "--duration=5", "--until-idle=1x"): (2, "flag --duration: 5 has no unit; write"),
         (str(memory / "x"), f"--path.sysfs={memory / 'none'}"): (1, "this node has no port that counts bytes"),
     }
@@ -281,7 +281,7 @@ def replayed(recorded: Path, memory: Path) -> tuple[Path, Path, dict[str, Any]]:
     replay = start("replay", str(recorded), str(directory), "--delay=6s")
     assert replay.stdout is not None
     said = replay.stdout.readline() + replay.stdout.readline()
-    assert f"4 ports, 1 times as fast, in {directory}\n" in said
+    assert f"4 ports, at 1x speed, in {directory}\n" in said
     assert f"read it with: ibpulse serve --path.sysfs={directory} --sampler.interval={INTERVAL}\n" in said
     until = ("--until-idle=1s", "--trim")
     recorder = start("record", str(node), *until, *sampling(directory))
@@ -290,7 +290,7 @@ def replayed(recorded: Path, memory: Path) -> tuple[Path, Path, dict[str, Any]]:
         assert done.returncode == 0, done.stderr
         end_ns = load(remote).end_ns // SECOND_NS * SECOND_NS
         summary = running.ask("/api/v1/summary", window="6s", to=end_ns // 10**6).json()
-    assert replay.communicate(timeout=30)[0] == "the recording is over; the counters stand still\n"
+    assert replay.communicate(timeout=30)[0] == "end of the recording; the counters no longer change\n"
     assert recorder.wait(timeout=30) == 0
     return node, remote, summary
 
@@ -348,7 +348,10 @@ def test_what_cannot_be_replayed_is_refused_with_the_way_out(recorded: Path, mem
         (str(recorded), str(memory)): (1, "is not empty and holds no simulated fabric"),
         (str(recorded), "y", "--speed=0"): (2, "flag --speed: 0 is out of bounds; give 0.01 to 1000"),
         (str(recorded), "y", "--speed=nan", "--delay=x"): (2, "flag --delay: 'x' is not a duration"),
-        (str(recorded), "y", "--interval=3ms"): (2, "flag --interval: 3ms is no interval of a sampler; give 1ms to 1s"),
+        (str(recorded), "y", "--interval=3ms"): (
+            2,
+            "flag --interval: '3ms' is not a sampling interval; give 1ms to 1s",
+        ),
         (str(recorded), "y", "--interval=3"): (2, "flag --interval: 3 has no unit"),
     }
     for words, (code, sentence) in cases.items():

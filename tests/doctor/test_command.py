@@ -59,7 +59,7 @@ def test_the_document_tells_of_the_run(healthy: Tree, capsys: pytest.CaptureFixt
 
 def test_a_check_that_is_none_is_refused_with_the_list(healthy: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(healthy, "--check=moon") == 2
-    assert "--check=moon: no such check; choose of tree, devices, rails" in capsys.readouterr().err
+    assert "--check=moon: no such check; choose from tree, devices, rails" in capsys.readouterr().err
 
 
 def test_a_pause_that_is_none_is_refused(healthy: Tree, capsys: pytest.CaptureFixture[str]) -> None:

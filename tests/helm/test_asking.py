@@ -80,7 +80,7 @@ def test_it_passes_when_the_pods_are_ready(tmp_path: Path) -> None:
     with simulated(tmp_path / "sys", "dense", ports=2) as tree, Running(tree, tmp_path / "ring") as daemon:
         code, said = eventually(lambda: answer if (answer := ask(f"{daemon.url}/-/ready"))[0] == 0 else None)
     assert code == 0
-    assert "127.0.0.1: 200 Ready: 2 ports are sampled.\n1 of 1 pods answer\n" in said
+    assert "127.0.0.1: 200 Ready: sampling 2 ports.\n1 of 1 pods answer\n" in said
 
 
 def test_it_fails_when_a_pod_answers_anything_else(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_chart_takes_the_settings_of_0_1() -> None:
         ("analysis.active-threshold", "0.1", "value must be 'a rate in bytes, like 0.1GB/s or 50MB/s'"),
         ("analysis.saturation-level", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
         ("web.max-points", "many", "value must be 'a whole number, like 2'"),
-        ("sampler.cpu", "all", "value must be 'the number of a processor, like 2'"),
+        ("sampler.cpu", "all", "value must be 'a CPU number, like 2'"),
         ("log.level", "loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
         ("sampler.intervall", "10ms", "at '/config/sampler': additional properties 'intervall' not allowed"),
         ("samplers.interval", "10ms", "at '/config': additional properties 'samplers' not allowed"),

@@ -91,10 +91,10 @@ def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) ->
             "flag --width: 100 pixels at 200 dpi do not fit the labels; give 1000 to 8000",
         ),
         (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 pixels are more than 12000"),
-        (("-o", "a.png", "--from=x"), "flag --from: 'x' is no time; write 10s after the beginning"),
-        (("-o", "a.png", "--last=1s", "--from=1s"), "flag --last: --from says already where to begin"),
+        (("-o", "a.png", "--from=x"), "flag --from: 'x' is not a time; write an offset like 10s"),
+        (("-o", "a.png", "--last=1s", "--from=1s"), "flag --last: cannot be combined with --from"),
         (("-o", "a.png", "--last=3"), "flag --last: 3 has no unit"),
-        (("-o", "a.gif", "--window=0s"), "flag --window: 0s is nothing; give more than 0"),
+        (("-o", "a.gif", "--window=0s"), "flag --window: '0s' is zero; give more than 0"),
         (("-o", "a.gif", "--speed=0"), "flag --speed: 0.0 is out of bounds; give 0.001 to 1000"),
         (("-o", "a.png", "--port=mlx5_9"), "has no port mlx5_9; it has mlx5_0:1"),
         (("-o", "a.png", "--from=9s"), "has nothing between --from and --to: it is 6 s long"),
@@ -113,7 +113,7 @@ def test_what_cannot_be_drawn_is_said_in_a_sentence(
 
 
 def test_too_many_recordings_are_refused(dense: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "3 recordings: a picture heatmap takes at most 2" in refused(capsys, dense, dense, dense, "-o", "a.png")
+    assert "3 recordings given, but a heatmap takes at most 2" in refused(capsys, dense, dense, dense, "-o", "a.png")
 
 
 def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

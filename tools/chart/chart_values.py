@@ -107,16 +107,16 @@ _DIGITS = "[0-9]+"
 
 
 def settings_schema() -> dict[str, Any]:
-    """The schema of the YAML file of settings; names that are not in the table are refused."""
+    """The schema of the settings file; it rejects unknown names."""
     return _closed({group: _closed(_of_group(group)) | {"description": sentence} for group, sentence in GROUPS.items()})
 
 
 def value_schema(row: SettingRow) -> dict[str, Any]:
-    """The schema of one setting's value as YAML may hold it: numbers and lists plain, or as text."""
+    """The schema of one setting's value in YAML; numbers and lists may be plain or text."""
     if not row.is_list:
         return _single(row.metavar)
     item = _single(row.metavar.removesuffix(",..."))
-    # one text may hold the whole list, comma separated
+    # a single text may hold the whole list, comma separated
     return {"type": ["array", "string", "number"], "items": item}
 
 
@@ -126,7 +126,7 @@ def _of_group(group: str) -> dict[str, Any]:
         for row in ROWS
         if row.group == group
     }
-    # any value is accepted, as by the program
+    # the program accepts any value as well
     deprecated = {
         old.name.removeprefix(f"{group}."): {"deprecated": True, "description": f"Deprecated: {old.warning}."}
         for old in DEPRECATED
@@ -154,9 +154,9 @@ def _with_unit(units: dict[str, int], end: str = "") -> str:
 
 
 def _form(sentence: str, pattern: str, plain: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The schema of a text, or of a `plain` number; whatever else is refused with the sentence."""
+    """The schema of a text, or of a `plain` number; errors show the sentence."""
     text = {"type": "string", "pattern": f"^{pattern}$"}
-    # validators say of a constant which value they wanted, and of a pattern only the pattern
+    # validators report the expected constant, here a sentence; for a pattern they would print the regex
     return {"if": {"anyOf": [text, plain]} if plain else text, "else": {"const": sentence}}
 
 
@@ -168,9 +168,9 @@ _FORMS = {
         "a ratio from 0 to 1, like 0.85", r"(0?\.[0-9]+|[01]|1\.0+)", {"type": "number", "minimum": 0, "maximum": 1}
     ),
     "COUNT": _form("a whole number, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
-    "CPU": _form("the number of a processor, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
+    "CPU": _form("a CPU number, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
 }
-"""The form of a value by the word that the table has for it."""
+"""Schemas by the metavar of the setting."""
 
 _TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME")
-"""Words for values that may be any text."""
+"""Metavars of values that may be any text."""

@@ -1,7 +1,4 @@
-"""The verbs of the command line, one module each, and the list of them.
-
-This file imports no verb, so that help is quick.
-"""
+"""The table of verbs; each verb has its own module, imported only when it runs, to keep help fast."""
 
 from __future__ import annotations
 
@@ -18,31 +15,31 @@ if TYPE_CHECKING:
 
 
 class Command(Protocol):
-    """What the module of a verb offers. It imports what is heavy inside `run`."""
+    """The interface of a verb's module. Slow imports belong inside `run`, so that help stays fast."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments that are the verb's own; the settings' flags are there already."""
+        """Declare the verb's own arguments; the settings' flags are already declared."""
 
     def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
-        """Do it; the exit code. `arguments.origins` has, by the name of each setting, the place that gave it.
+        """Run the verb and return the exit code. `arguments.origins` maps each setting to the source of its value.
 
         Raises:
-            IbpulseError: what went wrong, in a sentence; the command line prints it.
+            IbpulseError: the verb failed; the command line prints the message.
         """
 
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
-"""What a verb reads that samples this node by itself."""
+"""Settings read by a verb that samples this node itself."""
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One line of `ibpulse --help`, what its own help adds, and the settings that it reads.
+    """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
-    `settings` are whole groups or single names. The other flags of the groups in `ignored` are accepted with a warning
-    that they have no effect, because version 0.1 accepted them.
+    `settings` lists groups or single names. The remaining flags of the groups in `ignored` have no effect; they are
+    accepted with a warning, because version 0.1 accepted them.
     """
 
     name: str
@@ -76,7 +73,7 @@ class Verb:
         return [old for old in DEPRECATED if old.group in groups]
 
     def load(self) -> Command:
-        """The module that does it: the one of its name, unless that is a word of the language."""
+        """Import the verb's module; its name differs from the verb's only where that is a Python keyword."""
         return cast("Command", importlib.import_module(f"ibpulse.commands.{self.module or self.name}"))
 
 
@@ -98,14 +95,13 @@ VERBS = {
         ),
         Verb(
             "simulate",
-            "Only write a simulated fabric as a sysfs tree that advances in real time.",
+            "Simulate a fabric as a sysfs tree that advances in real time, without a daemon.",
             "ibpulse simulate /tmp/fabric --workload=dense",
             settings=("log",),
         ),
         Verb(
             "doctor",
-            "Check whether this node's measurements can be trusted and how to fix problems. Works with or without a "
-            "running daemon.",
+            "Check whether this node's measurements can be trusted; works with or without a running daemon.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
             settings=("path", "sampler", "ring", "ports", "topology", "web.listen-address", *DOCTOR),
             ignored=EVERY_SETTING,
@@ -119,20 +115,20 @@ VERBS = {
         ),
         Verb(
             "replay",
-            "Write a recording as a sysfs tree that advances in real time, or faster.",
+            "Replay a recording as a sysfs tree that advances in real time, or faster.",
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
             settings=("log",),
         ),
         Verb(
             "top",
-            "Show a live view of the rails and the node's numbers in this terminal.",
+            "Show a live view of this node's rails in the terminal.",
             "ibpulse top --url=http://node7:10055",
             settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", "web.listen-address"),
             ignored=EVERY_SETTING,
         ),
         Verb(
             "report",
-            "Print the statistics of recordings side by side, and flag significant differences.",
+            "Compare recordings side by side and flag statistically significant differences.",
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
             ignored=("analysis", "log"),
@@ -146,7 +142,7 @@ VERBS = {
         ),
         Verb(
             "import",
-            "Convert the counter log of another program, CSV or Parquet, into a recording.",
+            "Convert another program's counter log (CSV or Parquet) into a recording.",
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
             settings=(),
             ignored=("log",),
@@ -161,7 +157,7 @@ VERBS = {
     )
 }
 
-DESCRIPTION = "Shows what every InfiniBand and RoCE port of this node does, every 10 ms."
+DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
 
 def overview() -> str:
@@ -170,7 +166,7 @@ def overview() -> str:
     verbs = "\n".join(f"  {verb.name:{width}}  {verb.summary}" for verb in VERBS.values())
     return (
         f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\ncommands:\n{verbs}\n\n"
-        "`ibpulse COMMAND --help` lists the arguments of a command, `--help-all` its settings too.\n"
+        "`ibpulse COMMAND --help` lists the arguments of a command; `--help-all` lists its settings as well.\n"
         "`ibpulse --version` prints the version.\n\n"
         f"example: {VERBS['demo'].example}\n"
     )
@@ -180,7 +176,7 @@ def find_verb(name: str) -> Verb:
     """The verb of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no verb has that name.
     """
     if name not in VERBS:
         from ibpulse.config.table import advice  # not for the list of commands

@@ -1,4 +1,4 @@
-"""The arguments that several verbs take: amounts, and those that choose a part of a recording."""
+"""Arguments shared by several verbs: durations, amounts, and the part of a recording to use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_window_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+    """Declare `--from`, `--to` and `--port`."""
     parser.add_argument(
         "--from",
         dest="begin",
@@ -39,7 +39,7 @@ def add_trim_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None:
-    """The instant that a flag names, None where it is not given; what is wrong goes to the faults."""
+    """The instant given by a flag, None if the flag is absent; errors are appended to `faults`."""
     from ibpulse.instants import parse_instant  # not for help texts
     from ibpulse.reports.span import Moment
 
@@ -52,17 +52,17 @@ def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None
     try:
         return Moment(parse_instant(text))
     except ValueError:
-        faults.append(f"flag {flag}: {text!r} is no time; write 10s after the beginning, or 2026-11-21T12:00:00Z")
+        faults.append(f"flag {flag}: {text!r} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z")
     return None
 
 
 def read_duration(flag: str, text: str, faults: list[str]) -> int:
-    """The nanoseconds that a flag names, more than 0; what is wrong goes to the faults."""
+    """The duration given by a flag, in nanoseconds and more than 0; errors are appended to `faults`."""
     return read_amount(flag, text, parse_duration, faults) or 0
 
 
 def read_amount(flag: str, text: str | None, parse: Callable[[str], int], faults: list[str]) -> int | None:
-    """The amount that a flag names, more than 0, None where it is not given; what is wrong goes to the faults."""
+    """The amount given by a flag, more than 0, None if the flag is absent; errors are appended to `faults`."""
     if text is None:
         return None
     try:
@@ -71,5 +71,5 @@ def read_amount(flag: str, text: str | None, parse: Callable[[str], int], faults
         faults.append(f"flag {flag}: {error}")
         return None
     if not amount:
-        faults.append(f"flag {flag}: {text} is nothing; give more than 0")
+        faults.append(f"flag {flag}: {text!r} is zero; give more than 0")
     return amount

@@ -1,4 +1,4 @@
-"""`ibpulse config`: says whether the configuration can be used, and what it comes to. It must not start anything."""
+"""`ibpulse config`: checks the configuration, or prints the resulting values."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the verdict or the configuration; faults of the settings never come this far.
+    """Print the configuration, or the origin of each value; invalid settings are reported before this runs.
 
     Raises:
-        ConfigError: the file that topology.file names cannot be used, or the web configuration file has faults.
+        ConfigError: the file of topology.file or the web configuration file is invalid.
     """
     from ibpulse.sysfs.overrides import read_overrides  # not for help texts
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _origin_lines(written: Mapping[str, Mapping[str, object]], origins: Mapping[str, str]) -> list[str]:
-    """One line for each setting: its value and the place that gave it."""
+    """One line per setting: its value and where it comes from."""
     lines = []
     for name, origin in origins.items():
         group, _, last = name.partition(".")

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Captures:
-    """The flight recorder with its local rules and its receiver of alerts."""
+    """The flight recorder with its local rules and its alert receiver."""
 
     def __init__(self, settings: Settings, reader: RingReader) -> None:
         capture = settings.capture
@@ -53,14 +53,14 @@ class Captures:
         )
 
     def note(self, snapshot: Snapshot) -> None:
-        """Take the snapshot of one more second, and the captures that the rules ask for."""
+        """Aggregate the next second, and start the captures that the rules trigger."""
         self.recorder.note(snapshot)
         for trigger in self._rules.evaluate(snapshot):
             details = ", ".join(f"{name} {value!r}" for name, value in trigger.labels.items())
             try:
                 pending = self.recorder.ask(trigger)
             except CaptureError as error:
-                log.warning("%s (%s): no capture is taken: %s", trigger.reason, details, error)
+                log.warning("%s (%s): no capture taken: %s", trigger.reason, details, error)
             else:
                 log.info("%s (%s): writing capture %s", trigger.reason, details, pending.name)
 
@@ -72,7 +72,7 @@ AGGREGATION_SECONDS_AFTER = 0.25
 
 
 def run_daemon(settings: Settings) -> int:
-    """Sample and serve until SIGTERM or SIGINT; the exit code."""
+    """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
     directory = Path(settings.ring.dir)
     with hold(directory), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(Daemon(settings, directory).run())
@@ -80,10 +80,10 @@ def run_daemon(settings: Settings) -> int:
 
 @contextmanager
 def hold(directory: Path) -> Iterator[None]:
-    """Keep a second daemon out of a ring's directory.
+    """Lock the ring's directory against a second daemon.
 
     Raises:
-        RingError: another daemon uses it, or it cannot be written.
+        RingError: another daemon uses the directory, or it is not writable.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def hold(directory: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(descriptor)
         raise RingError(
-            f"ring.dir: {directory} is in use by another ibpulse; stop it, or give this one another --ring.dir"
+            f"ring.dir: {directory} is in use by another ibpulse; stop it, or choose another --ring.dir"
         ) from error
     try:
         yield
@@ -123,7 +123,7 @@ class Daemon:
         self._snapshot: Snapshot
 
     async def run(self) -> int:
-        """Run all parts until a signal asks for the end, or one of them fails."""
+        """Run all parts until a signal arrives or one of them fails."""
         asked = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -167,7 +167,7 @@ class Daemon:
         ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
         interval_ms = self._ring.interval_ns / 1e6
         log.info(
-            "ibpulse %s samples %d ports every %g ms and serves %s://%s:%d/",
+            "ibpulse %s sampling %d ports every %g ms, serving %s://%s:%d/",
             __version__,
             ports,
             interval_ms,
@@ -200,10 +200,10 @@ class Daemon:
     def _ready(self) -> tuple[bool, str]:
         ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
         if not ports:
-            return True, "Ready: no port of this node counts bytes; looking for one every few seconds."
+            return True, "Ready: no port of this node counts bytes; checking for one every few seconds."
         if self._supervisor.heartbeat_age_seconds() is None:
-            return False, "Not ready: no sample was taken yet."
-        return True, f"Ready: {ports} ports are sampled."
+            return False, "Not ready: waiting for the first sample."
+        return True, f"Ready: sampling {ports} ports."
 
     async def _aggregate_every_second(self) -> None:
         while True:

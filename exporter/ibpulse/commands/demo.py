@@ -1,4 +1,4 @@
-"""`ibpulse demo`: a simulated fabric in a process of its own, and the daemon over it."""
+"""`ibpulse demo`: runs the daemon on a fabric simulated by a child process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ START_SECONDS = 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is simulated."""
+    """Declare the options of the simulated fabric."""
     simulate.add_fabric_arguments(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Simulate and serve until SIGTERM or SIGINT; nothing stays behind."""
+    """Simulate and serve until SIGTERM or SIGINT; all files are removed at the end."""
     from ibpulse.commands.daemon import run_daemon  # not for help texts
     from ibpulse.commands.logs import set_up_log
     from ibpulse.config.loading import DEFAULT
@@ -42,30 +42,30 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with simulated(tree, arguments, settings.sampler.interval):
             path = replace(settings.path, sysfs=tree)
             ring = replace(settings.ring, dir=Path(scratch) / "ring")
-            print(f"look at it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
+            print(f"check it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
             capture = settings.capture
             if arguments.origins["capture.dir"] == DEFAULT:
-                # nothing of a demo stays behind unless somebody says where
+                # a demo leaves no captures behind unless a directory is given
                 capture = replace(capture, dir=Path(scratch) / "captures")
             return run_daemon(replace(settings, path=path, ring=ring, capture=capture))
 
 
 @contextmanager
 def simulated(tree: Path, arguments: argparse.Namespace, interval_ns: int) -> Iterator[None]:
-    """`ibpulse simulate` at work; the tree is whole when the block begins.
+    """Run `ibpulse simulate`; the tree is complete when the block begins.
 
     Raises:
-        FabricError: the fabric could not be simulated; its own message is on standard error.
+        FabricError: the simulation failed to start; it reports the reason on standard error.
     """
     flags = simulate.fabric_flags(arguments, interval_ns)
-    # a group of its own: Ctrl-C is for the daemon, which ends the fabric after itself
+    # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
     process = subprocess.Popen([sys.executable, "-m", "ibpulse", "simulate", str(tree), *flags], start_new_session=True)
     try:
         deadline = time.monotonic() + START_SECONDS
-        # devices appear in order, each when it is whole
+        # devices appear in order, each one complete
         while not (tree / f"class/infiniband/mlx5_{arguments.ports - 1}").exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise FabricError("the simulated fabric did not start; see the message above")
+                raise FabricError("the simulated fabric failed to start; see the message above")
             time.sleep(0.02)
         yield
     finally:

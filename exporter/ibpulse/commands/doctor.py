@@ -1,4 +1,4 @@
-"""`ibpulse doctor`: tells whether the numbers of this node can be trusted, on one page, and what to do."""
+"""`ibpulse doctor`: checks whether this node's measurements can be trusted, and suggests fixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLEAR = "\033[H\033[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what to check and in which format to print it."""
+    """Declare the checks and the output format."""
     parser.add_argument(
         "--format",
         choices=("text", "json"),
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=EVERY,
         metavar="DURATION",
-        help=f"Repeat after this time until Ctrl-C (without a value: {EVERY}).",
+        help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
     )
     parser.add_argument(
         "--check",
@@ -60,10 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print what is found; the exit code: 1 when anything failed, with --strict also when anything is warned of.
+    """Print the findings; returns 1 if a check failed, or warned with --strict, else 0.
 
     Raises:
-        ConfigError: a check or a duration is not one.
+        ConfigError: a check is unknown, or a duration is invalid.
     """
     names = _check_names(arguments.check)
     pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
@@ -100,10 +100,10 @@ def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsR
 
 
 def make_request(settings: Settings, *, sample: bool = True, with_tree: bool = False) -> FactsRequest:
-    """What the child process is to do, with the inventory and the sampler that the daemon would have.
+    """The work of the child process, with the same inventory and sampler as the daemon.
 
     Raises:
-        ConfigError: the file that topology.file names cannot be used.
+        ConfigError: the file of topology.file is invalid.
     """
     from ibpulse.commands.wiring import make_inventory, supervisor_options  # not for help texts
     from ibpulse.doctor.child_process import FactsRequest
@@ -113,7 +113,7 @@ def make_request(settings: Settings, *, sample: bool = True, with_tree: bool = F
 
 
 def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
-    """What doctor is told by the settings."""
+    """Doctor's options, taken from the settings."""
     from ibpulse.doctor import DoctorOptions  # not for help texts
 
     return DoctorOptions(
@@ -140,7 +140,7 @@ def _check_names(given: Sequence[str]) -> tuple[str, ...]:
     known = [check.name for check in CHECKS]
     wrong = [name for name in given if name not in known]
     if wrong:
-        raise ConfigError([f"--check={name}: no such check; choose of {', '.join(known)}" for name in wrong])
+        raise ConfigError([f"--check={name}: no such check; choose from {', '.join(known)}" for name in wrong])
     return tuple(given)
 
 
@@ -152,7 +152,7 @@ def _parse_pause(text: str) -> int:
 
 
 def _tell_about(facts: Facts) -> dict[str, object]:
-    """What a document says of the run beside its findings."""
+    """The header of a document: everything but the findings."""
     sampling = facts.sampling
     return {
         "ibpulse": __version__,
@@ -170,11 +170,11 @@ def _tell_about(facts: Facts) -> dict[str, object]:
 
 
 def _title(facts: Facts) -> str:
-    return f"ibpulse {__version__} looks at {facts.options.sysfs} on Linux {facts.machine.kernel}"
+    return f"ibpulse {__version__} checking {facts.options.sysfs} on Linux {facts.machine.kernel}"
 
 
 def _tell_versions() -> dict[str, object]:
-    """Versions of what runs here."""
+    """Versions of ibpulse, Python and its packages."""
     from importlib.metadata import version
 
     return {
@@ -187,7 +187,7 @@ def _tell_versions() -> dict[str, object]:
 
 
 def _name_this_host() -> tuple[str, ...]:
-    """Names under which this machine is known, without asking any server for them."""
+    """This machine's host names, found without DNS queries."""
     names = [platform.node(), *(os.environ.get(name, "") for name in ("HOSTNAME", "NODE_NAME"))]
     try:
         names.append(Path("/etc/hostname").read_text(errors="replace"))

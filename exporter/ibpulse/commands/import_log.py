@@ -1,4 +1,4 @@
-"""`ibpulse import FILE -o OUT`: the counter log of another program as a recording. It must not read a file itself."""
+"""`ibpulse import FILE -o OUT`: converts another program's counter log into a recording."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, which column is which, and the grid."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="CSV, optionally gzipped, or Parquet.")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="The recording to write.")
-    parser.add_argument("--time", required=True, metavar="COLUMN", help="Column with timestamps: numbers or text, UTC.")
+    """Declare the files, the columns, and the sampling interval."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="Log to convert: CSV, optionally gzipped, or Parquet.")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="Recording to write.")
+    parser.add_argument(
+        "--time", required=True, metavar="COLUMN", help="Column with timestamps: numbers or text, in UTC."
+    )
     parser.add_argument(
         "--time-unit",
         choices=TIME_UNITS,
         help="Unit of numeric timestamps: s, ms, us or ns (default: guessed from their magnitude).",
     )
-    parser.add_argument("--port", metavar="COLUMN", help="Column with the port name, in a long log.")
+    parser.add_argument("--port", metavar="COLUMN", help="Column with the port name, for a log with one row per port.")
     parser.add_argument(
         "--transmit",
         metavar="COLUMN",
-        help="Column with the sent amount; in a wide log a pattern such as '{port}_tx'.",
+        help="Column with the transmitted amount; for a log with one column per port, a pattern such as '{port}_tx'.",
     )
-    parser.add_argument("--receive", metavar="COLUMN", help="Column with the received amount, like --transmit.")
+    parser.add_argument(
+        "--receive", metavar="COLUMN", help="Column with the received amount, or a pattern like that of --transmit."
+    )
     parser.add_argument(
         "--unit",
         choices=(*AMOUNT_UNITS, *RATE_UNITS),
@@ -42,27 +46,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"Unit of counters: {', '.join(AMOUNT_UNITS)}; of rates: {', '.join(RATE_UNITS)} (default: bytes).",
     )
     parser.add_argument(
-        "--since-before", action="store_true", help="Amounts since the previous row instead of running counters."
+        "--since-before", action="store_true", help="Values are amounts since the previous row, not running counters."
     )
     parser.add_argument(
         "--interval",
         metavar="DURATION",
-        help="Sampling interval of the recording (default: about that of the log's rows).",
+        help="Sampling interval of the recording (default: close to the spacing of the log's rows).",
     )
     parser.add_argument(
         "--longest-gap",
         metavar="DURATION",
-        help="Rows further apart leave missing data (default: five times the usual distance).",
+        help="Longest gap between rows to fill; longer gaps become missing data (default: 5 times the usual spacing).",
     )
     parser.add_argument("--line-rate", metavar="RATE", help="Line rate of each port, one direction, such as 50GB/s.")
-    parser.add_argument("--host", metavar="NAME", help="Name of the node.")
+    parser.add_argument("--host", metavar="NAME", help="Node name to store in the recording.")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Write the recording and say what it holds.
+    """Write the recording and print a summary of it.
 
     Raises:
-        ConfigError: names every argument that cannot be used.
+        ConfigError: arguments are invalid; lists all of them.
         RecordingError: the log cannot be read, or the recording cannot be written.
     """
     from ibpulse.recordings import save  # not for help texts
@@ -106,4 +110,4 @@ def _describe(recording: Recording) -> str:
     ports = len(recording.meta.ports)
     interval = format_duration(recording.meta.interval_ns)
     what = f"{ports} port" if ports == 1 else f"{ports} ports"
-    return f"{what}, {recording.ticks} ticks of {interval}, {100 * holes:.1f} % of them holes"
+    return f"{what}, {recording.ticks} samples of {interval}, {100 * holes:.1f} % missing"

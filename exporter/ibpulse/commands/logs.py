@@ -1,4 +1,4 @@
-"""Sets up the log of a command on standard error, in one of three formats."""
+"""Sets up logging to standard error, in one of three formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time, level and message. Times are UTC in all formats."""
+    """One line of text: time, level and message. Times are UTC in all formats."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
@@ -19,7 +19,7 @@ class TextFormatter(logging.Formatter):
 
 
 class FieldsFormatter(logging.Formatter):
-    """The fields that a log collector reads: time, level, logger, message, and the exception if there is one."""
+    """The fields for a log collector: time, level, logger, message, and the exception if any."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class JsonFormatter(FieldsFormatter):
 
 
 class LogfmtFormatter(FieldsFormatter):
-    """One line of `key=value` pairs; a value is quoted, as in JSON, where it needs to be."""
+    """One line of `key=value` pairs; values are quoted, as in JSON, where necessary."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -67,16 +67,16 @@ FORMATTERS: dict[str, type[logging.Formatter]] = {
 
 
 def set_up_log(level: str, form: str) -> None:
-    """Log from `level` up, in one of `FORMATTERS`."""
+    """Log messages of `level` and above, in one of `FORMATTERS`."""
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[form]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # the daemon itself logs what it serves and that it stopped
+    # the daemon logs its address and its end itself
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def log_warnings(warnings: Iterable[str], level: str, form: str) -> None:
-    """Set up the log, and log what there is to say about the command line and the settings."""
+    """Set up logging, and log the warnings about the command line and the settings."""
     set_up_log(level, form)
     for warning in warnings:
         log.warning("%s", warning)

@@ -1,4 +1,4 @@
-"""Parses the arguments of each verb: its own, and the settings that it reads as flags."""
+"""Parses a verb's arguments: its own, and the flags of the settings it reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ibpulse.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed command line: the verb's own arguments, the settings' flags as texts, unknown flags, and warnings."""
+    """A parsed command line: the verb's own arguments, the settings' flags as text, errors, and warnings."""
 
     arguments: argparse.Namespace
     flags: Mapping[str, Sequence[str]]
@@ -25,7 +25,7 @@ class Parsed:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises where argparse prints and exits."""
+    """A parser that raises an exception where argparse prints and exits."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments.
@@ -54,7 +54,7 @@ class Help(argparse.Action):
 
 
 def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
-    """The parser of one verb: its own arguments first, then the settings by group, which its help shows on request."""
+    """The parser of one verb: its own arguments, then the settings by group, which only --help-all shows."""
     parser = Parser(
         prog=f"ibpulse {verb.name}",
         description=verb.summary,
@@ -64,7 +64,9 @@ def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=8),
     )
     parser.add_argument("-h", "--help", action=Help, verb=verb, show_settings=False, help="Show this help.")
-    parser.add_argument("--help-all", action=Help, verb=verb, show_settings=True, help="Show the settings too.")
+    parser.add_argument(
+        "--help-all", action=Help, verb=verb, show_settings=True, help="Show this help with all settings."
+    )
     verb.load().add_arguments(parser)
     needed = [_usage_word(action) for action in own_actions(parser) if action.required]
     parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
@@ -90,7 +92,7 @@ def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
 
 
 def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The arguments declared so far that are neither help nor a setting; argparse itself has no public list."""
+    """The arguments declared so far except help and settings; argparse has no public list of them."""
     settings = {row.flag for row in (CONFIG_FILE, *ROWS, *DEPRECATED)}
     return [
         action
@@ -100,10 +102,10 @@ def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def parse(verb: Verb, words: Sequence[str]) -> Parsed:
-    """The words after the verb, taken apart.
+    """Parse the words after the verb.
 
     Raises:
-        ConfigError: an argument of the verb itself is missing or wrong; unknown flags are only listed.
+        ConfigError: one of the verb's own arguments is missing or invalid; unknown flags are only listed.
     """
     parser = build_parser(verb, show_settings=True)
     arguments, unknown = parser.parse_known_args(words)
@@ -117,14 +119,14 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
 
 
 def _usage_word(action: argparse.Action) -> str:
-    """How an argument that must be given stands in the usage: `FILE`, `FILE...`, `-o OUT`, `--time=COLUMN`."""
+    """A required argument as the usage line shows it: `FILE`, `FILE...`, `-o OUT`, `--time=COLUMN`."""
     value = f"{action.metavar or action.dest}" + ("..." if action.nargs == "+" else "")
     name = "".join(action.option_strings[:1])
     return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()
 
 
 def _unknown_faults(unknown: Sequence[str], known: Sequence[str], otherwise: str) -> list[str]:
-    """One sentence for each unknown flag and each word too many; the word after an unknown flag may be its value."""
+    """An error for each unknown flag and each surplus word; the word after an unknown flag may be its value."""
     faults = []
     for before, word in zip(("", *unknown), unknown, strict=False):
         if word.startswith("-"):

@@ -1,4 +1,4 @@
-"""`ibpulse record FILE`: the samples of this node, or of a running daemon, as they come, into a file."""
+"""`ibpulse record FILE`: records the samples of this node or of a running daemon to a file."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.recordings.source import SampleSource
 
-# what may be lost while the disk accepts nothing
+# samples survive a stalled disk for this long
 HISTORY_SECONDS = 30
-# pyarrow's own allocator keeps 10 MB more than the system's
+# pyarrow's own allocator uses 10 MB more than the system's
 ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 IDLE = "10s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the file, the source, and when it is enough."""
+    """Declare the file, the source, and when to stop."""
     parser.add_argument("file", type=Path, metavar="FILE", help="Recording to write, a Parquet file.")
     parser.add_argument(
-        "--duration", metavar="DURATION", help="Length of the recording, such as 60s or 8h (default: until Ctrl-C)."
+        "--duration", metavar="DURATION", help="Length of the recording, like 60s or 8h (default: until Ctrl-C)."
     )
     parser.add_argument(
         "--until-idle",
         nargs="?",
         const=IDLE,
         metavar="DURATION",
-        help=f"End when the rails, once active, have been idle for this long (without a value: {IDLE}).",
+        help=f"Stop once the rails have been active and then idle for this long (without a value: {IDLE}).",
     )
     add_trim_argument(parser)
     parser.add_argument(
@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Record until it is enough, or until SIGINT or SIGTERM; the file is whole then.
+    """Record until the limit is reached, or SIGINT or SIGTERM; the file is complete in every case.
 
     Raises:
-        ConfigError: a duration is none.
+        ConfigError: a duration is invalid.
         IbpulseError: nothing can be sampled, or the file cannot be written.
     """
-    # read when pyarrow is imported
+    # pyarrow reads it on import
     os.environ.update(ALLOCATOR)
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def read_bounds(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """Nanoseconds after which it is enough: in all, and of idle rails; None without such a bound.
+    """The limits in nanoseconds: total duration, and time of idle rails; None for no limit.
 
     Raises:
-        ConfigError: a duration is none.
+        ConfigError: a duration is invalid.
     """
     faults: list[str] = []
     duration_ns = read_amount("--duration", arguments.duration, parse_duration, faults)

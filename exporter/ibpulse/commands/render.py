@@ -1,4 +1,4 @@
-"""`ibpulse render FILE... -o OUT`: recordings as a picture. It must not draw, nor compute a statistic."""
+"""`ibpulse render FILE... -o OUT`: plots recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ibpulse.recordings import Recording
     from ibpulse.reports.span import ReportOptions
 
-# whole hundredths of a second, which is how a GIF counts
+# a GIF gives frame durations in whole hundredths of a second
 FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
 FACTS = (
     ("mean_bytes_per_second", "mean"),
@@ -33,12 +33,12 @@ FACTS = (
     ("utilization_ratio", "mean utilisation"),
     ("idle_rails", "idle rails"),
 )
-"""The key numbers of a run by the row of the report; the one without a name is CV at the finest time scale."""
+"""Key numbers of a run, by their row in the report; the row without a name is the CV at the finest timescale."""
 FINEST_NS = 10_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, the kind of picture, the part of the recordings, and how it is drawn."""
+    """Declare the files, the kind of picture, the part of the recordings, and the drawing options."""
     parser.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="Recordings, drawn side by side on a common scale."
     )
@@ -54,11 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--picture",
         choices=tuple(KINDS),
         default="",
-        help=f"One of {', '.join(KINDS)}; a heatmap is .png or .svg, an animation .gif, .mp4 or .html. "
+        help=f"Kind of picture: {', '.join(KINDS)}. A heatmap is .png or .svg, an animation .gif, .mp4 or .html. "
         "Default: the first that matches the extension.",
     )
     add_window_arguments(parser)
-    parser.add_argument("--last", metavar="DURATION", help="Only the end of each recording, instead of --from.")
+    parser.add_argument(
+        "--last", metavar="DURATION", help="Draw only this much of the end of each recording; not with --from."
+    )
     parser.add_argument(
         "--direction",
         choices=(*DIRECTIONS, "both"),
@@ -111,12 +113,12 @@ def _add_drawing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Draw the picture and say where it is.
+    """Draw the picture and print its path and size.
 
     Raises:
-        ConfigError: names every argument that cannot be used.
-        PictureError: it cannot be drawn or written.
-        RecordingError: a file cannot be read, or nothing of it is left.
+        ConfigError: arguments are invalid; lists all of them.
+        PictureError: the picture cannot be drawn or written.
+        RecordingError: a file cannot be read, or the chosen part of it is empty.
     """
     kind = choose_kind(arguments.output, arguments.picture)
     chosen, options = _read_options(arguments, settings, kind)
@@ -168,18 +170,18 @@ def _faults(arguments: argparse.Namespace, kind: str) -> list[str]:
     faults: list[str] = []
     most = KINDS[kind].most_runs
     if len(arguments.files) > most:
-        faults.append(f"{len(arguments.files)} recordings: a picture {kind} takes at most {most}; leave some out")
+        faults.append(f"{len(arguments.files)} recordings given, but a {kind} takes at most {most}")
     if not (math.isfinite(arguments.speed) and 0.001 <= arguments.speed <= 1000):
         faults.append(f"flag --speed: {arguments.speed} is out of bounds; give 0.001 to 1000")
     if arguments.last:
         read_duration("--last", arguments.last, faults)
         if arguments.begin:
-            faults.append("flag --last: --from says already where to begin; give one of them")
+            faults.append("flag --last: cannot be combined with --from")
     return faults
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """The name of each file, with its folder where two are the same."""
+    """The name of each file, with its directory if another file has the same name."""
     stems = [path.stem for path in files]
     return [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
@@ -187,7 +189,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
-    """What is drawn of one file: its window, and the numbers that a report gives of it."""
+    """One file's window to draw, and its key numbers as in a report."""
     from ibpulse.pictures.picture_run import PictureNode, keep_direction, take_run  # not for help texts
     from ibpulse.recordings import load
     from ibpulse.reports.span import Moment, choose_window
@@ -205,7 +207,7 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
 
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
-    """The line rate of the sum, NaN if not known, and the key numbers as text."""
+    """The line rate of the sum, NaN if unknown, and the key numbers as text."""
     from ibpulse.reports.rows import rows, variation_key
     from ibpulse.reports.run import describe_run
     from ibpulse.reports.table import plain_text

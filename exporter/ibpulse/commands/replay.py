@@ -1,4 +1,4 @@
-"""`ibpulse replay FILE DIR`: a recording as a sysfs tree that advances again, for a daemon to read."""
+"""`ibpulse replay FILE DIR`: replays a recording as a sysfs tree for a daemon to read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LEAST_INTERVAL_NS = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is replayed, where, and how."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="Recording or capture.")
+    """Declare the recording, the directory, and the playback options."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="Recording or capture to replay.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
     parser.add_argument("--speed", type=float, default=1.0, metavar="FACTOR", help="Replay speed (default: 1.0).")
-    parser.add_argument("--loop", action="store_true", help="Restart from the beginning, until Ctrl-C.")
+    parser.add_argument("--loop", action="store_true", help="Start over at the end of the recording, until Ctrl-C.")
     parser.add_argument(
         "--delay",
         default="0s",
         metavar="DURATION",
-        help="Hold the counters still before the first sample (default: 0s).",
+        help="Time to hold the counters still before the first sample (default: 0s).",
     )
     parser.add_argument(
         "--interval",
@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Replay until the end of the recording, or SIGINT or SIGTERM.
 
     Raises:
-        ConfigError: a value cannot be used.
+        ConfigError: a value is invalid.
         RecordingError: the file cannot be read.
-        FabricError: the directory holds something else.
+        FabricError: the directory is not empty.
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.commands.simulate import stop_on_signals
@@ -68,15 +68,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             replay.close()
     finally:
         player.close()
-    print("the recording is over; the counters stand still" if player.over else "stopped")
+    print("end of the recording; the counters no longer change" if player.over else "stopped")
     return 0
 
 
 def read_delay(arguments: argparse.Namespace) -> int:
-    """Nanoseconds before the first tick.
+    """Nanoseconds before the first sample.
 
     Raises:
-        ConfigError: the delay is none, or the speed is out of its bounds.
+        ConfigError: the delay is invalid, or the speed is out of bounds.
     """
     faults = []
     if not LEAST_SPEED <= arguments.speed <= MOST_SPEED:
@@ -91,10 +91,10 @@ def read_delay(arguments: argparse.Namespace) -> int:
 
 
 def choose_interval(text: str | None, meta: RecordingMeta) -> int:
-    """Nanoseconds between two values of a counter: as asked for, else the recording's, else 10 ms.
+    """Nanoseconds between two values of a counter: from the flag, else the recording, else 10 ms.
 
     Raises:
-        ConfigError: it is an interval that no sampler has.
+        ConfigError: the sampler does not support that interval.
     """
     if text is None:
         return meta.interval_ns if _is_sampled(meta.interval_ns) else SAMPLING_INTERVAL_NS
@@ -103,7 +103,9 @@ def choose_interval(text: str | None, meta: RecordingMeta) -> int:
     except ValueError as error:
         raise ConfigError([f"flag --interval: {error}"]) from error
     if not _is_sampled(interval_ns):
-        raise ConfigError([f"flag --interval: {text} is no interval of a sampler; give 1ms to 1s in parts of a second"])
+        raise ConfigError(
+            [f"flag --interval: {text!r} is not a sampling interval; give 1ms to 1s, dividing one second"]
+        )
     return interval_ns
 
 
@@ -112,7 +114,7 @@ def _is_sampled(interval_ns: int) -> bool:
 
 
 def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
-    """What goes on, and how a daemon is to read it: the rails are named where its own rule would choose others."""
+    """The message at the start, with the daemon's command; it names the rails if the daemon would choose others."""
     from ibpulse.sysfs.inventory import Inventory
 
     directory = arguments.directory
@@ -122,6 +124,6 @@ def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, int
     if sorted(rails) != sorted(found) and rails:
         flags.append(f"--ports.rails={','.join(rails)}")
     return (
-        f"{path} of {meta.host or 'an unnamed node'}: {len(meta.ports)} ports, {arguments.speed:g} times as fast, "
+        f"{path} of {meta.host or 'an unnamed node'}: {len(meta.ports)} ports, at {arguments.speed:g}x speed, "
         f"in {directory}\nread it with: ibpulse serve {' '.join(flags)}"
     )

@@ -1,4 +1,4 @@
-"""`ibpulse report FILE...`: the statistics of recordings, side by side. It must not compute any of them."""
+"""`ibpulse report FILE...`: prints the statistics of recordings side by side."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, the part of them, and the format."""
+    """Declare the files, the part to use, and the format."""
     parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; all others are compared with the first."
+        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; the first is the baseline of the comparison."
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="text", help=f"One of {', '.join(FORMATS)} (default: text)."
+        "--format", choices=FORMATS, default="text", help=f"Output format: {', '.join(FORMATS)} (default: text)."
     )
     add_trim_argument(parser)
     add_window_arguments(parser)
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the report.
 
     Raises:
-        ConfigError: names every argument that cannot be used.
-        RecordingError: a file cannot be read, or nothing of it is left.
+        ConfigError: arguments are invalid; lists all of them.
+        RecordingError: a file cannot be read, or the chosen part of it is empty.
     """
     from ibpulse.recordings import load  # not for help texts
     from ibpulse.reports.comparison import assemble
@@ -88,7 +88,7 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions
     end = read_moment("--to", arguments.end, faults)
     timescales = _timescales(arguments.timescales, faults)
     if not (math.isfinite(arguments.least_change) and arguments.least_change >= 0):
-        faults.append(f"flag --least-change: {arguments.least_change} is no ratio; write one like 0.01")
+        faults.append(f"flag --least-change: {arguments.least_change} is not a ratio; write one like 0.01")
     if not LEAST_RESAMPLES <= arguments.resamples <= MOST_RESAMPLES:
         bounds = f"{LEAST_RESAMPLES} to {MOST_RESAMPLES}"
         faults.append(f"flag --resamples: {arguments.resamples} is out of bounds; give {bounds}")
@@ -117,5 +117,5 @@ def _timescales(text: str, faults: list[str]) -> tuple[int, ...]:
         except ValueError as error:
             faults.append(f"flag --timescales: {error}")
     if 0 in found:
-        faults.append("flag --timescales: 0 is no time scale; write them like 10ms,1s")
+        faults.append("flag --timescales: 0 is not a timescale; write them like 10ms,1s")
     return tuple(dict.fromkeys(found))

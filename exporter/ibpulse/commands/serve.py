@@ -1,4 +1,4 @@
-"""`ibpulse serve`: the daemon over this node's fabric."""
+"""`ibpulse serve`: runs the daemon on this node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare nothing: the settings say it all."""
+    """Declare nothing: serve is configured by settings alone."""
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""`ibpulse simulate DIR`: a simulated fabric, alone, until it is told to stop."""
+"""`ibpulse simulate DIR`: writes a simulated fabric to a directory until it is stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPE = ("rate", "period", "duty")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the directory and what is simulated in it."""
+    """Declare the directory and the options of the simulated fabric."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
     parser.add_argument(
         "--interval",
@@ -38,20 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is simulated; `ibpulse demo` takes the same."""
+    """Declare the options of the simulated fabric, shared with `ibpulse demo`."""
     parser.add_argument(
         "--workload",
         choices=WORKLOADS,
         default="dense",
         metavar="NAME",
-        help=f"One of {', '.join(WORKLOADS)} (default: dense).",
+        help=f"Workload to simulate: {', '.join(WORKLOADS)} (default: dense).",
     )
-    parser.add_argument("--ports", type=int, default=8, metavar="COUNT", help="Ports, one per device (default: 8).")
+    parser.add_argument(
+        "--ports", type=int, default=8, metavar="COUNT", help="Number of ports, one per device (default: 8)."
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument(
         "--rate",
         metavar="RATE",
-        help="Rate per port and direction, for the workloads constant and square, such as 20GB/s.",
+        help="Rate per port and direction, for the workloads constant and square, like 20GB/s.",
     )
     parser.add_argument("--period", metavar="DURATION", help="Period of the workload square.")
     parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the workload square, 0 to 1.")
@@ -65,12 +67,12 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FAULT=DEVICE[:VALUE]",
-        help="Fault from the start, such as slow-rail=mlx5_2:0.5; repeatable.",
+        help="Fault to start with, like slow-rail=mlx5_2:0.5; repeatable.",
     )
 
 
 def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
-    """The flags that make another process simulate the same, for as long as this one lives."""
+    """The flags for another process to simulate the same fabric until this one exits."""
     flags = [f"--interval={format_duration(interval_ns)}", f"--parent={os.getpid()}"]
     flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed")]
     flags += [f"--{name}={value}" for name in SHAPE if (value := getattr(arguments, name)) is not None]
@@ -82,8 +84,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Simulate until SIGINT or SIGTERM.
 
     Raises:
-        ConfigError: a workload, a fault or a value is not one.
-        FabricError: the directory holds something else.
+        ConfigError: a workload, a fault or a value is invalid.
+        FabricError: the directory is not empty.
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
@@ -102,18 +104,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     faults = parse_fault_options(arguments.fault)
     interval_ns = parse_duration(arguments.interval)
     print(f"{arguments.workload} on {arguments.ports} ports, every {arguments.interval}, in {arguments.directory}")
-    print(f"switch faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}")
-    print(f"another workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
+    print(f"inject faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}")
+    print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
     run_fabric(arguments.directory, schedule, interval_ns, stop_on_signals(), arguments.management, faults)
     return 0
 
 
 def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The faults document for options such as `slow-rail=mlx5_2:0.5`.
+    """The faults document for options like `slow-rail=mlx5_2:0.5`.
 
     Raises:
-        ConfigError: names every malformed one.
+        ConfigError: options are malformed; lists all of them.
     """
     document: dict[str, dict[str, float]] = {}
     wrong = []
@@ -124,7 +126,7 @@ def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:
             document.setdefault(name, {})[device] = float(value) if value else FAULTS[name].default
         except (KeyError, ValueError):
             wrong.append(
-                f"fault {option!r} is not one: write FAULT=DEVICE or FAULT=DEVICE:VALUE of {', '.join(FAULTS)}"
+                f"flag --fault: {option!r} is not a fault; write FAULT=DEVICE[:VALUE] with one of {', '.join(FAULTS)}"
             )
     if wrong:
         raise ConfigError(wrong)

@@ -1,4 +1,4 @@
-"""`ibpulse top`: the live view in this terminal, of a running daemon or of this node's ports."""
+"""`ibpulse top`: shows the live view in the terminal, from a running daemon or by sampling this node."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from ibpulse.model import Fabric
     from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 
-# the longest sparkline, and the minute in which counters that stand still are found
+# covers the longest sparkline, and the minute that shows whether counters are stuck
 HISTORY_SECONDS = 160
-# flags of these groups ask for samples of one's own
+# flags of these groups make top sample by itself
 SAMPLING = ("path.", "sampler.", "ports.")
 REFUSED = (401, 403)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare whom to look at."""
+    """Declare the source of the samples."""
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="Address of a running daemon, such as http://node7:10055 (default: this node's daemon; if there is "
-        "none, top samples this node's ports itself).",
+        help="Address of a running daemon, like http://node7:10055 (default: this node's daemon if one runs, "
+        "else sample this node's ports).",
     )
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="Sample this node's ports itself even if a daemon runs, like any flag of path, sampler or ports.",
+        help="Sample this node's ports even if a daemon runs; implied by any flag of path, sampler or ports.",
     )
 
 
@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show the live view until q, Ctrl-C, SIGTERM or the end of the terminal.
 
     Raises:
-        ConfigError: a daemon is named, and samples of one's own are asked for.
-        IbpulseError: the daemon does not answer, nothing can be sampled, or this is no terminal.
+        ConfigError: --url is combined with a flag that makes top sample by itself.
+        IbpulseError: the daemon does not answer, nothing can be sampled, or standard output is not a terminal.
     """
     from ibpulse.terminal.display import check_terminal  # not for help texts
     from ibpulse.terminal.driver import Terminal
@@ -64,23 +64,23 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def is_alone(url: str | None, asked: bool, origins: Mapping[str, str]) -> bool:
-    """Whether the samples are to be one's own, by the flags alone: a file's settings are the daemon's too.
+    """Whether top samples by itself. Only flags decide: settings from a file apply to the daemon as well.
 
     Raises:
-        ConfigError: they are, and a daemon is named.
+        ConfigError: the flags contradict --url.
     """
     flags = [name for name, place in origins.items() if name.startswith(SAMPLING) and place.startswith("flag ")]
     wanted = ["--alone"] * asked + [f"--{name}" for name in flags]
     if url and wanted:
-        raise ConfigError([f"flag {wanted[0]}: --url={url} shows what that daemon samples; leave one of the two away"])
+        raise ConfigError([f"flag {wanted[0]}: cannot be combined with --url={url}, which shows a daemon's samples"])
     return bool(wanted)
 
 
 def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None:
-    """Somebody who looks at the daemon at the URL, else at that of this node, if it answers.
+    """A watcher of the daemon at the URL, or of this node's daemon; None if this node's does not answer.
 
     Raises:
-        DaemonError: the daemon at the URL does not answer, or one wants to know who asks.
+        DaemonError: the daemon at the URL does not answer, or a daemon asks for credentials.
     """
     from ibpulse.client import DaemonConnection
     from ibpulse.terminal.watchers import DaemonWatcher
@@ -97,7 +97,7 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
 
 
 async def show_node(settings: Settings) -> None:
-    """Sample this node's ports and show them; the log has no place on the screen but its last line."""
+    """Sample this node's ports and show them, with the last log message on the status line."""
     from ibpulse.terminal.driver import Terminal  # not for help texts
 
     notes = Notes()
@@ -108,7 +108,7 @@ async def show_node(settings: Settings) -> None:
 
 @asynccontextmanager
 async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
-    """A watcher of this node's ports, which are sampled while the block runs.
+    """A watcher of this node's ports, sampled while the block runs.
 
     Raises:
         IbpulseError: nothing can be sampled.
@@ -133,12 +133,12 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
 
 
 class Notes(logging.Handler):
-    """Keeps the last line of the log."""
+    """Keeps the last log message."""
 
     def __init__(self) -> None:
         super().__init__()
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line, with its time: it stands until there is another."""
+        """Keep the message and its time until the next one."""
         self.last = f"{time.strftime('%H:%M:%S', time.gmtime(record.created))} {record.getMessage()}"

@@ -1,4 +1,4 @@
-"""Builds every part that the settings configure: inventory, supervisor, aggregator, flight recorder, samplers."""
+"""Builds the parts of ibpulse from the settings: inventory, supervisor, aggregator, flight recorder, samplers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ibpulse.units import SECOND_NS
 
 
 def make_inventory(settings: Settings, counters: CounterSet = "none") -> Inventory:
-    """The ports of this node, and which of their error counters are read.
+    """The inventory of this node's ports and of the error counters to read.
 
     Raises:
-        ConfigError: the file that topology.file names cannot be used.
+        ConfigError: the file of topology.file is invalid.
     """
     ports = settings.ports
     overrides = read_overrides(settings.topology.file)
@@ -38,7 +38,7 @@ def make_inventory(settings: Settings, counters: CounterSet = "none") -> Invento
 
 
 def supervisor_options(settings: Settings) -> SupervisorOptions:
-    """How the sampler process runs, and how often devices are re-read."""
+    """The options of the sampler process, and the interval at which devices are re-read."""
     return SupervisorOptions(
         scheduler=settings.sampler.scheduler,
         cpu=settings.sampler.cpu,
@@ -52,7 +52,7 @@ def make_supervisor(settings: Settings, ring: RingFile) -> Supervisor:
 
 
 def temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
-    """Every port of this node sampled for one command, without error counters; nothing is left at its end.
+    """Samples every port of this node while one command runs, without error counters; leaves no files behind.
 
     Raises:
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
@@ -63,7 +63,7 @@ def temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsync
 
 
 def aggregator_options(settings: Settings) -> AggregatorOptions:
-    """The thresholds, windows and time scales of everything that is computed from samples."""
+    """The thresholds, windows and timescales of all statistics."""
     analysis = settings.analysis
     return AggregatorOptions(
         active_bytes_per_second=analysis.active_threshold,
@@ -88,7 +88,7 @@ def make_aggregator(settings: Settings, reader: RingReader) -> Aggregator:
 
 
 def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecorder:
-    """The flight recorder over a ring; captures name the node as the settings do, else as the host is called."""
+    """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
     options = CaptureOptions(
         directory=capture.dir,
@@ -104,7 +104,7 @@ def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecord
 
 
 def make_local_rules(settings: Settings) -> LocalRules:
-    """The local rules that take captures."""
+    """The local rules that trigger captures."""
     options = RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS)
     return LocalRules(settings.capture.rules, settings.capture.cooldown, options)
 

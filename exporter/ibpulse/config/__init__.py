@@ -1,11 +1,11 @@
-"""The settings, each declared once: flags over environment variables over YAML file over default.
+"""The settings. Flags take precedence over environment variables, the YAML file and the defaults, in this order.
 
-settings       the declarations, and the checked settings that the commands get
-setting_types  the kinds of values: text to value and back
-table          one row per setting for help texts, documents and schema; the deprecated settings
+settings       declares each setting once; the commands get an instance
+setting_types  types of values: parsing and formatting
+table          one row per setting for help, docs and schema; the deprecated settings
 consistency    checks across settings
-loading        what the sources say, put together, with every fault found
-schema         the YAML file as a JSON schema
+loading        merges the sources and reports all errors
+schema         the JSON schema of the YAML file
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Settings", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`Settings` and `load`, imported when first asked for: help needs neither."""
+    """Import `Settings` and `load` on first use; help needs neither."""
     if name == "Settings":
         from ibpulse.config.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Checks across settings, and the defaults that adapt to other settings."""
+"""Checks across settings, and defaults that adapt to other settings."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from ibpulse.units import SECOND_NS, format_duration
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A check of several settings; `find` gives each fault's sentence, which stands at the first of the names."""
+    """A check of several settings; `find` yields the errors, which are reported for the first of the names."""
 
     names: tuple[str, ...]
     find: Callable[[Settings], Iterator[str]]
 
 
 def fit_timescales(settings: Settings) -> tuple[int, ...]:
-    """The time scales that are multiples of the interval; never none if one second is among them."""
+    """The timescales that are multiples of the sampling interval."""
     return tuple(scale for scale in settings.analysis.timescales if scale % settings.sampler.interval == 0)
 
 
 def fit_traffic_window(settings: Settings) -> int:
-    """The traffic window, or all whole seconds of the history if that is shorter."""
+    """The traffic window, limited to the history, in whole seconds."""
     return min(settings.analysis.traffic_window, settings.sampler.history // SECOND_NS * SECOND_NS)
 
 
 def fit_capture_after(settings: Settings) -> int:
-    """The time after a trigger, or a quarter of the history if that is shorter."""
+    """The time after a trigger, limited to a quarter of the history."""
     return min(settings.capture.after, settings.sampler.history // 4)
 
 
 def fit_capture_before(settings: Settings) -> int:
-    """The time before a trigger, or what the history has beside the time after it; at least a second."""
+    """The time before a trigger, limited to the rest of the history; at least one second."""
     return min(settings.capture.before, max(SECOND_NS, settings.sampler.history - settings.capture.after))
 
 
@@ -42,7 +42,7 @@ def _history_covers_captures(settings: Settings) -> Iterator[str]:
     if history < wanted:
         yield (
             f"{format_duration(settings.capture.before)} with capture.after, "
-            f"{format_duration(settings.capture.after)}, is more than sampler.history, {format_duration(history)}; "
+            f"{format_duration(settings.capture.after)}, exceeds sampler.history, {format_duration(history)}; "
             f"raise sampler.history to {format_duration(wanted)} or shorten the capture"
         )
 
@@ -52,7 +52,7 @@ def _history_covers_windows(settings: Settings) -> Iterator[str]:
     if history < longest:
         yield (
             f"{format_duration(history)} is shorter than the longest of analysis.windows; "
-            f"raise sampler.history to {format_duration(longest)} or leave that window out"
+            f"raise sampler.history to {format_duration(longest)} or remove that window"
         )
 
 
@@ -70,8 +70,8 @@ def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
     for scale in settings.analysis.timescales:
         if scale not in fitting:
             yield (
-                f"{format_duration(scale)} is no multiple of sampler.interval, "
-                f"{format_duration(settings.sampler.interval)}; leave it out or change the interval"
+                f"{format_duration(scale)} is not a multiple of sampler.interval, "
+                f"{format_duration(settings.sampler.interval)}; remove it or change the interval"
             )
 
 
@@ -88,4 +88,4 @@ FITTED: dict[str, Callable[[Settings], object]] = {
     "capture.after": fit_capture_after,
     "capture.before": fit_capture_before,
 }
-"""The defaults that are cut to other settings, in this order."""
+"""Defaults limited by other settings, applied in this order."""

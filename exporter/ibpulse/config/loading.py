@@ -1,4 +1,4 @@
-"""Reads flags, environment and YAML file and merges them: flags over environment over file over default."""
+"""Reads and merges the settings: flags take precedence over environment, file and defaults, in this order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ibpulse.config.table import (
 from ibpulse.errors import ConfigError
 from ibpulse.yaml_file import YamlEntry, YamlFile
 
-# Kubernetes puts such variables into every pod that shares its namespace with a service named ibpulse or ibpulse-*.
+# Kubernetes sets these variables in every pod whose namespace has a service named ibpulse or ibpulse-*.
 _SERVICE_LINK = re.compile(
     r"IBPULSE_(?:[A-Z0-9_]+_)?"
     r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
@@ -39,7 +39,7 @@ _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.*")
 
 @dataclass(slots=True)
 class SettingSource:
-    """What one source says: texts by name of the setting, the place of each, and what is wrong with the source."""
+    """One source's values as text and their places, by setting; its errors; and its deprecated settings."""
 
     texts: dict[str, Given] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
@@ -47,20 +47,20 @@ class SettingSource:
     deprecated: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, text: Given, place: str) -> None:
-        """Take a text for a setting; `place` says where it was given."""
+        """Set the text of a setting; `place` says where it was given."""
         self.texts[name], self.places[name] = text, place
 
     def add_deprecated(self, old: DeprecatedSetting, text: Given | None, place: str) -> None:
-        """Take whatever was given for a setting of version 0.1; if its new name is given as well, that one counts."""
+        """Accept a setting of version 0.1; its new name takes precedence if the source gives both."""
         self.deprecated[old.name] = f"{place}: {old.warning}"
         if old.replacement and text is not None and old.replacement not in self.texts:
             self.add(old.replacement, text, place)
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
-    """What the command line says; `flags` holds, by name, all texts given.
+    """Settings from the command line; `flags` maps each setting to all texts given for it.
 
-    A list takes all of them. A single value takes the last, so that a flag can be appended to a command.
+    A list takes all of them, a single value the last one: a flag appended to a command overrides earlier ones.
     """
     source = SettingSource()
     for known in describe():
@@ -75,7 +75,7 @@ def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
 
 
 def read_environment(environ: Mapping[str, str]) -> SettingSource:
-    """What the variables that begin with `IBPULSE_` say; those that Kubernetes sets for a service are passed over."""
+    """Settings from the variables that begin with `IBPULSE_`, except those that Kubernetes sets for services."""
     source = SettingSource()
     names = {row.variable: row.name for row in describe()}
     deprecated = {old.variable: old for old in DEPRECATED}
@@ -91,11 +91,11 @@ def read_environment(environ: Mapping[str, str]) -> SettingSource:
 
 
 def read_file(path: Path | None) -> SettingSource:
-    """What the YAML file says; nothing without a file. Scalars are taken as written, whatever YAML sees in them."""
+    """Settings from the YAML file, if any. Scalars are taken as written, whatever type YAML gives them."""
     source = SettingSource()
     if path is not None:
         file = YamlFile(path, source.faults)
-        _read_groups(file.compose(f"correct {CONFIG_FILE.flag} or leave it out"), file, source)
+        _read_groups(file.compose(f"correct {CONFIG_FILE.flag} or remove it"), file, source)
     return source
 
 
@@ -107,7 +107,7 @@ def _is_service_link(variable: str, text: str) -> bool:
 
 
 def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) -> None:
-    """Read the two levels of the file: groups, and the settings in them."""
+    """Read the file's two levels: groups, and their settings."""
     known = [row.name for row in ROWS]
     deprecated = {old.name: old for old in DEPRECATED}
     for group, line, node in _entries(root, file, "the file"):
@@ -122,7 +122,7 @@ def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) 
             elif name not in known:
                 file.refuse(inner_line, f"{name}: no such setting; {advice(name, known)}")
             elif text is None:
-                file.refuse(inner_line, f"{name}: holds more than values; give one value or a plain list")
+                file.refuse(inner_line, f"{name}: not a value; give one value or a plain list")
                 source.places[name] = place
             else:
                 source.add(name, text, place)
@@ -134,14 +134,14 @@ def _group_advice(name: str) -> str:
 
 
 def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[YamlEntry]:
-    """The entries of a mapping; no entry where nothing is written."""
+    """The entries of a mapping; none for an empty node."""
     if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ABSENT):
         return iter(())
     return file.mapping_entries(node, what, "sampler: {interval: 10ms}", lambda name: f"{name}:")
 
 
 def _text(node: yaml.Node) -> Given | None:
-    """The text or texts of a node as written; None for anything deeper."""
+    """The text or texts of a node as written; None if it is nested more deeply."""
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
     if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
@@ -156,7 +156,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Checked settings, by the name of each setting the place that gave it, and a sentence per deprecated setting."""
+    """Checked settings, the origin of each by name, and a warning per deprecated setting."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -166,22 +166,22 @@ class Resolved:
 def load(
     flags: Mapping[str, Sequence[str]], environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY
 ) -> Settings:
-    """The settings that the sources give together; for the arguments and errors see `resolve`."""
+    """The merged settings of all sources; see `resolve` for arguments and errors."""
     return resolve(flags, environ, shared_memory).settings
 
 
 def resolve(
     flags: Mapping[str, Sequence[str]], environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY
 ) -> Resolved:
-    """The settings that the sources give together, with the place of each.
+    """The merged settings of all sources, with the origin of each.
 
     Args:
-        flags: texts by the name of the setting, as in `{"sampler.interval": ["10ms"]}`, in the order given.
-        environ: the environment; it gives settings, the default of `ring.dir`, and the name of the file.
-        shared_memory: where the node's memory file system is.
+        flags: texts by setting, as in `{"sampler.interval": ["10ms"]}`, in the order given.
+        environ: the environment: settings, the name of the file, and directories for defaults.
+        shared_memory: directory of a memory file system.
 
     Raises:
-        ConfigError: with all faults of all sources.
+        ConfigError: lists all errors of all sources.
     """
     given = [read_flags(flags), read_environment(environ)]
     given.append(read_file(_file_named_by(given)))
@@ -204,16 +204,16 @@ def resolve(
 
 
 def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> Path:
-    """Where the ring goes when nobody says: in memory if possible, else where systemd or the system keep such files."""
+    """Default directory of the ring: shared memory if writable, else systemd's runtime directory, else $TMPDIR."""
     if shared_memory.is_dir() and os.access(shared_memory, os.W_OK | os.X_OK):
         return shared_memory / "ibpulse"
-    # systemd gives several directories with colons between them when the unit asks for several
+    # systemd separates directories with colons if the unit asks for several
     runtime = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     return Path(runtime) if runtime else Path(environ.get("TMPDIR") or "/tmp") / "ibpulse"
 
 
 def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> Path:
-    """Where captures go when nobody says: where systemd or the system keeps what must last, else where nothing must."""
+    """Default directory of captures: systemd's state directory, else /var/lib if writable, else $TMPDIR."""
     given = environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given) / "captures"
@@ -223,13 +223,13 @@ def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> P
 
 
 def _file_named_by(given: Sequence[SettingSource]) -> Path | None:
-    """The file that the first source which speaks of one names."""
+    """The settings file named by the first source that names one."""
     text = next((source.texts[CONFIG_FILE.name] for source in given if CONFIG_FILE.name in source.texts), "")
     return None if text in ABSENT else Path(str(text))
 
 
 def _origins(given: Sequence[SettingSource]) -> dict[str, str]:
-    """By the name of each setting, the place of the first source that gives it."""
+    """The origin of each setting: its place in the first source that gives it."""
     return {
         row.name: next((source.places[row.name] for source in given if row.name in source.places), DEFAULT)
         for row in ROWS
@@ -239,7 +239,7 @@ def _origins(given: Sequence[SettingSource]) -> dict[str, str]:
 def _check(
     given: Sequence[SettingSource], found: SettingSource, origins: Mapping[str, str]
 ) -> tuple[Settings, list[str]]:
-    """The settings, and the faults of their values; in place of a value at fault stands the default."""
+    """The settings, with defaults in place of invalid values, and the errors."""
     faults: list[str] = []
     wrong: set[str] = set()
     groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
@@ -262,7 +262,7 @@ def _check(
 
 
 def _fit_defaults(settings: Settings, origins: Mapping[str, str]) -> Settings:
-    """The settings with each default that nobody gave cut to what the interval and the history allow."""
+    """The settings, with unset values limited to what the interval and the history allow."""
     for name, fit in FITTED.items():
         if origins[name] == DEFAULT:
             group, field_name = name.partition(".")[0], row(name).field

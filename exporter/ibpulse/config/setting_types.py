@@ -1,7 +1,7 @@
-"""The kinds of values that settings have: how a text becomes a value, and is written again.
+"""The types of settings: parsing text into values, and formatting values as text.
 
-Each source gives a text or a list of texts; every refusal is a `ValueError` whose arguments are sentences that name the
-value and the way out.
+Each source gives a text or a list of texts. Parsing raises `ValueError`; its arguments are messages that name the value
+and the remedy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Given = str | Sequence[str]
-"""What a source says about one setting."""
+"""The text or texts that a source gives for one setting."""
 
 ABSENT = ("", "null", "~")
-"""Texts that stand for nothing, where a setting may have no value."""
+"""Texts that mean "no value" for an optional setting."""
 
 T = TypeVar("T")
 _LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
@@ -38,7 +38,7 @@ _PORT_PATTERN = re.compile(r"[^\s/:,]+(?::[^\s/:,]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A kind of value: its word in help texts, and how it is read from texts and written as every source takes it."""
+    """A type of value: its metavar, and how to parse and format it."""
 
     metavar: str
     parse: Callable[[Given], T]
@@ -51,7 +51,7 @@ class Kind(Generic[T]):
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen; an empty host means every address of the node, port 0 any free port."""
+    """The address to listen on; an empty host means every address of the node, port 0 any free port."""
 
     host: str
     port: int
@@ -63,11 +63,11 @@ class ListenAddress(NamedTuple):
 def one(
     metavar: str, parse: Callable[[str], T], *checks: Callable[[T], None], write: Callable[[T], Any] = str
 ) -> Kind[T]:
-    """A value that is one text, read by `parse`; each check raises what is wrong with the value."""
+    """A single value, parsed by `parse`; each check raises a ValueError for an invalid value."""
 
     def read(given: Given) -> T:
         if not isinstance(given, str):
-            raise ValueError(f"{', '.join(given)} is a list; give one value")  # noqa: TRY004 (a fault of the value)
+            raise ValueError(f"{', '.join(given)!r} is a list; give one value")  # noqa: TRY004 (a fault of the value)
         value = parse(given)
         for check in checks:
             check(value)
@@ -79,7 +79,7 @@ def one(
 def many(
     item: Kind[T], finish: Callable[[tuple[T, ...]], tuple[T, ...]] = lambda values: values
 ) -> Kind[tuple[T, ...]]:
-    """A list of such values, comma separated, repeated, or both; `finish` checks and orders them."""
+    """A list of values, comma separated, repeated, or both; `finish` checks and orders them."""
 
     def read(given: Given) -> tuple[T, ...]:
         values: list[T] = []
@@ -97,32 +97,32 @@ def many(
 
 
 def _split(given: Given) -> tuple[str, ...]:
-    """The items of a list, which may be comma separated, repeated, or both."""
+    """The items of a list: comma separated, repeated, or both."""
     texts = (given,) if isinstance(given, str) else tuple(given)
     return tuple(item.strip() for text in texts if text not in ABSENT for item in text.split(","))
 
 
 def choice(*allowed: str, **synonyms: str) -> Kind[Any]:
-    """One of a few words; a synonym means one of them."""
+    """One of the allowed words, or a synonym of one."""
 
     def parse(text: str) -> str:
         word = synonyms.get(text, text)
         if word not in allowed:
-            raise ValueError(f"{text!r} is not known; choose {' or '.join(allowed)}")
+            raise ValueError(f"unknown value {text!r}; choose {' or '.join(allowed)}")
         return word
 
     return one("|".join((*allowed, *synonyms)), parse)
 
 
 def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
-    """A list of a few words, each once; the word none alone is the empty list."""
+    """A list of allowed words without duplicates; the word none alone means an empty list."""
 
     def finish(words: tuple[str, ...]) -> tuple[str, ...]:
         if words == ("none",):
             return ()
         for word in words:
             if word not in allowed:
-                raise ValueError(f"{word!r} is not known; choose of {', '.join(allowed)}, or none")
+                raise ValueError(f"unknown value {word!r}; choose from {', '.join(allowed)}, or none")
             if words.count(word) > 1:
                 raise ValueError(f"{word} is given twice; give it once")
         return words
@@ -131,7 +131,7 @@ def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
 
 
 def _between(lowest: int, highest: int, write: Callable[[int], str] = str) -> Callable[[int], None]:
-    """A check of bounds, both allowed; `write` puts a value into the words of the setting."""
+    """A check of inclusive bounds; `write` formats a value for the message."""
 
     def check(value: int) -> None:
         if not lowest <= value <= highest:
@@ -145,17 +145,17 @@ def _lasting(lowest: str, highest: str) -> Callable[[int], None]:
 
 
 def duration(lowest: str, highest: str, *first: Callable[[int], None]) -> Kind[int]:
-    """Nanoseconds between two durations, both allowed; the checks in `first` come before the bounds."""
+    """A duration in nanoseconds with inclusive bounds; the checks in `first` run before that of the bounds."""
     return one("DURATION", parse_duration, *first, _lasting(lowest, highest), write=format_duration)
 
 
 def seconds(lowest: str, highest: str) -> Kind[int]:
-    """Nanoseconds between two durations, in whole seconds."""
+    """A duration in nanoseconds with inclusive bounds, in whole seconds."""
     return duration(lowest, highest, _whole_seconds)
 
 
 def count(lowest: int, highest: int) -> Kind[int]:
-    """A whole number between two, both allowed."""
+    """A whole number with inclusive bounds."""
     return one("COUNT", _integer, _between(lowest, highest), write=_as_it_is)
 
 
@@ -183,7 +183,7 @@ def _cpu(text: str) -> int | None:
         return None
     number = _integer(text)
     if number > 8191:
-        raise ValueError(f"{number} is no processor; choose 0 to 8191, or leave it empty to pin to none")
+        raise ValueError(f"{number} is not a CPU number; choose 0 to 8191, or leave it empty for no pinning")
     return number
 
 
@@ -192,7 +192,7 @@ def _tick_bytes(text: str) -> int | None:
         return None
     number = _integer(text)
     if not 1 <= number <= 4096:
-        raise ValueError(f"{number} is no length of a tick; choose 1 to 4096 bytes, or leave it empty if not known")
+        raise ValueError(f"{number} is out of bounds; choose 1 to 4096 bytes, or leave it empty if unknown")
     return number
 
 
@@ -204,7 +204,7 @@ def _ratio(text: str) -> float:
 
 def _path(text: str) -> Path:
     if text in ABSENT:
-        raise ValueError("the path is empty; give one or leave the setting out")
+        raise ValueError("the path is empty; give a path or remove the setting")
     return _make_path(text)
 
 
@@ -220,7 +220,7 @@ def _make_path(text: str) -> Path:
 
 def _port_pattern(text: str) -> str:
     if not _PORT_PATTERN.fullmatch(text):
-        raise ValueError(f"{text!r} names no port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*")
+        raise ValueError(f"{text!r} is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*")
     return text
 
 
@@ -234,7 +234,7 @@ def _listen_address(text: str) -> ListenAddress:
 
 
 def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
-    """The same periods, shortest first; a list without any, or with one twice, is refused."""
+    """The periods in ascending order; raises a ValueError if there are none, or duplicates."""
     if not periods_ns:
         raise ValueError("the list is empty; give at least one duration")
     twice = next((period_ns for period_ns in periods_ns if periods_ns.count(period_ns) > 1), None)
@@ -245,13 +245,13 @@ def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
 
 def _switch(text: str) -> bool:
     if text not in ("true", "false"):
-        raise ValueError(f"{text!r} is not known; choose true or false")
+        raise ValueError(f"unknown value {text!r}; choose true or false")
     return text == "true"
 
 
 def _node_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", text):
-        raise ValueError(f"{text[:64]!r} is no name of a node; write it like gpu-node-7 or gpu-node-7.example.org")
+        raise ValueError(f"{text[:64]!r} is not a node name; write it like gpu-node-7 or gpu-node-7.example.org")
     return text
 
 

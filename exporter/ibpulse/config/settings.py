@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is said of a setting besides its name; see `setting`."""
+    """The declaration of a setting, except its name; see `setting`."""
 
     kind: Kind[Any]
     default: str
@@ -72,10 +72,10 @@ class Declaration:
 
 
 def setting(kind: Kind[T], default: T | str, sentence: str, *, shown: str = "", name: str = "") -> T:
-    """A setting: its kind, its default as a text or a value, its help sentence.
+    """Declare a setting: its type, its default as text or value, its help sentence.
 
-    `shown` stands for a default that is found only at the start, or that is no text. `name` is the last part of its
-    name where that is not the field's.
+    `shown` describes a default that is computed at startup or has no text. `name` is the last part of the setting's
+    name if it differs from the field's.
     """
     text = default if isinstance(default, str) else kind.text(default)
     declared: Any = field(metadata={"setting": Declaration(kind, text, sentence, shown, name)})
@@ -317,12 +317,12 @@ class Settings:
     log: LogSettings
 
     def written(self) -> dict[str, dict[str, Any]]:
-        """The settings by group and name, as texts and lists of texts that every source takes back."""
+        """The settings by group and name, as texts and lists of texts that every source accepts."""
         return {group.name: _written(getattr(self, group.name)) for group in fields(self)}
 
 
 def declarations(group: Any) -> dict[str, tuple[str, Declaration]]:
-    """By the last part of each setting's name: its field and what is declared, of a group's class or value."""
+    """The settings of a group, given as class or instance: field and declaration by the last part of the name."""
     found = {one.name: one.metadata["setting"] for one in fields(group)}
     return {declared.name or name.replace("_", "-"): (name, declared) for name, declared in found.items()}
 

@@ -1,4 +1,4 @@
-"""The table of settings: a row for each declaration, names of all sources, and the settings that are deprecated."""
+"""The table of settings: one row per setting, with its flag and variable, and the deprecated settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "IBPULSE_"
 
 @dataclass(frozen=True, slots=True)
 class SettingName:
-    """The name of a setting, as in `sampler.interval`, and what that is as a flag and as a variable."""
+    """The name of a setting, like `sampler.interval`, with its flag and its environment variable."""
 
     name: str
 
@@ -25,20 +25,20 @@ class SettingName:
 
     @property
     def flag(self) -> str:
-        """The name on the command line."""
+        """The command-line flag."""
         return f"--{self.name}"
 
     @property
     def variable(self) -> str:
-        """The name in the environment."""
+        """The environment variable."""
         return PREFIX + self.name.upper().replace(".", "__").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRow(SettingName):
-    """One setting: its name, kind of value, its default as text, a help sentence, the field that holds it.
+    """One setting: its name, type, default as text, help sentence, and field.
 
-    `shown` stands for a default that is found only at the start, or that is no text.
+    `shown` describes a default that is computed at startup or has no text.
     """
 
     kind: Kind[Any]
@@ -49,7 +49,7 @@ class SettingRow(SettingName):
 
     @property
     def metavar(self) -> str:
-        """The word for its value."""
+        """The placeholder of its value in help."""
         return self.kind.metavar
 
     @property
@@ -59,15 +59,15 @@ class SettingRow(SettingName):
 
     @property
     def default_text(self) -> str:
-        """The default for people."""
+        """The default as shown in help and docs."""
         return self.shown or self.default
 
 
 @dataclass(frozen=True, slots=True)
 class DeprecatedSetting(SettingName):
-    """A setting of version 0.1 that is still accepted everywhere, with any value and one warning.
+    """A setting of version 0.1 that every source still accepts, with any value and one warning.
 
-    `instead` says what holds now. The value goes to the setting named `replacement`, where there is one; else it is
+    `instead` describes the current behaviour. The value is passed on to the setting named `replacement`, if any, else
     ignored.
     """
 
@@ -76,7 +76,7 @@ class DeprecatedSetting(SettingName):
 
     @property
     def warning(self) -> str:
-        """The end of the warning, after the place where the setting was given."""
+        """The warning, without the place where the setting was given."""
         what = f"is now {self.replacement}" if self.replacement else "was removed and is ignored"
         return f"{what}; {self.instead}"
 
@@ -87,18 +87,18 @@ DEPRECATED = (
     DeprecatedSetting("analysis.signature-moe", "the reference of moe_like is fixed"),
     DeprecatedSetting("analysis.signature-tolerance", "the tolerances of the workload signature are fixed"),
     DeprecatedSetting(
-        "analysis.signature-confidence", "the least confidence of the workload signature is fixed at 0.3"
+        "analysis.signature-confidence", "the minimum confidence of the workload signature is fixed at 0.3"
     ),
     DeprecatedSetting("web.max-wide-requests", "the limit of wide window requests is fixed at 2"),
     DeprecatedSetting("web.max-viewers", "the limit of viewers is fixed at 16"),
 )
-"""Settings of version 0.1 that version 0.2 accepts."""
+"""Settings of version 0.1 that version 0.2 still accepts."""
 
 GROUP_TYPES: dict[str, Any] = get_type_hints(Settings)
 """The class of each group of settings, by the group's name."""
 
 GROUPS: dict[str, str] = {name: " ".join(kind.__doc__.split()) for name, kind in GROUP_TYPES.items()}
-"""What each group is for."""
+"""The description of each group, by its name."""
 
 CONFIG_FILE = SettingRow(
     "config.file", OPTIONAL_PATH, "", "YAML file with settings; overridden by environment variables and flags.", "none"
@@ -112,7 +112,7 @@ ROWS = tuple(
 
 
 def describe() -> tuple[SettingRow, ...]:
-    """Every setting in the order of the table, `config.file` first."""
+    """All settings in the order of the table, `config.file` first."""
     return (CONFIG_FILE, *ROWS)
 
 
@@ -122,8 +122,8 @@ def row(name: str) -> SettingRow:
 
 
 def advice(unknown: str, known: Iterable[str], otherwise: str = "`ibpulse serve --help` lists every setting") -> str:
-    """The end of a message about an unknown name: the nearest known one, or what else to do."""
-    from difflib import get_close_matches  # only for those who mistyped
+    """A hint for an unknown name: the nearest known one, or `otherwise`."""
+    from difflib import get_close_matches  # needed only after a typing error
 
     nearest = get_close_matches(unknown, list(known), n=1, cutoff=0.6)
     return f"did you mean {nearest[0]}?" if nearest else otherwise
