@@ -5,7 +5,6 @@ setting_types  types of values: parsing and formatting
 table          one row per setting for help, docs and schema; the deprecated settings
 consistency    checks across settings
 loading        merges the sources and reports all errors
-schema         the JSON schema of the YAML file
 """
 
 from __future__ import annotations
