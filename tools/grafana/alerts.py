@@ -36,7 +36,7 @@ TRAFFIC = (
         "IBPulseSustainedMoESaturation",
         "warning",
         f"(instance:ibpulse_moe_saturated:ratio > <moe_share>)\nand on ({NODE}) (ibpulse_node_moe_saturated == 1)",
-        Threshold("moe_for", "5m", "Long enough that a capture and a look at the live page find it still there."),
+        Threshold("moe_for", "5m", "Long enough to take a capture and check the live page while it lasts."),
         "The node's traffic looks like MoE training that has saturated its rails.",
         f"{INSTANCE} spent <$value | humanizePercentage> of the last <moe_window> in sustained MoE "
         "saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the "
@@ -140,7 +140,7 @@ RAIL = (
         "critical",
         "(max_over_time(ibpulse_node_rails[<rail_missing_memory>]) - ibpulse_node_rails) > 0",
         Threshold("rail_missing_for", "2m", "A driver reload brings a device back in well under two minutes."),
-        "A rail has gone from the node.",
+        "A rail has disappeared from the node.",
         f"{INSTANCE} is short of <$value> of the rails that it had within the last <rail_missing_memory>: a "
         "device has vanished from the kernel's list, or has no counters any more.",
         (fixed("rail_missing_memory", "1h", "How long the number of rails a node had is remembered."),),
@@ -174,7 +174,7 @@ RAIL = (
         "warning",
         "(ibpulse_device_pcie_bytes_per_second / ibpulse_device_pcie_max_bytes_per_second) < <pcie_ratio>",
         Threshold("pcie_for", "15m", "Links change speed to save power; what stays for a quarter hour is a fault."),
-        "A device's PCIe link runs below what both its ends can do.",
+        "A device's PCIe link runs below the capability of both its ends.",
         f"The path of {DEVICE_NAME} carries <$value | humanizePercentage> of "
         "what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the "
         "slot.",
@@ -226,10 +226,13 @@ EXPORTER = (
         ")",
         Threshold("read_errors_for", "10m", "A firmware reset is over by then."),
         "A port's counters cannot be read.",
-        f"Reads of the byte counters of port {PORT_NAME} fail. What was not read is a hole in all numbers, never zero.",
+        f"Reads of the byte counters of port {PORT_NAME} fail. Samples that could not be read are missing data, never "
+        "zero.",
         (
             fixed("read_errors_window", "10m", "A device that is reset fails for seconds only."),
-            Threshold("read_errors_ratio", "0.01", "One read in a hundred: fewer are holes that no statistic notices."),
+            Threshold(
+                "read_errors_ratio", "0.01", "One read in a hundred: no statistic notices fewer missing samples."
+            ),
         ),
         "ibpulse-exporter",
     ),
@@ -265,15 +268,15 @@ EXPORTER = (
         "warning",
         "instance:ibpulse_missed_ticks:ratio > <missed_ratio>",
         Threshold("missed_for", "10m", "A node that boots, or a build that runs, is over by then."),
-        "The sampler comes too late for its ticks.",
-        f"{INSTANCE} missed <$value | humanizePercentage> of its ticks in the last <missed_window>. Missed "
-        "ticks are holes: short peaks may lie in them.",
+        "The sampler misses samples.",
+        f"{INSTANCE} missed <$value | humanizePercentage> of its samples in the last <missed_window>. Short "
+        "peaks may be lost in the missing data.",
         (
             MISSED_WINDOW,
             Threshold(
                 "missed_ratio",
                 "0.01",
-                "One tick in a hundred: below it, statistics do not change in their third digit.",
+                "One sample in a hundred: below that, statistics do not change in their third digit.",
             ),
         ),
         "ibpulse-exporter",
@@ -283,8 +286,8 @@ EXPORTER = (
         "critical",
         "ibpulse_sampler_heartbeat_age_seconds > <heartbeat_age>",
         Threshold("sampler_for", "2m", "A daemon that restarts needs seconds."),
-        "The sampler gives no sign of life.",
-        f"The sampler of {INSTANCE} has given no sign of life for <$value | humanizeDuration>; no counter is read.",
+        "The sampler sends no heartbeat.",
+        f"The sampler of {INSTANCE} has sent no heartbeat for <$value | humanizeDuration>; no counters are read.",
         (fixed("heartbeat_age", "10", "Seconds. The supervisor restarts a silent sampler within three."),),
         "ibpulse-exporter",
     ),
@@ -303,8 +306,8 @@ EXPORTER = (
         "rate(ibpulse_cgroup_throttled_periods_total[<throttled_window>]) > <throttled_rate>",
         fixed("throttled_for", "10m", "The first minutes of a process cost more CPU than all later ones."),
         "A CPU limit throttles the exporter.",
-        f"The kernel throttles the exporter of {INSTANCE} in <$value | humanize> periods a second. Each "
-        "costs ticks: remove the CPU limit, a request is enough.",
+        f"The kernel throttles the exporter of {INSTANCE} in <$value | humanize> periods a second. Each costs "
+        "samples: remove the CPU limit; a request is enough.",
         (
             fixed("throttled_window", "10m", "A build or a log rotation is over within it."),
             Threshold(

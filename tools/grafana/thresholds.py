@@ -49,8 +49,8 @@ ADDRESSES = (
         ".*ibpulse.*",
         "The job label is `ibpulse` in plain Prometheus and `namespace/ibpulse` from a PodMonitor; both are found.",
     ),
-    Address("runbooks", "docs/runbooks", "Where the runbooks are; put the address here under which you publish them."),
-    Address("grafana", "/", "Where Grafana is; as it stands the links work from inside Grafana."),
+    Address("runbooks", "docs/runbooks", "Address of the runbooks; set it to where you publish them."),
+    Address("grafana", "/", "Address of Grafana; with the default, the links work from within Grafana."),
 )
 
 

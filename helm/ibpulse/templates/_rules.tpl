@@ -207,7 +207,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A rail has gone from the node.
+        A rail has disappeared from the node.
       description: |-
         {{`{{ $labels.instance }}`}} is short of {{`{{ $value }}`}} of the rails that it had within the last {{ dig "railMissingMemory" "1h" $rule.thresholds }}: a device has vanished from the kernel's list, or has no counters any more.
       runbook_url: |-
@@ -271,7 +271,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A device's PCIe link runs below what both its ends can do.
+        A device's PCIe link runs below the capability of both its ends.
       description: |-
         The path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the slot.
       runbook_url: |-
@@ -344,7 +344,7 @@
       summary: |-
         A port's counters cannot be read.
       description: |-
-        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. What was not read is a hole in all numbers, never zero.
+        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Samples that could not be read are missing data, never zero.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
       dashboard_url: |-
@@ -405,9 +405,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The sampler comes too late for its ticks.
+        The sampler misses samples.
       description: |-
-        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its ticks in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Missed ticks are holes: short peaks may lie in them.
+        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be lost in the missing data.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
       dashboard_url: |-
@@ -426,9 +426,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The sampler gives no sign of life.
+        The sampler sends no heartbeat.
       description: |-
-        The sampler of {{`{{ $labels.instance }}`}} has given no sign of life for {{`{{ $value | humanizeDuration }}`}}; no counter is read.
+        The sampler of {{`{{ $labels.instance }}`}} has sent no heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
       dashboard_url: |-
@@ -470,7 +470,7 @@
       summary: |-
         A CPU limit throttles the exporter.
       description: |-
-        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods a second. Each costs ticks: remove the CPU limit, a request is enough.
+        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods a second. Each costs samples: remove the CPU limit; a request is enough.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCpuThrottled.md
       dashboard_url: |-

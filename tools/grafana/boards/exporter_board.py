@@ -259,7 +259,7 @@ def _throttled() -> model.Panel:
     return lines(
         PanelHead(
             "CPU limit",
-            "Periods per second in which the kernel throttled the container. Each costs ticks: remove the limit. "
+            "Periods per second in which the kernel throttled the container. Each costs samples: remove the limit. "
             "Absent outside a container.",
             "cps",
             "No CPU limit, which is how it should be",
