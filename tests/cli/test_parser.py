@@ -6,8 +6,8 @@ import pytest
 
 from ibpulse.commands import VERBS, Verb, find_verb, overview
 from ibpulse.commands.parser import build_parser, parse
+from ibpulse.config.setting_table import ROWS, SettingRow, describe
 from ibpulse.config.setting_types import RATIO
-from ibpulse.config.table import ROWS, SettingRow, describe
 from ibpulse.errors import ConfigError
 
 CONFIG = VERBS["config"]
@@ -37,7 +37,9 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.config.table.ROWS", (SettingRow("log.share", RATIO, "5%", "At most 5% of all."),))
+    monkeypatch.setattr(
+        "ibpulse.config.setting_table.ROWS", (SettingRow("log.share", RATIO, "5%", "At most 5% of all."),)
+    )
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 

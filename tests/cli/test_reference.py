@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ibpulse.config.loading import load
-from ibpulse.config.table import describe
+from ibpulse.config.setting_table import describe
 from tools.reference import __main__
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.recordings import RecordingWriter, save
-from ibpulse.recordings.columns import KEY
+from ibpulse.recordings.file_format import KEY
 from ibpulse.simulate.fsdp import DENSE, MOE
 from tests.reports.recordings import play
 

@@ -72,7 +72,7 @@ def test_a_recording_names_the_gpus_that_the_daemon_names(placed: Settings) -> N
 
 def test_every_sampler_of_a_command_knows_the_places_of_the_file(placed: Settings) -> None:
     async def sampled() -> Fabric:
-        async with wiring.temporary_sampler(placed, 10) as sampler:
+        async with wiring.make_temporary_sampler(placed, 10) as sampler:
             return sampler.supervisor.fabric
 
     (place,) = asyncio.run(sampled()).topology.devices

@@ -11,7 +11,7 @@ from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import build_parser
 from ibpulse.config import Settings
-from ibpulse.config.table import ROWS
+from ibpulse.config.setting_table import ROWS
 from ibpulse.errors import RingError
 from tools.reference.__main__ import cli_markdown
 

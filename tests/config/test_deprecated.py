@@ -15,7 +15,7 @@ from ibpulse.commands.parser import build_parser
 from ibpulse.config import load
 from ibpulse.config import loading as loading_module
 from ibpulse.config.loading import resolve
-from ibpulse.config.table import DEPRECATED, ROWS, DeprecatedSetting, describe
+from ibpulse.config.setting_table import DEPRECATED, ROWS, DeprecatedSetting, describe
 from tools.chart.chart_values import settings_schema
 
 REMOVED = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.config.table import describe
+from ibpulse.config.setting_table import describe
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "docker/systemd/ibpulse.service"

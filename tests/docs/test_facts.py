@@ -14,9 +14,9 @@ import yaml
 from ibpulse.commands import VERBS, find_verb
 from ibpulse.commands.parser import build_parser, own_actions, parse
 from ibpulse.config.loading import resolve
-from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS
-from ibpulse.metrics.counters import OTHER_COUNTERS
-from ibpulse.metrics.table import TABLE
+from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS
+from ibpulse.metrics.error_counters import OTHER_COUNTERS
+from ibpulse.metrics.metric_table import TABLE
 from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
 from tests.web.rings import full_node

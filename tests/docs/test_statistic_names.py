@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.metrics.table import TABLE, rows_of
+from ibpulse.metrics.metric_table import TABLE, rows_of
 from ibpulse.model import SamplerHealth
 from ibpulse.simulate.fsdp import DENSE
 from ibpulse.web.stream.events import describe_second

@@ -10,7 +10,7 @@ from ibpulse.doctor import Level, examine, worst_level
 from ibpulse.doctor.facts import Card, Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
-from ibpulse.sysfs.counters import LEGACY, NO_BYTES
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
 from ibpulse.sysfs.rails import NEVER_RAILS
 from tests.doctor.making import make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 

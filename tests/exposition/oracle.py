@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.snapshot import Histogram
+from ibpulse.metrics.metric_table import rows_of
 from ibpulse.metrics.row import read_families
-from ibpulse.metrics.table import rows_of
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS
+from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import (
     CAPTURE_ORIGINS,
@@ -21,7 +21,7 @@ from ibpulse.model import (
     Topology,
 )
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.diagnostics import CounterSet, choose_counters
+from ibpulse.sysfs.error_counters import CounterSet, choose_counters
 from tests.aggregator.rings import Ring, constant, port, square
 
 HEALTH = SamplerHealth(

@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
 from ibpulse.exposition import render
-from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
-from ibpulse.metrics.table import rows_of
+from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
+from ibpulse.metrics.metric_table import rows_of
 from ibpulse.model import PortId
 from tests.exposition.snapshots import node
 

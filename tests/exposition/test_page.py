@@ -16,10 +16,10 @@ from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import compress, process_registry, render
 from ibpulse.exposition.page import escape_label, format_number
 from ibpulse.metrics import web
+from ibpulse.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.metrics.row import read_families
-from ibpulse.metrics.table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.model import SamplerHealth
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.error_counters import CounterSet
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, snapshot_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.metrics.table import TABLE
+from ibpulse.metrics.metric_table import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [(DOCS / name).read_text() for name in ("traffic.md", "counters.md")]

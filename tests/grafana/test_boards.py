@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from ibpulse.exposition import process_registry
-from ibpulse.metrics.table import TABLE
+from ibpulse.metrics.metric_table import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tools.grafana import recording_rules

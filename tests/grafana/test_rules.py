@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ibpulse.errors import ConfigError
-from ibpulse.metrics import table
+from ibpulse.metrics import metric_table
 from tools.grafana import alerts, recording_rules
 from tools.grafana.__main__ import main
 from tools.grafana.rule_files import (
@@ -25,8 +25,8 @@ from tools.grafana.rule_files import (
     rule_files,
     thresholds_of,
 )
+from tools.grafana.rule_numbers import ADDRESSES, fill, places
 from tools.grafana.series_names import checked
-from tools.grafana.thresholds import ADDRESSES, fill, places
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "rules"
@@ -133,7 +133,7 @@ def test_an_expression_with_a_name_that_nobody_exports_is_refused(expr: str, sai
 
 def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
     exported = set()
-    for metric in table.TABLE:
+    for metric in metric_table.TABLE:
         tails = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         exported |= {metric.name + tail for tail in tails}
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}

@@ -13,7 +13,7 @@ from tests.helm.rendering import CASES, ROOT, Document, case_values, merged, nee
 from tools.chart.rules_template import RETIRED, camel
 from tools.grafana.alerts import ALERTS
 from tools.grafana.rule_files import TABLE, alert_groups, fill_for_prometheus, recording_groups, resolve
-from tools.grafana.thresholds import ADDRESSES, kind
+from tools.grafana.rule_numbers import ADDRESSES, kind
 
 pytestmark = needs_helm
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.helm.rendering import ROOT, Document, merged, needs_helm, notes, one, refusal, render
 from tools.chart.rules_template import RETIRED, camel
-from tools.grafana.thresholds import ADDRESSES
+from tools.grafana.rule_numbers import ADDRESSES
 
 pytestmark = needs_helm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ibpulse.exposition import process_registry
 from ibpulse.metrics import web
-from ibpulse.metrics.table import SNAPSHOT_ROWS
+from ibpulse.metrics.metric_table import SNAPSHOT_ROWS
 
 
 def exported_names() -> list[str]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ibpulse.errors import RecordingError
 from ibpulse.recordings import RecordingWriter, load, read_meta, reading, save, scan
-from ibpulse.recordings.columns import KEY
+from ibpulse.recordings.file_format import KEY
 from tests.recordings.recordings import make_recording, members
 
 

@@ -15,9 +15,9 @@ from ibpulse.errors import RecordingError
 from ibpulse.reports import formats
 from ibpulse.reports.comparison import Report, assemble
 from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.reports.report_table import plain_text
 from ibpulse.reports.rows import Unit, rows
 from ibpulse.reports.span import ReportOptions
-from ibpulse.reports.table import plain_text
 from ibpulse.simulate.fsdp import DENSE, MOE
 from tests.reports.recordings import play, record, report_of, run_of, wave
 

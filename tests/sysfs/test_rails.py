@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ibpulse.model import ByteSource, Port, PortId, PortIdentity
-from ibpulse.sysfs.rails import find_slow_twins, mark_rails
+from ibpulse.sysfs.rails import find_downtrained_ports, mark_rails
 
 SOURCE = ByteSource("port_data", ("/x",), ("/y",), 4)
 
@@ -84,9 +84,9 @@ def test_sixty_four_ports_are_all_told() -> None:
 
 def test_a_slow_port_of_the_rails_hardware_is_found() -> None:
     ports = mark_rails([make_port("a"), make_port("b", 200), make_port("c", 200, board="other")], ())
-    assert [port.id.device for port in find_slow_twins(ports)] == ["b"]
+    assert [port.id.device for port in find_downtrained_ports(ports)] == ["b"]
 
 
 def test_a_port_that_is_down_is_no_slow_twin() -> None:
     ports = mark_rails([make_port("a"), make_port("b", None)], ["a"])
-    assert find_slow_twins(ports) == ()
+    assert find_downtrained_ports(ports) == ()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics.table import TABLE
+from ibpulse.metrics.metric_table import TABLE
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.overrides import KEYS, Override, read_overrides
-from ibpulse.sysfs.pcie import FAULTS, count_bytes
+from ibpulse.sysfs.pcie import LINK_FAULTS, count_bytes
 from ibpulse.sysfs.pcie import WORDS as VERDICTS
 from ibpulse.sysfs.rails import KINDS
 
@@ -24,7 +24,7 @@ def test_every_kind_is_on_the_page(kind: str) -> None:
 
 @pytest.mark.parametrize("word", VERDICTS)
 def test_every_verdict_is_on_the_page(word: str) -> None:
-    told = "yes" if word in FAULTS else "no"
+    told = "yes" if word in LINK_FAULTS else "no"
     assert PAGE.count(f"| `{word}` | {VERDICTS[word]} | {told} |") == 1
 
 

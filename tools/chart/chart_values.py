@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ibpulse.config.table import DEPRECATED, GROUPS, ROWS, SettingRow
+from ibpulse.config.setting_table import DEPRECATED, GROUPS, ROWS, SettingRow
 from ibpulse.errors import ConfigError
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 

@@ -13,7 +13,7 @@ from typing import Any
 from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS, Alert
 from tools.grafana.rule_files import TABLE, Document, alert_groups, recording_groups, thresholds_of
-from tools.grafana.thresholds import ADDRESSES, Threshold, fill, places
+from tools.grafana.rule_numbers import ADDRESSES, Threshold, fill, places
 
 HEAD = "{{/* Written by `make chart`: change the program in tools/, not this file. */}}\n"
 # fmt: off

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tools.grafana.recording_rules import MISSED_WINDOW, MOE_WINDOW, NODE, PORT, RAILS, SATURATED_WINDOW
-from tools.grafana.thresholds import Threshold, fixed
+from tools.grafana.rule_numbers import Threshold, fixed
 
 INSTANCE = "<$labels.instance>"
 DEVICE_NAME = f"<$labels.device> on {INSTANCE}"

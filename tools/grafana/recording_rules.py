@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tools.grafana.thresholds import fixed
+from tools.grafana.rule_numbers import fixed
 
 NODE = "cluster, job, instance"
 PORT = f"{NODE}, device, port"

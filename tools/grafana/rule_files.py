@@ -15,8 +15,8 @@ from ibpulse.errors import ConfigError
 from tools.grafana import alerts, recording_rules
 from tools.grafana.alerts import Alert
 from tools.grafana.recording_rules import Recording
+from tools.grafana.rule_numbers import ADDRESSES, Address, Threshold, fill, kind
 from tools.grafana.series_names import checked
-from tools.grafana.thresholds import ADDRESSES, Address, Threshold, fill, kind
 
 HEAD = "# Written by `python -m tools.grafana`: change the program, not this file.\n"
 RECORDING_FILE = "ibpulse-recording.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ibpulse.exposition import process_registry
-from ibpulse.metrics.table import TABLE
+from ibpulse.metrics.metric_table import TABLE
 from tools.grafana import recording_rules
 
 # series that Prometheus makes itself

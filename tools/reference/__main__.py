@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions
-from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
+from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown

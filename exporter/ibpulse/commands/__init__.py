@@ -11,7 +11,7 @@ from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
-    from ibpulse.config.table import DeprecatedSetting, SettingRow
+    from ibpulse.config.setting_table import DeprecatedSetting, SettingRow
 
 
 class Command(Protocol):
@@ -55,19 +55,19 @@ class Verb:
 
     def rows(self) -> list[SettingRow]:
         """The settings that have an effect, in the order of the table."""
-        from ibpulse.config.table import ROWS  # not for the list of commands
+        from ibpulse.config.setting_table import ROWS  # not for the list of commands
 
         return [row for row in ROWS if self.reads(row)]
 
     def ignored_rows(self) -> list[SettingRow]:
         """The settings whose flags are accepted without an effect."""
-        from ibpulse.config.table import ROWS  # not for the list of commands
+        from ibpulse.config.setting_table import ROWS  # not for the list of commands
 
         return [row for row in ROWS if row.group in self.ignored and not self.reads(row)]
 
     def deprecated(self) -> list[DeprecatedSetting]:
         """The settings of version 0.1 whose flags are still accepted, with a warning."""
-        from ibpulse.config.table import DEPRECATED  # not for the list of commands
+        from ibpulse.config.setting_table import DEPRECATED  # not for the list of commands
 
         groups = {name.partition(".")[0] for name in (*self.settings, *self.ignored)}
         return [old for old in DEPRECATED if old.group in groups]
@@ -179,7 +179,7 @@ def find_verb(name: str) -> Verb:
         ConfigError: no verb has that name.
     """
     if name not in VERBS:
-        from ibpulse.config.table import advice  # not for the list of commands
+        from ibpulse.config.setting_table import advice  # not for the list of commands
 
         way_out = advice(name, (*VERBS, "help", "version"), f"choose {', '.join(VERBS)}")
         raise ConfigError([f"{name}: no such command; {way_out}"])

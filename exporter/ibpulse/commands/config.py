@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from ibpulse.config.table import row
+from ibpulse.config.setting_table import row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from ibpulse.commands import Verb
-from ibpulse.config.table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
+from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
 from ibpulse.errors import ConfigError
 
 

@@ -92,9 +92,9 @@ async def node_source(settings: Settings) -> AsyncIterator[SampleSource]:
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    from ibpulse.commands.wiring import temporary_sampler  # not for help texts
+    from ibpulse.commands.wiring import make_temporary_sampler  # not for help texts
     from ibpulse.recordings.source import ring_source
 
-    async with temporary_sampler(settings, HISTORY_SECONDS) as sampler:
+    async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
         yield await ring_source(sampler.reader, supervisor.fabric, supervisor.slots, sampler.check)

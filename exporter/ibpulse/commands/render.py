@@ -208,9 +208,9 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
     """The line rate of the sum, NaN if unknown, and the key numbers as text."""
+    from ibpulse.reports.report_table import plain_text
     from ibpulse.reports.rows import rows, variation_key
     from ibpulse.reports.run import describe_run
-    from ibpulse.reports.table import plain_text
     from ibpulse.text import duration_text  # not for help texts
 
     scale_ns = max(FINEST_NS, recording.meta.interval_ns)

@@ -113,10 +113,10 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    from ibpulse.commands.wiring import aggregator_options, temporary_sampler  # not for help texts
+    from ibpulse.commands.wiring import aggregator_options, make_temporary_sampler  # not for help texts
     from ibpulse.terminal.watchers import RingWatcher
 
-    async with temporary_sampler(settings, HISTORY_SECONDS) as sampler:
+    async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
 
         def fabric() -> Fabric:

@@ -16,9 +16,8 @@ from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
-from ibpulse.sampler.temporary import TemporarySampler
-from ibpulse.sampler.temporary import temporary_sampler as run_sampler
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sampler
+from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.units import SECOND_NS
@@ -51,13 +50,13 @@ def make_supervisor(settings: Settings, ring: RingFile) -> Supervisor:
     return Supervisor(ring, make_inventory(settings, settings.slow.counters), supervisor_options(settings))
 
 
-def temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
+def make_temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
     """Samples every port of this node while one command runs, without error counters; leaves no files behind.
 
     Raises:
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
     """
-    return run_sampler(
+    return temporary_sampler(
         make_inventory(settings), supervisor_options(settings), settings.sampler.interval, history_seconds
     )
 

@@ -12,9 +12,7 @@ from typing import Any
 import yaml
 
 from ibpulse.config.consistency import FITTED, RULES
-from ibpulse.config.setting_types import ABSENT, Given
-from ibpulse.config.settings import Settings
-from ibpulse.config.table import (
+from ibpulse.config.setting_table import (
     CONFIG_FILE,
     DEPRECATED,
     GROUP_TYPES,
@@ -26,6 +24,8 @@ from ibpulse.config.table import (
     describe,
     row,
 )
+from ibpulse.config.setting_types import ABSENT, Given
+from ibpulse.config.settings import Settings
 from ibpulse.errors import ConfigError
 from ibpulse.yaml_file import YamlEntry, YamlFile
 

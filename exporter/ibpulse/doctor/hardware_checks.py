@@ -9,8 +9,8 @@ from pathlib import Path
 from ibpulse.doctor.facts import Facts, Folders
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.model import ByteSource, Port
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.pcie import FAULTS
+from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.pcie import LINK_FAULTS
 from ibpulse.sysfs.rails import VF
 from ibpulse.text import count_text, link_rate_text, names_text, rate_text, sentence_list
 
@@ -67,7 +67,7 @@ def check_pcie(facts: Facts) -> Iterator[Finding]:
     for place in facts.fabric.topology.devices:
         if place.device not in rails:
             continue
-        faults = [verdict for verdict in place.verdicts if verdict.word in FAULTS]
+        faults = [verdict for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         for verdict in faults:
             # the sentence of a verdict ends with what to do
             sentence, _, advice = verdict.sentence.partition(": ")

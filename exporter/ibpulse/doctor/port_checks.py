@@ -8,10 +8,10 @@ from ibpulse.doctor.facts import Card, Facts
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.model import Port
 from ibpulse.sysfs import inventory
-from ibpulse.sysfs.counters import LEGACY, NO_BYTES, OCTETS_NOTE
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
-from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_slow_twins, make_of
+from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_downtrained_ports, make_of
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.text import count_text, names_text, rate_text
 
@@ -205,7 +205,7 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
             else "It has no bytes to show; nothing else suffers from it.",
             f"{_advise_on_bytes(port)} If it is no rail, put it into ports.exclude.",
         )
-    if not facts.options.rails and port in find_slow_twins(facts.fabric.ports):
+    if not facts.options.rails and port in find_downtrained_ports(facts.fabric.ports):
         return Finding(
             Level.WARN,
             subject,

@@ -13,7 +13,7 @@ from ibpulse.doctor.tree_facts import FLAPS, REQUESTS
 from ibpulse.model import ByteSource, Port, PortId
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.sampling_interval import BUSY_SHARE, stride_for
-from ibpulse.sysfs.counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
+from ibpulse.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.text import count_text, errno_text, names_text, rate_text, time_text
 from ibpulse.units import GRID_NS, format_duration
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from ibpulse.deadline import call_all
 from ibpulse.model import Fabric
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.diagnostics import REFRESHING_FILE
+from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.error_counters import REFRESHING_FILE
 from ibpulse.sysfs.files import NO_PMA, ReadFault, list_names, read_text
 from ibpulse.sysfs.gpus import GpuReader
 from ibpulse.sysfs.identity import find_bond

@@ -11,9 +11,9 @@ from pathlib import Path
 from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import Card, Counts, DoctorOptions, Folders, Mount, TreeFacts
 from ibpulse.model import Fabric, Port, PortId
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.device import Selection
-from ibpulse.sysfs.diagnostics import Wanted, choose_counters
+from ibpulse.sysfs.error_counters import Wanted, choose_counters
 from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text, read_value
 from ibpulse.text import natural_key
 

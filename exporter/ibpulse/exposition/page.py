@@ -17,8 +17,8 @@ from prometheus_client.exposition import choose_encoder
 
 from ibpulse.aggregator.snapshot import Histogram, Snapshot
 from ibpulse.metrics import web
+from ibpulse.metrics.metric_table import rows_of
 from ibpulse.metrics.row import CountAndSum, Labels, Metric, Sample, read_families
-from ibpulse.metrics.table import rows_of
 
 
 class TextFormat(Enum):

@@ -1,14 +1,11 @@
 """Recordings: samples of many ports over a time, as a value and as a file.
 
-recording   the value and what it says of itself; numpy alone
-columns     the header as JSON, samples as Arrow columns and back; pyarrow, or what to install
-writing     values to files
-reading     files to values
-counter_log logs of other programs, as samples
-resampling  samples at uneven instants to a recording
-from_ring, from_daemon   the newest samples of a ring or a daemon, in pieces
-source      which of both, and its ports
-session     pieces into a growing file, and the progress of that
+recording   the value; numpy only
+file_format the header with its version, and samples as Arrow columns
+writing, reading        values to files and back
+counter_log logs of other programs as samples; resampling brings them to a regular grid
+from_ring   the newest samples of a ring; source: samples of this node or of a daemon
+session     pieces into a growing file, and its progress
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings.columns import KEY, MAX_HEADER_BYTES, pa, pq
+from ibpulse.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS
 
 MAX_LOG_ROWS = 50_000_000

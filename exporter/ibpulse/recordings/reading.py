@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings.columns import KEY, MAX_HEADER_BYTES, decode, missing_column, pa, pq, read_header
+from ibpulse.recordings.file_format import KEY, MAX_HEADER_BYTES, decode, missing_column, pa, pq, read_header
 from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
 
 PARTIAL = ".partial"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings.columns import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema
+from ibpulse.recordings.file_format import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema
 from ibpulse.recordings.reading import PARTIAL, scan
 from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
 

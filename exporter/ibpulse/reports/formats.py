@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ibpulse import __version__
 from ibpulse.errors import RecordingError
 from ibpulse.reports.comparison import Changes, Report
+from ibpulse.reports.report_table import Cell, TableSection, about, columns, remarks, sections
 from ibpulse.reports.run import Run
-from ibpulse.reports.table import Cell, TableSection, about, columns, remarks, sections
 from ibpulse.units import SECOND_NS
 
 if TYPE_CHECKING:

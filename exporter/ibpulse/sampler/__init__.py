@@ -1,4 +1,15 @@
 """The sampler: the process that reads counters every tick, and the supervisor that keeps it alive.
 
-`process`, `loop`, `clock`, `plan` and `scheduling` run in the sampler process and use the standard library alone.
+In the sampler process, standard library only:
+
+process     starts and ends; plan: which files it reads, as written by the supervisor
+clock       deadlines; loop: the reads of one tick; scheduling: what it asks of the operating system
+sampling_interval       how often a slow device is sampled
+
+In the main process:
+
+supervisor  starts, watches and replaces sampler processes; lane: one process and its heartbeat
+quarantine  devices with a process of their own, because they hang or are slow
+adaptive    measures read times and samples slow devices less often
+temporary_sampler       a supervisor and a ring for one command
 """

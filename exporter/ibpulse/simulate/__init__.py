@@ -1,1 +1,7 @@
-"""A fabric without hardware: workloads as schedules of bytes, and a sysfs tree that advances as they say."""
+"""A fabric without hardware: workloads as schedules of bytes, and a sysfs tree that advances as they say.
+
+timeline    the bytes of a workload at every instant; workloads, fsdp: the workloads
+faults      the faults by name; nic: one NIC, its counters under traffic and faults
+tree        the sysfs tree as text; tree_files writes it, in phase with the sampler
+fabric      a running fabric; replayed_tree: a recording as a fabric
+"""

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ibpulse.model import PortId, PortReadings
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.files import list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, read_facts
 from ibpulse.sysfs.port import PortReader, PortView

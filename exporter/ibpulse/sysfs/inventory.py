@@ -9,9 +9,9 @@ from pathlib import Path
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.model import Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.overrides import Override
-from ibpulse.sysfs.rails import find_planes, find_slow_twins, is_other_namespace, mark_rails
+from ibpulse.sysfs.rails import find_downtrained_ports, find_planes, is_other_namespace, mark_rails
 from ibpulse.sysfs.topology import TopologyReader
 from ibpulse.text import first_names, natural_key
 
@@ -52,7 +52,7 @@ def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
 def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
     """A remark for each port that looks like a rail but is slower than the rails."""
     text = "it is of the rails' hardware but slower, so it is not a rail: check the link, or set ports.rails."
-    return [(str(port.id), text) for port in find_slow_twins(ports)]
+    return [(str(port.id), text) for port in find_downtrained_ports(ports)]
 
 
 def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:

@@ -178,7 +178,7 @@ WORDS = {
     UNKNOWN: "the kernel does not say how fast the card's link is, as in most virtual machines",
 }
 # those that somebody can do something about
-FAULTS = (DOWNTRAINED, SLOW_SLOT)
+LINK_FAULTS = (DOWNTRAINED, SLOW_SLOT)
 
 _UNKNOWN = Verdict(
     UNKNOWN,

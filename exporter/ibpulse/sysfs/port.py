@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.model import Port, PortId, PortIdentity
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS, ByteCounterRow, build_source, choose_row
-from ibpulse.sysfs.diagnostic_reader import CounterReader
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS, ByteCounterRow, build_source, choose_row
+from ibpulse.sysfs.error_counter_reader import CounterReader
+from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.files import ReadFault, Text, read_inode, read_text
 from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev
 from ibpulse.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate

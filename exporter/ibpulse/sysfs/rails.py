@@ -101,7 +101,7 @@ def find_twins(views: Sequence[DeviceView]) -> dict[str, str]:
 
 
 def name_device_kind(view: DeviceView, read: str, planes: Mapping[str, str], twins: Mapping[str, str]) -> str:
-    """The word for a device; `read` is that of `kinds.read_kind`."""
+    """The word for a device; `read` is that of `read_kind`."""
     if view.name in planes:
         return PLANE
     if view.name in twins:
@@ -152,7 +152,7 @@ def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ..
     return tuple(_flag(port, port.id in rails) for port in ports)
 
 
-def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
+def find_downtrained_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
     """ACTIVE ports that are no rails but of the same hardware and layer as a rail: rails that trained down, perhaps."""
     kinds = {(port.identity.link_layer, make_of(port)) for port in ports if port.rail and port.identity.hca_type}
     return tuple(

@@ -18,7 +18,7 @@ from ibpulse.sysfs.device import DeviceView
 from ibpulse.sysfs.files import read_text
 from ibpulse.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
 from ibpulse.sysfs.overrides import SETTING, Override
-from ibpulse.sysfs.pcie import FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
+from ibpulse.sysfs.pcie import LINK_FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
 
 # a minute at the default interval of scans, never under ten seconds
 REFRESH_SCANS = 12
@@ -88,7 +88,7 @@ class TopologyReader:
             rows.append(row)
             port_kinds |= {str(each.port.id): rails.name_port_kind(view, each, kind) for each in view.ports}
             remarks += [(view.name, STALE)] if stale else []
-            remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in FAULTS]
+            remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         remarks += self._remark_on_overrides(views, gpus) + remark_on_forms(gpus)
         return Survey(Topology(tuple(places), gpus, tuple(rows)), tuple(remarks), port_kinds)
 

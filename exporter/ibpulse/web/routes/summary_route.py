@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
 from ibpulse.units import SECOND_NS, format_duration
-from ibpulse.web.admission import WideRequests
 from ibpulse.web.parameters import (
     INSTANT_FORMS,
     Duration,
@@ -23,6 +22,7 @@ from ibpulse.web.parameters import (
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import problems
+from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_WINDOW = "1m"
 

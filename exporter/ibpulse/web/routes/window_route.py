@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from ibpulse.web.admission import WideRequests
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, problems
+from ibpulse.web.wide_requests import WideRequests
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
 from ibpulse.web.window.query import Format, WindowQuery, plan_window
 from ibpulse.web.window.values import WindowPlan, read_window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.metrics import counters, exporter, node, ports, web
+from ibpulse.metrics import error_counters, exporter, node, ports, web
 from ibpulse.metrics.row import Metric
 
 _UP_TO_COUNTERS = (
@@ -13,10 +13,10 @@ _UP_TO_COUNTERS = (
     *node.ROWS,
     *ports.TRAFFIC_ROWS,
     *node.TRAFFIC_ROWS,
-    *counters.DIAGNOSTIC_COUNTERS,
+    *error_counters.DIAGNOSTIC_COUNTERS,
 )
 _AFTER_COUNTERS = (
-    *counters.STATE_ROWS,
+    *error_counters.STATE_ROWS,
     *exporter.DEVICE_ROWS,
     *exporter.SAMPLER_ROWS,
     *exporter.EXPORTER_ROWS,
@@ -29,5 +29,5 @@ TABLE: tuple[Metric, ...] = (*SNAPSHOT_ROWS, *web.ROWS)
 def rows_of(snapshot: Snapshot) -> Iterator[Metric]:
     """The rows for a snapshot: those of the table, and those of counters that only its ports have."""
     yield from _UP_TO_COUNTERS
-    yield from counters.other_rows(snapshot)
+    yield from error_counters.other_rows(snapshot)
     yield from _AFTER_COUNTERS

@@ -32,7 +32,7 @@ from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.scheduling import quota_cpus, throttled_periods
 from ibpulse.sampler.supervisor import PortInventory, SupervisorOptions
-from ibpulse.sampler.temporary import TemporarySampler, temporary_sampler
+from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sampler
 from ibpulse.units import SECOND_NS
 
 POLL_SECONDS = 0.1

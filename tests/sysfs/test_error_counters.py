@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.metrics.counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
-from ibpulse.metrics.table import TABLE
-from ibpulse.sysfs.diagnostics import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
+from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
+from ibpulse.metrics.metric_table import TABLE
+from ibpulse.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
 from ibpulse.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
 

@@ -9,8 +9,8 @@ import pytest
 
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import process_registry, render
+from ibpulse.metrics.metric_table import TABLE
 from ibpulse.metrics.row import Metric
-from ibpulse.metrics.table import TABLE
 from tests.exposition.snapshots import SERVER, node
 from tests.metrics.exported import exported_names
 from tools.reference.metric_pages import metrics_markdown

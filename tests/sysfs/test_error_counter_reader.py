@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
-from ibpulse.sysfs.diagnostic_reader import CounterReader
-from ibpulse.sysfs.diagnostics import CounterSet
+from ibpulse.sysfs.error_counter_reader import CounterReader
+from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.inventory import Inventory
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.sysfs.opened import Opened

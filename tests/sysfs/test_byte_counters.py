@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import ByteSource
-from ibpulse.sysfs.counters import Choice, build_source, choose_row, read_lifespan_seconds
+from ibpulse.sysfs.byte_counters import Choice, build_source, choose_row, read_lifespan_seconds
 from tests.sysfs.drivers import (
     BNXT_HW,
     COMPAT_VIEW,

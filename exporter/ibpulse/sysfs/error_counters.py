@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from ibpulse.sysfs.counters import BROADCOM, COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.byte_counters import BROADCOM, COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.units import WORD_BYTES

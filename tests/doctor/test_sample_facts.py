@@ -22,7 +22,7 @@ from ibpulse.doctor.ring_facts import (
     quantile_of_lateness,
     read_port_samples,
 )
-from ibpulse.doctor.sampling import find_daemon, take_samples
+from ibpulse.doctor.sample_facts import find_daemon, take_samples
 from ibpulse.errors import RingError, SamplerError
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
@@ -271,13 +271,13 @@ def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
-    monkeypatch.setattr("ibpulse.doctor.sampling.LONGEST_SAMPLING_SECONDS", 0.0)
+    monkeypatch.setattr("ibpulse.doctor.sample_facts.LONGEST_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
         asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 
 
 def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path) -> None:
-    from ibpulse.doctor.sampling import read_daemon_samples
+    from ibpulse.doctor.sample_facts import read_daemon_samples
 
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")

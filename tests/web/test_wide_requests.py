@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from starlette.responses import Response
 
-from ibpulse.web.admission import WideRequests
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.window_route import answer_window, is_wide
+from ibpulse.web.wide_requests import WideRequests
 from ibpulse.web.window.query import WindowQuery, plan_window
 from ibpulse.web.window.values import WindowPlan
 from tests.web.conftest import make_client

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from ibpulse.aggregator.snapshot import PortCounters, Snapshot
 from ibpulse.metrics.ports import PORT_LABELS, port_values
 from ibpulse.metrics.row import Labels, Metric, Subject
-from ibpulse.sysfs.diagnostics import counter_name
+from ibpulse.sysfs.error_counters import counter_name
 
 Totals = Mapping[str, int]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ibpulse.model import CounterReading, PortId, PortReadings
-from ibpulse.sysfs.counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.diagnostics import CounterSet, Wanted, choose_counters
+from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.error_counters import CounterSet, Wanted, choose_counters
 from ibpulse.sysfs.files import ReadFault, Text, list_names, parse_count, read_text
 from ibpulse.units import SECOND_NS
 
