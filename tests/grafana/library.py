@@ -30,7 +30,7 @@ def find_library() -> Path:
 
 
 def run_grafana(library: Path, **job: Any) -> dict[str, Any]:
-    """What the library makes of `frames`, `transformations`, `units` and `colors`."""
+    """The library's results for `frames`, `transformations`, `units` and `colors`."""
     command = ["node", str(HERE / "frames.cjs"), str(library)]
     done = subprocess.run(command, input=json.dumps(job).encode(), capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
@@ -39,7 +39,7 @@ def run_grafana(library: Path, **job: Any) -> dict[str, Any]:
 
 
 def _refuse(reason: str) -> None:
-    # skipped on a developer's machine, wrong where everything must be there
+    # skipped on a developer's machine, a failure where everything must be installed
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

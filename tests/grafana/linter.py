@@ -95,7 +95,7 @@ def template_label_promql(board: Json) -> Iterator[str]:
 def template_reload(board: Json) -> Iterator[str]:
     for each in _templates(board, "query"):
         if each["refresh"] != 2:
-            yield f"variable {each['name']} is not read anew when the time changes"
+            yield f"variable {each['name']} is not refreshed when the time range changes"
 
 
 def panel_datasource(panel: Json, board: Json) -> Iterator[str]:
@@ -122,7 +122,7 @@ def panel_no_targets(panel: Json, _: Json) -> Iterator[str]:
 def target_logql(panel: Json, _: Json) -> Iterator[str]:
     for target in panel["targets"]:
         if target["datasource"]["type"] == "loki":
-            yield "a query of Loki, whose language these tests do not read"
+            yield "a Loki query, whose language these tests do not parse"
 
 
 def target_promql(panel: Json, board: Json) -> Iterator[str]:
@@ -206,7 +206,7 @@ PANEL_RULES: dict[str, Callable[[Json, Json], Iterator[str]]] = {
 
 
 def lint(board: Json, rule: str) -> list[Finding]:
-    """What breaks one rule."""
+    """The findings of one rule."""
     if rule in BOARD_RULES:
         return [Finding(rule, text) for text in BOARD_RULES[rule](board)]
     check = PANEL_RULES[rule]

@@ -1,4 +1,4 @@
-"""Debian's Prometheus and Alertmanager over several daemons, with rules whose durations are short. Asserts nothing."""
+"""Debian's Prometheus and Alertmanager over several daemons, with rules of short duration. Asserts nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertman
 
 
 def free_address() -> str:
-    """A loopback address that nobody listens on."""
+    """A loopback address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
@@ -53,7 +53,7 @@ class Servers:
         )
 
     def commands(self) -> list[list[str]]:
-        """How the two are started."""
+        """The commands that start the two."""
         assert PROMETHEUS
         assert ALERTMANAGER
         directory = self._directory
@@ -76,7 +76,7 @@ class Servers:
         ]
 
     def ask(self, path: str, **params: str) -> Any:
-        """The data of an answer of Prometheus."""
+        """The data in an answer of Prometheus."""
         answer = httpx.get(f"http://{self.prometheus}/api/v1/{path}", params=params, timeout=20)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
@@ -97,7 +97,7 @@ class Servers:
 
 @contextmanager
 def running_servers(directory: Path, targets: Sequence[str], overrides: Mapping[str, str]) -> Iterator[Servers]:
-    """Both servers, answering."""
+    """Both servers, ready."""
     servers = Servers(directory, targets, overrides)
     processes = [subprocess.Popen(command) for command in servers.commands()]
     try:

@@ -1,6 +1,6 @@
-"""The rules on real servers over running fabrics: each fault raises its alert and no other, health raises none.
+"""The rules on real servers with running fabrics: each fault raises its alert and no other, health raises none.
 
-Durations are shortened by the table of thresholds, not by editing rules.
+The table of thresholds shortens the durations; the rules are not edited.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ SHORT = {
     "sampler_for": "10s",
     "exporter_for": "10s",
     "pcie_for": "10s",
-    # ticks are really missed where eleven daemons share two processors
+    # samples really are missed where eleven daemons share two processors
     "missed_window": "30s",
     "missed_for": "30s",
     "missed_ratio": "0.5",
 }
 FLAGS = ("--analysis.traffic-window=20s", "--analysis.moe-saturation-hold=5s", "--slow.interval=1s")
 QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "20"))
-"""How long the healthy nodes must be silent; the full quarter of an hour is for a run by hand."""
+"""How long the healthy nodes must stay silent; the full quarter of an hour is for a manual run."""
 
 FAULTS = {
     "slow-rail": ({"slow-rail": {"mlx5_1": 0.4}}, {"IBPulseRailSlow"}),
@@ -81,7 +81,7 @@ class Node:
         return self.daemon.url.removeprefix("http://")
 
     def suffer(self, faults: object) -> None:
-        """Let the fabric have these faults and no others."""
+        """Set exactly these faults in the fabric."""
         fresh = self.tree / "faults.new"
         fresh.write_text(json.dumps(faults))
         fresh.replace(self.tree / "faults.json")
@@ -102,11 +102,11 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Four nodes as a fleet has them, and one for each fault; all healthy but for the idle rail of one."""
+    """Four nodes as in a fleet, and one for each fault; all healthy except for one idle rail."""
     directory = tmp_path_factory.mktemp("fleet")
     plans = {"dense": "dense", "moe": "moe", "moe-idle-rail": "moe", "idle": "idle"}
     with ExitStack() as stack:
-        # a step of 315 ms is found in samples of 10 ms, but not for certain in those of 50 ms
+        # a step of 315 ms is found in samples of 10 ms, but not reliably in those of 50 ms
         intervals = dict.fromkeys(FAULTS, "50ms") | {"idle-job": "10ms"}
         starts = {name: (workload, "10ms") for name, workload in plans.items()}
         starts |= {name: ("dense", interval) for name, interval in intervals.items()}
@@ -143,7 +143,7 @@ def test_sustained_moe_saturation_fires_for_moe_and_for_nobody_else(fleet: Fleet
 
 def test_alertmanager_has_the_alert_with_its_texts(fleet: Fleet) -> None:
     instance = fleet.nodes["moe"].instance
-    # where the machine is busy the alert may end and begin again
+    # on a busy machine the alert may end and begin again
     alert = eventually(lambda: fleet.servers.received("IBPulseSustainedMoESaturation", instance), 60.0, 1.0)[0]
     assert alert["labels"]["severity"] == "warning"
     assert alert["annotations"]["description"].startswith(f"{instance} spent ")
@@ -158,7 +158,7 @@ def test_each_fault_raises_its_alert_and_no_other(fleet: Fleet) -> None:
     for name, (faults, _) in FAULTS.items():
         fleet.nodes[name].suffer(faults)
     for _ in range(3):
-        # a reset happens each time the device comes onto the list
+        # a reset happens each time the device is added to the list
         time.sleep(4.0)
         fleet.nodes["reset"].suffer({})
         time.sleep(2.0)

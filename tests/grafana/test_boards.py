@@ -1,6 +1,6 @@
-"""The boards as documents: the linter's rules, names, places, and that the committed files are what the program writes.
+"""The boards as documents: the linter's rules, names, places, and that the committed files match the program.
 
-That every query brings data is in test_queries_live.py.
+Whether every query returns data is tested in test_queries_live.py.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ RULES = [*BOARD_RULES, *PANEL_RULES]
 EXCEPTIONS = load_exceptions(FOLDER / LINT_FILE)
 HISTOGRAM_PARTS = re.compile(r"_(bucket|sum|count)$")
 
-SQUARED = "For queries of one's own: the boards show the variation of the active samples, as docs/traffic.md means it."
+SQUARED = "For users' own queries: the boards show the variation of the active samples, as defined in docs/traffic.md."
 ROLLING = "The boards compute it from the moment counters, over the span of each point."
 UNUSED = {
     "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_transmit_burstiness_cv": ROLLING,
     "ibpulse_port_receive_burstiness_cv": ROLLING,
-    "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log says what is wrong.",
-    "ibpulse_http_stream_viewers": "Of interest on the node that somebody is watching.",
-    "ibpulse_http_stream_dropped_events_total": "The viewer's own page tells it.",
+    "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log has the details.",
+    "ibpulse_http_stream_viewers": "Only of interest on a node that is being watched.",
+    "ibpulse_http_stream_dropped_events_total": "The viewer's own page shows it.",
     "ibpulse_http_request_duration_seconds": "Prometheus measures the scrape itself; other requests are rare.",
 }
 
@@ -75,7 +75,7 @@ def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
     register_default_plugins()
     again = json.loads(json.dumps(Dashboard.from_json(copy.deepcopy(BOARDS[name])), cls=JSONEncoder))
     for link in again["links"]:
-        del link["placement"]  # which the SDK adds to every link
+        del link["placement"]  # the SDK adds it to every link
     assert again == BOARDS[name]
 
 
@@ -103,7 +103,7 @@ def test_every_exception_is_needed_and_says_why() -> None:
 
 
 def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:
-    """A change of one value of a board, such as `templating.list.1.multi`; None takes the key away."""
+    """A change of one value of a board, such as `templating.list.1.multi`; None removes the key."""
 
     def change(board: dict[str, Any]) -> None:
         *way, last = path.split(".")
@@ -151,7 +151,7 @@ def test_a_rule_finds_a_board_that_breaks_it(rule: str) -> None:
     assert len(lint(board, rule)) > before
 
 
-# what every panel has
+# common to all panels
 
 
 @pytest.mark.parametrize(("name", "panel"), every_panel(), ids=panel_id)
@@ -177,7 +177,7 @@ def test_ids_are_unique_and_no_panel_lies_on_another(name: str) -> None:
     ids = [panel["id"] for panel in board["panels"]] + [inner["id"] for inner in panels(board)]
     assert len(set(ids)) == len({panel["id"] for panel in board["panels"]} | {inner["id"] for inner in panels(board)})
     assert 0 not in ids
-    # a collapsed row has places of its own below its heading
+    # the panels of a collapsed row have positions of their own below its heading
     rows = [row["panels"] for row in board["panels"] if row["type"] == "row" and row["collapsed"]]
     for group in (board["panels"], *rows):
         _assert_apart([panel["gridPos"] for panel in group])

@@ -1,4 +1,4 @@
-"""A window of our API, read by Grafana's own library: 6,000 points of 16 series, holes as null.
+"""Grafana's own library reads a window of the API: 6,000 points of 16 series, missing data as null.
 
 The boards' units, colours and transformations are tried on it too.
 """
@@ -22,7 +22,7 @@ from tools.grafana.queries import PLUGIN
 PORTS = tuple(f"mlx5_{number}:1" for number in range(8))
 POINTS = 6000
 MISSED = (EPOCH + 1000, EPOCH + 1001, EPOCH + 4321)
-# a missed tick takes the rate that ends at it and the one that begins there
+# a missed tick removes the rate that ends at it and the one that begins there
 HOLES = sorted({tick - EPOCH - 1 + after for tick in MISSED for after in (0, 1)})
 FIRST_MS = (EPOCH + 1) * INTERVAL_NS // 1_000_000
 
@@ -39,7 +39,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 async def ask(ring: Node, **params: Any) -> Any:
-    """The answer of the API about the whole minute."""
+    """The API's answer for the whole minute."""
     given = {"from": FIRST_MS, "to": FIRST_MS + POINTS * 10, "format": "grafana", **params}
     async with make_client(ring.parts()) as client:
         answer: httpx.Response = await client.get("/api/v1/window", params=given)
@@ -48,14 +48,14 @@ async def ask(ring: Node, **params: Any) -> Any:
 
 
 async def ask_as(target: Target, ring: Node, **params: Any) -> Any:
-    """What the query of a panel brings, at the time of the ring."""
+    """The answer to a panel's query, at the time of the ring."""
     own = {each["key"]: each["value"] for each in target.body["url_options"]["params"]}
     return await ask(ring, **{key: value for key, value in own.items() if key not in ("from", "to")} | params)
 
 
 @pytest.fixture
 async def found(library: Path, ring: Node) -> Any:
-    """What Grafana finds in the minute."""
+    """Grafana's findings about the minute."""
     return run_grafana(library, frames=[await ask(ring)])["frames"][0]
 
 

@@ -1,4 +1,4 @@
-"""Every query of every panel, asked of real servers: a Prometheus with the rules that scrapes two real daemons, and the
+"""Runs every query of every panel on real servers: a Prometheus with the rules that scrapes two real daemons, and the
 daemons themselves for the queries through Infinity.
 """
 
@@ -39,7 +39,7 @@ FAULTS = {
     "dense": {"slow-rail": {"mlx5_1": 0.4}},
     "moe": {"link-flap": ["mlx5_3"]},
 }
-# what must be there before the queries can be asked
+# conditions for the queries to return data
 READY = (
     "count(instance:ibpulse_step_period_seconds:scored)",
     "count(job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m)",
@@ -52,11 +52,11 @@ READY = (
 )
 ROCE = "RoCE alone: the simulated ports are InfiniBand."
 OTHER_DRIVER = "Another driver's counter: the simulated devices are mlx5."
-# metrics that a query may rest on and yet bring nothing here
+# metrics whose queries may return nothing here
 ABSENT = {
-    "ibpulse_device_interval_lengthened": "Absent while every device is sampled at the interval that was asked for.",
-    "ibpulse_port_counter_saturated": "Absent while no counter stands at its end.",
-    "ibpulse_port_transmit_stalled_ratio": "Nobody knows how long a tick of a simulated device is.",
+    "ibpulse_device_interval_lengthened": "Absent while every device is sampled at the configured interval.",
+    "ibpulse_port_counter_saturated": "Absent while no counter is at its maximum.",
+    "ibpulse_port_transmit_stalled_ratio": "The unit of a simulated device's wait counter is unknown.",
     "ibpulse_np_ecn_marked_roce_packets_received_total": ROCE,
     "ibpulse_np_cnp_packets_sent_total": ROCE,
     "ibpulse_rp_cnp_packets_handled_total": ROCE,
@@ -95,7 +95,7 @@ class Fleet:
         return any(math.isfinite(float(value)) for each in series for _, value in each["values"])
 
     def ask_node(self, target: Target) -> Any:
-        """What a node answers to a query of Infinity, about the last ten seconds."""
+        """The answer of a node to an Infinity query, about the last ten seconds."""
         now_ms = int(time.time() * 1000)
         url = target.body["url"].replace("${scheme}", "http").replace("${instance}", self.instances[1])
         times = {"${__timeFrom}": str(now_ms - 10_000), "${__timeTo}": str(now_ms)}
@@ -135,7 +135,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def reasons_to_be_empty(target: Target) -> list[str]:
-    """Why the query may bring nothing here."""
+    """The reason why the query may return nothing here."""
     return [ABSENT[selector.name] for selector in selectors(target.expr) if selector.name in ABSENT]
 
 
@@ -148,7 +148,7 @@ def test_every_query_brings_data(fleet: Fleet, target: Target) -> None:
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_annotations_of_a_board_can_be_asked(fleet: Fleet, name: str) -> None:
     for annotation in BOARDS[name]["annotations"].get("list", ()):
-        fleet.has_data(annotation["expr"])  # that an alert fires is another test's affair
+        fleet.has_data(annotation["expr"])  # whether an alert fires is tested elsewhere
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -196,9 +196,9 @@ def as_frame(ref_id: str, series: list[dict[str, Any]], alone: bool) -> dict[str
 
 
 TABLES = {
-    "Nodes, the worst first": 2,
+    "Nodes, worst first": 2,
     "Rails in trouble now": 2,
-    "What the ports are": 4,
+    "Identity of the ports": 4,
     "Exporters": 2,
 }
 
@@ -212,12 +212,12 @@ def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, 
         for each in asked
     }
     full = {ref_id: series for ref_id, series in answers.items() if series}
-    # Grafana leaves the letter out of the name when only one query has an answer
+    # Grafana omits the letter from the name when only one query returns data
     frames = [as_frame(ref_id, series, len(full) == 1) for ref_id, series in full.items()]
     (table,) = run_grafana(library, frames=frames, transformations=asked[0].panel["transformations"])["frames"]
     assert table["length"] == TABLES[title]
     headings = [row["name"] for row in table["rows"]]
-    # the lab has no `cluster`; a query without an answer has no column
+    # there is no `cluster` label here; a query without data has no column
     assert not [heading for heading in headings if heading.startswith("Value") or heading in answers]
     shown = {each["matcher"]["options"] for each in asked[0].panel["fieldConfig"]["overrides"]}
     assert len(shown & set(headings)) >= len(shown) - (len(answers) - len(frames))

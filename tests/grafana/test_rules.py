@@ -1,4 +1,4 @@
-"""The rules as programs and as files: that Prometheus takes them, and that they, the table and the runbooks agree."""
+"""The rules as programs and as files: Prometheus accepts them, and they, the table and the runbooks agree."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ def test_another_number_reaches_every_place_that_uses_it(tmp_path: Path) -> None
     ("text", "sentence"),
     [
         ("rail_idle=5m", "--set rail_idle=5m: rail_idle is unknown; choose one of jobs, "),
-        ("rail_idle_for=soon", "--set rail_idle_for=soon: 'soon' is no duration; write it like 5m"),
-        ("moe_share=5m", "--set moe_share=5m: '5m' is no number; write it like 0.8"),
-        ("moe_share", "--set moe_share: no value is given; write NAME=VALUE, like moe_for=1m"),
+        ("rail_idle_for=soon", '--set rail_idle_for=soon: "soon" is not a duration; write it like 5m'),
+        ("moe_share=5m", '--set moe_share=5m: "5m" is not a number; write it like 0.8'),
+        ("moe_share", '--set: "moe_share" has no value; write NAME=VALUE, for example moe_for=1m'),
     ],
 )
 def test_a_wrong_number_is_refused_with_the_way_out(

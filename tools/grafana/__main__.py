@@ -12,11 +12,13 @@ from tools.grafana.rule_files import resolve, rule_files
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write what was asked for; the exit code."""
+    """Write the chosen files; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.grafana", description="Write dashboards and rules.")
     parser.add_argument("what", choices=("rules", "dashboards"))
     parser.add_argument("directory", type=Path, help="where to write, such as dashboards/rules")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another number for the rules")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="override a number in the rules"
+    )
     given = parser.parse_args(arguments)
     try:
         overrides = dict(_split(text) for text in given.set)
@@ -33,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _split(text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark:
-        raise ConfigError([f"--set {text}: no value is given; write NAME=VALUE, like moe_for=1m"])
+        raise ConfigError([f'--set: "{text}" has no value; write NAME=VALUE, for example moe_for=1m'])
     return name, value
 
 

@@ -1,4 +1,4 @@
-"""Boards as Grafana's documents: variables, links, and the place of every panel."""
+"""Boards as Grafana documents: variables, links, and the positions of the panels."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ Variable = Builder[model.VariableModel]
 
 
 def datasource() -> Variable:
-    """Which Prometheus is asked."""
+    """Variable: the Prometheus data source."""
     return build.DatasourceVariable("datasource").label("Data source").type("prometheus")
 
 
 def infinity(plugin: str) -> Variable:
-    """Which Infinity data source asks the nodes."""
+    """Variable: the Infinity data source that queries the nodes."""
     return build.DatasourceVariable("infinity").label("Infinity data source").type(plugin)
 
 
 def job(name: str = "job", label: str = "Job") -> Variable:
-    """Jobs of exporters."""
+    """Variable: the scrape jobs of exporters."""
     return _labels(name, label, "label_values(ibpulse_build_info, job)")
 
 
 def instance(name: str = "instance", label: str = "Instance", jobs: str = "job", single: bool = False) -> Variable:
-    """Nodes of the chosen jobs: any number, or a `single` one."""
+    """Variable: nodes of the chosen jobs, any number or a `single` one."""
     query = f'label_values(ibpulse_build_info{{job=~"${jobs}"}}, instance)'
     return _labels(name, label, query, single)
 
 
 def device() -> Variable:
-    """Devices of the chosen nodes."""
+    """Variable: devices of the chosen nodes."""
     query = 'label_values(ibpulse_port_info{job=~"$job",instance=~"$instance"}, device)'
     return _labels("device", "Device", query)
 
 
 def choice(name: str, label: str, description: str, values: tuple[str, ...]) -> Variable:
-    """One of a few values, the first by default."""
+    """Variable: one of a few values, the first by default."""
     options = [model.VariableOption(selected=not place, text=value, value=value) for place, value in enumerate(values)]
     variable = build.CustomVariable(name).label(label).description(description).values(",".join(values))
     return variable.options(options).current(options[0])
 
 
 def board_links(own: Board, boards: Sequence[Board]) -> list[Builder[model.DashboardLink]]:
-    """Links to the other boards, which keep the time and the variables."""
+    """Links to the other boards that keep the time range and the variables."""
     return [
         build.DashboardLink(board.short_title)
         .type(model.DashboardLinkType.LINK)
         .url(f"/d/{board.uid}")
         .icon("dashboard")
-        .tooltip(f"{board.short_title}, of the same time and the same selection")
+        .tooltip(f"{board.short_title}, same time range and selection")
         .keep_time(True)
         .include_vars(True)
         for board in boards
@@ -66,13 +66,13 @@ def board_links(own: Board, boards: Sequence[Board]) -> list[Builder[model.Dashb
 
 
 def row_link(uid: str) -> str:
-    """The address of a board about the node of a table's row, at the time that is shown."""
+    """The address of a board for the node in a table row, at the current time range."""
     variables = "var-datasource=${datasource}&var-job=${__data.fields.job}&var-instance=${__data.fields.instance}"
     return f"/d/{uid}?${{__url_time_range}}&{variables}"
 
 
 def series_link(uid: str) -> str:
-    """The address of a board about the node of a series, at the time that is shown."""
+    """The address of a board for the node of a series, at the current time range."""
     labels = "${__field.labels.%s}"
     variables = f"var-datasource=${{datasource}}&var-job={labels % 'job'}&var-instance={labels % 'instance'}"
     return f"/d/{uid}?${{__url_time_range}}&{variables}"
@@ -99,7 +99,7 @@ TAG = "ibpulse"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Panels under a heading, placed from left to right; without a title they stand at the top of the board."""
+    """Panels under a heading, placed from left to right; without a title they are at the top of the board."""
 
     title: str
     panels: Sequence[model.Panel]
@@ -108,7 +108,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A rule of the dashboard linter that the board breaks on purpose; no panel means the board itself."""
+    """A rule of the dashboard linter that the board breaks on purpose; an empty panel means the board itself."""
 
     rule: str
     reason: str
@@ -117,7 +117,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A board. `question` is what its first screen answers."""
+    """A board. `question` is the question that its first screen answers."""
 
     uid: str
     title: str
@@ -136,7 +136,7 @@ class Board:
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """The name of the file."""
         return self.uid.removeprefix("ibpulse-") + ".json"
 
 
@@ -185,7 +185,7 @@ def _place(sections: Sequence[Section]) -> list[model.Panel | model.RowPanel]:
 
 
 def _flow(panels: Sequence[model.Panel], top: int) -> int:
-    """Place the panels in lines from `top` on; the first free height below them."""
+    """Place the panels in lines from `top` downwards; return the first free height below them."""
     left, height = 0, 0
     for panel in panels:
         assert panel.grid_pos is not None

@@ -1,4 +1,4 @@
-"""The kinds of panels, and how values look in them."""
+"""The kinds of panels and the presentation of their values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_threshold() -> build.FieldColor:
 
 
 def by_last_value() -> build.FieldColor:
-    """Each series by its last value from yellow to blue, so that one that differs from its siblings stands out."""
+    """Each series by its last value, from yellow to blue, which makes one that differs from its siblings stand out."""
     return build.FieldColor().mode(model.FieldColorModeId.CONTINUOUS_YL_BL).series_by(model.FieldColorSeriesByMode.LAST)
 
 
@@ -84,9 +84,9 @@ REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True)
 class PanelHead:
-    """What every panel has. `nothing` is shown when there is no data and says why; the grid is 24 wide.
+    """What all panels have in common. `nothing` is shown when there is no data and says why; the grid is 24 wide.
 
-    `description` says what the panel shows, and what it cannot.
+    `description` says what the panel shows, and its limits.
     """
 
     title: str
@@ -160,9 +160,9 @@ def heat(
     sources: Sequence[Builder[Dataquery]] | None = None,
     datasource: common.DataSourceRef = PROMETHEUS,
 ) -> dashboard.Panel:
-    """Rows against time: buckets of a histogram, or one row per series, where zero has a colour and a hole has none.
+    """Rows against time: buckets of a histogram, or one row per series; zero has a colour, missing data has none.
 
-    The unit is that of the rows; `cell_unit` is that of the colours. `sources` stand in place of the queries.
+    The unit is that of the rows; `cell_unit` is that of the colours. `sources` replace the queries.
     """
     color = (
         heatmap.HeatmapColorOptions()
@@ -263,7 +263,7 @@ def targets(queries: Sequence[Query]) -> list[Builder[Dataquery]]:
 
 
 def finish_panel(panel: Builder[dashboard.Panel], face: PanelHead) -> dashboard.Panel:
-    """The built panel with its size; where it stands is the layout's affair."""
+    """The built panel with its size; the layout places it."""
     built = panel.build()
     built.grid_pos = dashboard.GridPos(w=face.width, h=face.height)
     if face.repeat:

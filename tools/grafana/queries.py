@@ -57,7 +57,7 @@ class Scope:
         return f"({expr}) * on ({PORT}) group_left () {self.rails()}"
 
     def line_rate(self) -> str:
-        """What the rails of each node carry at most, both directions together, in bytes per second."""
+        """The line rate of the rails of each node, both directions together, in bytes per second."""
         return f"2 * sum by ({NODE}) ({self.on_rails(self.pick('ibpulse_port_rate_bytes_per_second'))})"
 
     def bandwidth(self, window: str = "1m") -> str:
@@ -66,7 +66,7 @@ class Scope:
         return "(" + " + ".join(self.pick(name, window=window) for name in directions) + ")"
 
     def buckets(self, name: str, function: str = "increase", by: str = "") -> str:
-        """The summed buckets of a histogram, whether it was scraped as a classic one or converted to a native one."""
+        """The summed buckets of a histogram, whether scraped as a classic one or converted to a native one."""
         kept = ", ".join(filter(None, (by, "le")))
         classic = f"sum by ({kept}) ({self.over(function, name + '_bucket')})"
         return f"{classic} or on ({by}) sum by ({by}) ({self.over(function, name)})"
@@ -120,7 +120,7 @@ MAX_POINTS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of a table: where it stands in an item of the answer, its heading, and what its values are."""
+    """One column of a table: its selector in an item of the answer, its heading, and the type of its values."""
 
     selector: str
     text: str
@@ -128,7 +128,7 @@ class Field:
 
 
 class InfinityQuery(Dataquery, Builder[Dataquery]):
-    """A query of an address; the SDK has no builder for this plugin."""
+    """A query to an address; the SDK has no builder for this plugin."""
 
     def __init__(self, ref_id: str, path: str, params: Mapping[str, str], root: str = "") -> None:
         self._payload: dict[str, object] = {
@@ -145,13 +145,13 @@ class InfinityQuery(Dataquery, Builder[Dataquery]):
             "root_selector": root,
             "parser": "simple",
             "filters": [],
-            # as it is: the answer is a data frame of Grafana's own form already
+            # the answer already is a Grafana data frame
             "format": "as-is",
             "columns": [],
         }
 
     def as_table(self, columns: Sequence[Field]) -> InfinityQuery:
-        """The same, as a table of items of the answer."""
+        """The same query, with the items of the answer as a table."""
         self._payload["format"] = "table"
         self._payload["columns"] = [
             {"selector": column.selector, "text": column.text, "type": column.kind} for column in columns
@@ -159,15 +159,15 @@ class InfinityQuery(Dataquery, Builder[Dataquery]):
         return self
 
     def build(self) -> Dataquery:
-        """The query itself."""
+        """The query itself, as the SDK's builders return it."""
         return self
 
     def to_json(self) -> dict[str, object]:
-        """What the encoder writes."""
+        """The JSON that the SDK's encoder writes."""
         return self._payload
 
 
 def window_query(ref_id: str = "A", **params: str) -> InfinityQuery:
-    """The raw window of the node at the board's time, as a data frame."""
+    """The raw window of the node at the board's time range, as a data frame."""
     given = {**TIMES, "max_points": str(MAX_POINTS), **params, "format": "grafana"}
     return InfinityQuery(ref_id, "/api/v1/window", given)

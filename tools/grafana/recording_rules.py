@@ -1,7 +1,7 @@
-"""The recording rules: they make the dashboards of a fleet, and the alerts, cheap.
+"""The recording rules, which make the fleet dashboards and the alerts cheap.
 
-Names are level:metric:operations. Every rule keeps `cluster` (where the servers set one), `job` and `instance`, or says
-in its name that it sums over instances. `<name>` stands for a threshold.
+Names are level:metric:operations. Every rule keeps `cluster` (where the servers set one), `job` and `instance`, or
+has a name that shows that it sums over instances. `<name>` is a threshold to fill in.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ PORT = f"{NODE}, device, port"
 RAILS = f'max by ({PORT}) (ibpulse_port_info{{rail="true"}})'
 OBSERVED = "rate(ibpulse_port_observed_seconds_total[5m])"
 
-MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes hold hundreds of steps: a burst of one phase cannot fill them.")
+MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes contain hundreds of steps; a burst in one phase cannot fill them.")
 SATURATED_WINDOW = fixed(
-    "saturated_window", "15m", "A training step, its evaluation and its checkpoint fit in a quarter hour."
+    "saturated_window", "15m", "A training step, its evaluation and its checkpoint fit into a quarter of an hour."
 )
 MISSED_WINDOW = fixed("missed_window", "10m", "Single late wake-ups are normal on a busy node.")
-STEP_SCORE = fixed("step_score", "0.4", "Below this score the exporter itself shows no period.")
+STEP_SCORE = fixed("step_score", "0.4", "Below this score, the exporter itself reports no period.")
 THRESHOLDS = (MOE_WINDOW, SATURATED_WINDOW, MISSED_WINDOW, STEP_SCORE)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recording rule; `text` says what it holds."""
+    """One recording rule; `text` describes its value."""
 
     record: str
     expr: str
@@ -71,7 +71,7 @@ NODES = (
     Recording(
         "instance:ibpulse_step_period_seconds:scored",
         f"ibpulse_node_step_period_seconds and on ({NODE}) (ibpulse_node_step_period_score >= <step_score>)",
-        "Step period where it is clear; nothing elsewhere, so that medians over time can be taken.",
+        "Step period where it is clear, otherwise absent, which makes medians over time meaningful.",
     ),
     Recording(
         "instance:ibpulse_moe_saturated:ratio",
@@ -88,12 +88,12 @@ NODES = (
         "rate(ibpulse_sampler_missed_ticks_total[<missed_window>])\n"
         "/ (rate(ibpulse_sampler_ticks_total[<missed_window>]) + "
         "rate(ibpulse_sampler_missed_ticks_total[<missed_window>]))",
-        "Share of the ticks that the sampler missed.",
+        "Share of the samples that the sampler missed.",
     ),
     Recording(
         "instance:ibpulse_idle_rails:sum",
         f"sum by ({NODE}) (ibpulse_port_rail_idle)",
-        "Rails without traffic while their siblings carry some.",
+        "Rails without traffic while their siblings carry traffic.",
     ),
 )
 
@@ -102,7 +102,7 @@ FLEET = (
     Recording(
         "job_signature:ibpulse_nodes:count",
         "count by (cluster, job, signature) (ibpulse_node_workload_signature == 1)",
-        "Nodes by what their traffic looks like.",
+        "Nodes by the signature of their traffic.",
     ),
     Recording(
         "job:ibpulse_bandwidth_bytes:rate5m",

@@ -1,7 +1,7 @@
 """The rules as documents, for the files that Prometheus loads and for the Helm chart.
 
-A document is built with every place of its texts filled in already: with values for Prometheus, with template code for
-Helm. What is written as YAML afterwards is plain text.
+All placeholders are filled in before a document is built: with values for Prometheus, with template code for
+Helm. Writing the YAML afterwards only handles plain text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALERT_FILE = "ibpulse-alerts.yaml"
 
 Document = dict[str, Any]
 Fill = Callable[[str], str]
-"""Fills in the places of one text."""
+"""Fills in the placeholders of one text."""
 
 
 def thresholds_of(alert: Alert) -> tuple[Threshold, ...]:
@@ -32,7 +32,7 @@ def thresholds_of(alert: Alert) -> tuple[Threshold, ...]:
     return (alert.hold, *alert.numbers)
 
 
-# one that several rules share stands where it is first used
+# a threshold shared by several rules is listed where it is first used
 TABLE: tuple[Threshold, ...] = tuple(
     dict.fromkeys(
         (*(number for alert in alerts.ALERTS for number in thresholds_of(alert)), *recording_rules.THRESHOLDS)
@@ -42,10 +42,10 @@ TABLE: tuple[Threshold, ...] = tuple(
 
 
 def resolve(overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Every threshold and address by name, those of `overrides` in place of the own ones.
+    """Every threshold and address by name; `overrides` replaces default values.
 
     Raises:
-        ConfigError: a name is unknown, or a value is of another kind than the own one.
+        ConfigError: a name is unknown, or a value is of another kind than its default.
     """
     rows: tuple[Address | Threshold, ...] = (*ADDRESSES, *TABLE)
     values = {row.name: row.value for row in rows}
@@ -54,14 +54,16 @@ def resolve(overrides: Mapping[str, str] | None = None) -> dict[str, str]:
         if name not in values:
             faults.append(f"--set {name}={value}: {name} is unknown; choose one of {', '.join(values)}")
         elif kind(value) != kind(values[name]):
-            faults.append(f"--set {name}={value}: {value!r} is no {kind(values[name])}; write it like {values[name]}")
+            faults.append(
+                f'--set {name}={value}: "{value}" is not a {kind(values[name])}; write it like {values[name]}'
+            )
     if faults:
         raise ConfigError(faults)
     return values | dict(overrides or {})
 
 
 def fill_for_prometheus(values: Mapping[str, str]) -> Fill:
-    """Fills in the values by their names, and leaves its own templates to Prometheus."""
+    """Fill in the values by name and keep the Prometheus templates."""
 
     def value(name: str) -> str:
         return values[name].rstrip("/") if name in ("runbooks", "grafana") else values[name]
@@ -115,12 +117,12 @@ def _alert(rule: Alert, fill_text: Fill) -> Document:
 
 
 def _write_yaml(document: Document) -> str:
-    """A document as YAML with texts of several lines as blocks."""
+    """A document as YAML, with multi-line texts as blocks."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line texts as blocks."""
 
 
 def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,7 +1,7 @@
-"""The numbers of the rules, and the one way in which expressions and texts refer to them.
+"""The numbers in the rules, and how expressions and texts refer to them.
 
-Everything that is filled in stands in angle brackets. `<rail_idle_for>` is a threshold or an address, known when the
-rules are written. `<$labels.device>` and `<$value | humanize>` are templates of Prometheus, known when an alert fires.
+Placeholders are in angle brackets. `<rail_idle_for>` is a threshold or an address, filled in when the
+rules are written. `<$labels.device>` and `<$value | humanize>` are Prometheus templates, filled in when an alert fires.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One number of the rules: a plain number, or a duration as Prometheus writes it, such as `5m`.
+    """A number in the rules: a plain number, or a duration in Prometheus notation, such as `5m`.
 
-    `reason` says why it has this value. Those that operators tune are values of the Helm chart; the others can be set
-    by `python -m tools.grafana rules --set NAME=VALUE` only.
+    `reason` explains the value. Thresholds that operators tune are values of the Helm chart; the others can only be
+    set with `python -m tools.grafana rules --set NAME=VALUE`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something of the operator's is: a text that rules contain and that is no number."""
+    """An address or a pattern in the rules that depends on the operator's installation."""
 
     name: str
     value: str
@@ -47,7 +47,7 @@ ADDRESSES = (
     Address(
         "jobs",
         ".*ibpulse.*",
-        "The job label is `ibpulse` in plain Prometheus and `namespace/ibpulse` from a PodMonitor; both are found.",
+        "The job label is `ibpulse` in plain Prometheus and `namespace/ibpulse` from a PodMonitor; this matches both.",
     ),
     Address("runbooks", "docs/runbooks", "Address of the runbooks; set it to where you publish them."),
     Address("grafana", "/", "Address of Grafana; with the default, the links work from within Grafana."),
@@ -55,11 +55,11 @@ ADDRESSES = (
 
 
 def fill(text: str, value: Callable[[str], str], template: Callable[[str], str]) -> str:
-    """The text with every place filled in.
+    """The text with every placeholder filled in.
 
     Args:
-        value: gives what stands for the name of a threshold or an address.
-        template: gives what stands for a template of Prometheus, such as `$labels.device`.
+        value: returns the text for the name of a threshold or an address.
+        template: returns the text for a Prometheus template, such as `$labels.device`.
     """
     return _PLACE.sub(lambda place: value(place["name"]) if place["name"] else template(place["template"]), text)
 
@@ -70,7 +70,7 @@ def places(text: str) -> frozenset[str]:
 
 
 def kind(value: str) -> str:
-    """`duration`, `number` or `pattern`, by how the value is written."""
+    """`duration`, `number` or `pattern`, judged by the notation of the value."""
     if _DURATION.fullmatch(value):
         return "duration"
     return "number" if _NUMBER.fullmatch(value) else "pattern"

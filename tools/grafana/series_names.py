@@ -1,4 +1,4 @@
-"""The names of series that rules and panels may use, with their labels: exported, recorded, or Prometheus's own."""
+"""The series names that rules and panels may use, with their labels: exported, recorded, or Prometheus's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ibpulse.exposition import process_registry
 from ibpulse.metrics.metric_table import TABLE
 from tools.grafana import recording_rules
 
-# series that Prometheus makes itself
+# series that Prometheus creates itself
 PROMETHEUS: dict[str, tuple[str, ...]] = {
     "up": (),
     "scrape_samples_scraped": (),
@@ -25,7 +25,7 @@ def labels_of(name: str) -> tuple[str, ...]:
     """The labels of a metric or of a recording, without those that Prometheus adds.
 
     Raises:
-        KeyError: nobody exports or records the name.
+        KeyError: the name is neither exported nor recorded.
     """
     for source in (EXPORTED, RECORDED, PROMETHEUS):
         if name in source:
@@ -37,7 +37,7 @@ def check_labels(name: str, labels: set[str]) -> None:
     """Refuse labels that a series does not have.
 
     Raises:
-        KeyError: nobody exports or records the name, or it lacks one of the labels.
+            KeyError: the name is neither exported nor recorded, or it lacks one of the labels.
     """
     known = labels_of(name)
     if unknown := sorted(labels - set(known)):
@@ -45,7 +45,7 @@ def check_labels(name: str, labels: set[str]) -> None:
 
 
 def checked(expr: str) -> str:
-    """A PromQL expression, every series of ibpulse in it looked up by its name and its matchers.
+    """A PromQL expression; the name and matchers of every ibpulse series in it are checked.
 
     Raises:
         KeyError: as `check_labels`.
@@ -57,7 +57,7 @@ def checked(expr: str) -> str:
 
 
 def level_of(record: str) -> list[str]:
-    """The labels that a recording keeps, which the first part of its name says."""
+    """The labels that a recording keeps, taken from the first part of its name."""
     return record.partition(":")[0].split("_")
 
 

@@ -19,9 +19,9 @@ from tools.grafana.panels import PROMETHEUS, REF_IDS, Link, PanelHead, finish_pa
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The values of one instant query under a heading; `levels` colour the cells from each value upwards.
+    """A column: the values of an instant query under a heading; `levels` colour the cells from each value upwards.
 
-    A query without a heading is there for its labels alone.
+    A query without a heading only contributes labels.
     """
 
     heading: str
@@ -40,10 +40,10 @@ def table(
     link: Link | None = None,
     words: Mapping[str, list[dashboard.ValueMapping]] | None = None,
 ) -> dashboard.Panel:
-    """Rows that are joined by the labels which all queries have.
+    """A table whose rows are joined by the labels that all queries share.
 
-    `labels` with their headings are shown first, in this order; the first one holds the `link`. `sort` names headings,
-    `words` maps values under a heading.
+    `labels` with their headings come first, in this order; the first one holds the `link`. `sort` names headings,
+    `words` maps values in a column.
     """
     panel = (
         table_builder.Panel()
@@ -81,7 +81,7 @@ def _targets(columns: Sequence[Column]) -> list[Builder[Dataquery]]:
 
 
 def _organize(columns: Sequence[Column], labels: Mapping[str, str]) -> dict[str, object]:
-    # a lone query has no letter in its name
+    # Grafana adds no letter to the column name if there is only one query
     values = ["Value"] if len(columns) == 1 else [f"Value #{ref_id}" for ref_id in REF_IDS[: len(columns)]]
     headings = {name: column.heading for name, column in zip(values, columns, strict=True)}
     return {

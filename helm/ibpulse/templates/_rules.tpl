@@ -71,9 +71,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The node's traffic looks like MoE training that has saturated its rails.
+        The node's traffic looks like MoE training that saturates its rails.
       description: |-
-        {{`{{ $labels.instance }}`}} spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess by shape; the duty cycle and the peaks are measured.
+        {{`{{ $labels.instance }}`}} spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
@@ -95,7 +95,7 @@
       summary: |-
         A port is at its line rate almost all the time.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples stood near the line rate, so more traffic only waits longer.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples was near the line rate. More traffic would only wait longer.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortSaturated.md
       dashboard_url: |-
@@ -115,9 +115,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        Training traffic was regular and has stopped.
+        Regular training traffic has stopped.
       description: |-
-        No rail of {{`{{ $labels.instance }}`}} carried traffic for {{ $rule.thresholds.stallFor }} and more, after regular steps within the last {{ dig "stallMemory" "30m" $rule.thresholds }}. The job hangs, or it has ended: the scheduler knows which.
+        No rail of {{`{{ $labels.instance }}`}} has carried traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps within the last {{ dig "stallMemory" "30m" $rule.thresholds }}. The job hangs or has ended; check the scheduler.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
@@ -139,9 +139,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The training step became longer.
+        The training step has become longer.
       description: |-
-        The step of {{`{{ $labels.instance }}`}}, as the wire shows it, takes {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
+        The step of {{`{{ $labels.instance }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
@@ -167,7 +167,7 @@
       summary: |-
         A rail carries nothing while its siblings work.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node do. The link is up, or another alert would say so: look at the job's device list, at routing, and whether the counters still count.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
       dashboard_url: |-
@@ -188,7 +188,7 @@
       summary: |-
         A rail carries much less than its siblings.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median rail of its node for {{ $rule.thresholds.railSlowFor }}. In a collective the slowest rail sets the pace of all.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median rail of its node for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
       dashboard_url: |-
@@ -209,7 +209,7 @@
       summary: |-
         A rail has disappeared from the node.
       description: |-
-        {{`{{ $labels.instance }}`}} is short of {{`{{ $value }}`}} of the rails that it had within the last {{ dig "railMissingMemory" "1h" $rule.thresholds }}: a device has vanished from the kernel's list, or has no counters any more.
+        {{`{{ $labels.instance }}`}} has {{`{{ $value }}`}} fewer rails than at some time within the last {{ dig "railMissingMemory" "1h" $rule.thresholds }}: a device has disappeared from the kernel's list or no longer has counters.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
@@ -250,7 +250,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port goes up and down.
+        A port keeps going up and down.
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} changed between up and down {{`{{ $value }}`}} times in the last {{ dig "flapWindow" "15m" $rule.thresholds }}.
       runbook_url: |-
@@ -271,9 +271,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A device's PCIe link runs below the capability of both its ends.
+        A device's PCIe link runs below the speed or width that both its ends support.
       description: |-
-        The path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what its links could. It is a link that trained down, in speed or in width: reseat the card, or look at the slot.
+        The PCIe path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} runs at {{`{{ $value | humanizePercentage }}`}} of its possible rate. A link trained at a lower speed or width: reseat the card, or check the slot.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePcieDegraded.md
       dashboard_url: |-
@@ -298,7 +298,7 @@
       summary: |-
         A port's counters change more slowly than they are read.
       description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are right.
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
       dashboard_url: |-
@@ -317,9 +317,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A device is sampled more slowly because its reads take long.
+        A device is sampled less often because its reads take long.
       description: |-
-        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse reads it at a longer interval than the others. Its numbers are true at that longer time scale.
+        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseIntervalLengthened.md
       dashboard_url: |-
@@ -344,7 +344,7 @@
       summary: |-
         A port's counters cannot be read.
       description: |-
-        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Samples that could not be read are missing data, never zero.
+        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Failed reads are missing data, never zeros.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
       dashboard_url: |-
@@ -363,7 +363,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port's counters are reset again and again.
+        A port's counters are reset repeatedly.
       description: |-
         The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ dig "resetWindow" "15m" $rule.thresholds }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
       runbook_url: |-
@@ -386,7 +386,7 @@
       summary: |-
         A device hangs when it is read.
       description: |-
-        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been sampled by a process of its own for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
+        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been quarantined (sampled by a separate process) for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
       dashboard_url: |-
@@ -407,7 +407,7 @@
       summary: |-
         The sampler misses samples.
       description: |-
-        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be lost in the missing data.
+        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be hidden in the missing samples.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
       dashboard_url: |-
@@ -428,7 +428,7 @@
       summary: |-
         The sampler sends no heartbeat.
       description: |-
-        The sampler of {{`{{ $labels.instance }}`}} has sent no heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
+        The sampler of {{`{{ $labels.instance }}`}} has not sent a heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
       dashboard_url: |-
@@ -470,7 +470,7 @@
       summary: |-
         A CPU limit throttles the exporter.
       description: |-
-        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods a second. Each costs samples: remove the CPU limit; a request is enough.
+        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods per second. Each costs samples: remove the CPU limit; a request is enough.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCpuThrottled.md
       dashboard_url: |-
@@ -491,7 +491,7 @@
       summary: |-
         Captures cannot be written.
       description: |-
-        Captures that the flight recorder of {{`{{ $labels.instance }}`}} could not write in the last {{ dig "recorderWindow" "15m" $rule.thresholds }}: {{`{{ $value | humanize }}`}}. Its log says why.
+        The flight recorder of {{`{{ $labels.instance }}`}} failed to write {{`{{ $value | humanize }}`}} captures in the last {{ dig "recorderWindow" "15m" $rule.thresholds }}. Its log gives the reason.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRecorderFailing.md
       dashboard_url: |-

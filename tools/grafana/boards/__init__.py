@@ -1,6 +1,6 @@
-"""The boards, a module for each, as the files that Grafana loads; and the linter's list of exceptions.
+"""The boards, one module each, as the files that Grafana loads, and the linter's list of exceptions.
 
-Another board is a module here and an entry in `BOARDS`.
+To add a board, write a module here and add it to `BOARDS`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tools.grafana.boards import bursts_board, comparison_board, exporter_board,
 from tools.grafana.layout import Board, write_board
 
 BOARDS = (fleet_board.board, node_board.board, comparison_board.board, bursts_board.board, exporter_board.board)
-"""Makes each board, in the order of the links between them."""
+"""Functions that make the boards, in the order of the links between them."""
 LINT_FILE = ".lint"
 LINT_HEAD = "# Written by `python -m tools.grafana`: rules of grafana/dashboard-linter that are broken on purpose.\n"
 
 
 def board_files() -> dict[str, str]:
-    """The text of each board, and of the linter's exceptions, by file name."""
+    """The text of each board and of the linter's exceptions, by file name."""
     boards = [make() for make in BOARDS]
     texts = {board.file: _write(board, boards) for board in boards}
     return texts | {LINT_FILE: LINT_HEAD + yaml.safe_dump(_exclusions(boards), width=110)}
@@ -29,7 +29,7 @@ def board_files() -> dict[str, str]:
 
 def _write(board: Board, boards: list[Board]) -> str:
     document = json.loads(json.dumps(write_board(board, boards), cls=JSONEncoder))
-    # the SDK hides every link in a menu and offers no way to show it
+    # the SDK puts every link into a menu and cannot show it directly
     for link in document["links"]:
         del link["placement"]
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

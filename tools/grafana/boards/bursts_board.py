@@ -1,5 +1,5 @@
-"""The raw samples of one node through the Infinity data source, and its captures. Needs no query of Prometheus but
-those of the variables.
+"""The raw samples of one node through the Infinity data source, and its captures. Queries Prometheus only for
+the variables.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tools.grafana.panels import Link, PanelHead, finish_panel, heat, link_prope
 from tools.grafana.queries import INFINITY, NODE_ADDRESS, PLUGIN, Field, InfinityQuery, window_query
 
 HISTORY = (
-    "The node keeps the last minutes (sampler.history); what is older is in its captures. What has no colour is a "
-    "hole: nothing was measured there."
+    "The node keeps the last minutes (sampler.history); older samples are in its captures. Cells without a colour are "
+    "missing data."
 )
-EMPTY = "The node keeps no samples of this time: choose the last minutes, one node, and see that Grafana reaches it"
+EMPTY = "The node has no samples of this time: choose the last minutes and one node, and check that Grafana reaches it"
 CAPTURES = "/api/v1/captures"
 SUMMARY = "/api/v1/summary"
 SECONDS = 60
@@ -28,8 +28,8 @@ def _heatmap(direction: str) -> dashboard.Panel:
     return heat(
         PanelHead(
             f"Rails at 10 ms, {direction}",
-            "One row per port, its colour is its share of the line rate. Down to 20 s every column is one 10 ms "
-            f"sample; over longer spans it is the highest sample of the column. {HISTORY}",
+            "One row per port; the colour is its share of the line rate. Up to a span of 20 s, every column is one 10 "
+            f"ms sample; over longer spans, it is the highest sample of the column. {HISTORY}",
             "percentunit",
             EMPTY,
             width=24,
@@ -61,11 +61,11 @@ def _series(face: PanelHead, query: InfinityQuery) -> timeseries.Panel:
 
 def _utilization() -> dashboard.Panel:
     text = (
-        "Mean of all ports and both directions, each against its own line rate: the bursts, gaps and steps of the "
-        f"node. Over more than 20 s every point is a mean. Storage and management ports count as well. {HISTORY}"
+        "Mean of all ports and both directions, each relative to its own line rate: the bursts, gaps and steps of the "
+        f"node. Beyond a span of 20 s, every point is a mean. Includes storage and management ports. {HISTORY}"
     )
     face = PanelHead("Utilisation of the node at 10 ms", text, "percentunit", EMPTY, width=24)
-    # a mean leaves holes out; Grafana's sum would make a zero of them
+    # a mean skips missing samples; Grafana's sum would turn them into zero
     mean = {
         "mode": "reduceRow",
         "reduce": {"reducer": "mean"},
@@ -78,7 +78,7 @@ def _utilization() -> dashboard.Panel:
 
 
 def _ports() -> dashboard.Panel:
-    text = f"Each port and direction by itself, the highest sample of every point. {HISTORY}"
+    text = f"Each port and direction separately; every point is the highest of its samples. {HISTORY}"
     face = PanelHead("Ports at 10 ms", text, "Bps", EMPTY, width=24)
     return finish_panel(_series(face, window_query(statistic="max")).color_scheme(panels.by_last_value()), face)
 
@@ -130,8 +130,8 @@ def _summary() -> dashboard.Panel:
     ]
     face = PanelHead(
         "Statistics of the newest minute",
-        f"Every statistic of the last {SECONDS} s of each port, computed from the same samples now; it does not follow "
-        "the time that is shown. CVs are at the time scale of the samples.",
+        f"Every statistic of the last {SECONDS} s of each port, computed now from the same samples; it does not follow "
+        "the time range. CVs are at the time scale of the samples.",
         "none",
         EMPTY,
         width=24,
@@ -149,8 +149,8 @@ def _captures() -> dashboard.Panel:
     ]
     face = PanelHead(
         "Captures on this node",
-        "What the flight recorder kept, the newest first. A click on the file downloads it as Parquet, if your browser "
-        "reaches the node; `ibpulse report` and `ibpulse render` read it.",
+        "Files that the flight recorder wrote, newest first. Click a file to download it as Parquet, if your browser "
+        "can reach the node; `ibpulse report` and `ibpulse render` read it.",
         "none",
         "No capture is stored, or the flight recorder has no directory",
         width=24,
@@ -162,20 +162,20 @@ def _captures() -> dashboard.Panel:
 def board() -> Board:
     """The board of raw samples."""
     infinity = layout.infinity(PLUGIN)
-    names = (
-        "One of its two data sources is no Prometheus; the linter's name for it holds a hyphen, which no variable can."
-    )
+    names = "One data source is not Prometheus; the linter expects a hyphen in its name, which variables cannot have."
     return Board(
         uid=layout.BURSTS,
         title="ibpulse / Burst explorer",
         question="What did every port of this node do in these seconds, 10 ms by 10 ms?",
-        # the linter takes the first data source for that of the panels
+        # the linter assumes that the panels use the first data source
         variables=[
             infinity,
             layout.datasource(),
             layout.job(),
             layout.instance(single=True),
-            layout.choice("scheme", "Scheme", "How Grafana's server asks the node.", ("http", "https")),
+            layout.choice(
+                "scheme", "Scheme", "Scheme that Grafana's server uses for requests to the node.", ("http", "https")
+            ),
         ],
         sections=[
             Section("", [_heatmap("transmit"), _heatmap("receive"), _utilization()]),

@@ -1,4 +1,4 @@
-"""Two selections side by side: the published table and pictures for each, and what changed between them."""
+"""Two selections side by side: the published table and pictures of each, and the changes between them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.grafana.queries import RANGE, Query, Scope
 A = Scope()
 B = Scope(job="$job_b", instance="$instance_b", shift="$shift")
 SELECTIONS = {"A": A, "B": B}
-NOTHING = "Nothing of this selection in this span: see the variables A and B, and how far B is moved back"
+NOTHING = "No data of this selection in this span: check the variables A and B, and how far B is moved back"
 SHIFTS = ("0s", "10m", "1h", "6h", "1d", "7d")
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One number of the published table, over the whole span that the board shows."""
+    """One number of the published table, over the whole time range of the board."""
 
     title: str
     text: str
@@ -50,7 +50,7 @@ STATISTICS = (
     Statistic(
         "Duty cycle",
         "Share of the time above the threshold, mean over the span and the nodes. The published runs: dense 0.75, MoE "
-        "0.92, in a trimmed window; over a whole job both were at 0.11. Compare windows of one length, within a job.",
+        "0.92, in a trimmed window; both had 0.11 over the whole job. Compare windows of equal length within a job.",
         "percentunit",
         _mean("ibpulse_node_duty_cycle_ratio", window="1m"),
     ),
@@ -62,20 +62,20 @@ STATISTICS = (
     ),
     Statistic(
         "Peak",
-        "Highest 10 ms sample of any of the nodes in the span.",
+        "Highest 10 ms sample of any chosen node in the span.",
         "Bps",
         _peak,
     ),
     Statistic(
         "CV at 10 ms",
         "Burstiness of single samples, median over the minutes of the span. The published runs: dense 0.20, MoE 0.42. "
-        "A run with expert parallelism has 0.20 as well: the number does not name the model.",
+        "A run with expert parallelism also has 0.20: the number does not identify the model.",
         "none",
         _median("ibpulse_node_burstiness_cv", timescale="10ms", window="1m"),
     ),
     Statistic(
         "CV at 100 ms",
-        "The same of means over 100 ms, where the order of the two published runs is the other way round (models of "
+        "The same for means over 100 ms, where the order of the two published runs is reversed (models of "
         "them: dense 0.38, MoE 0.20).",
         "none",
         _median("ibpulse_node_burstiness_cv", timescale="100ms", window="1m"),
@@ -88,7 +88,7 @@ STATISTICS = (
     ),
     Statistic(
         "Step",
-        "Median step period where it is clear. Another job has another step: only the same job at two times compares.",
+        "Median step period where it is clear. Steps of different jobs differ: compare only the same job at two times.",
         "s",
         _median("instance:ibpulse_step_period_seconds:scored"),
     ),
@@ -103,8 +103,8 @@ STATISTICS = (
 
 def _compared(statistic: Statistic) -> model.Panel:
     a, b = (statistic.expr(scope) for scope in SELECTIONS.values())
-    queries = [Query(a, "A", True), Query(b, "B", True), Query(f"({b}) / ({a}) - 1", "B against A", True)]
-    text = f"{statistic.text} The third number is B ÷ A - 1; a change of a few per cent is nothing."
+    queries = [Query(a, "A", True), Query(b, "B", True), Query(f"({b}) / ({a}) - 1", "B relative to A", True)]
+    text = f"{statistic.text} The third number is B ÷ A - 1; a change of a few per cent is insignificant."
     face = PanelHead(statistic.title, text, statistic.unit, NOTHING, width=6, height=4)
     return number(face, queries, graph=False, units={"C": "percentunit"})
 
@@ -113,8 +113,8 @@ def _distribution(name: str, scope: Scope) -> model.Panel:
     return heat(
         PanelHead(
             f"Utilisation of the 10 ms samples, {name}",
-            "Samples per second of all chosen nodes in each band of utilisation. Bands at both ends are bursts, one at "
-            "the top is saturation. Against the rails that carry traffic.",
+            "Samples per second of all chosen nodes in each band of utilisation. Bands at both ends are bursts; one at "
+            "the top is saturation. Relative to the rails that carry traffic.",
             "percentunit",
             NOTHING,
             width=12,
@@ -129,7 +129,8 @@ def _bursts(name: str, scope: Scope) -> model.Panel:
     return heat(
         PanelHead(
             f"Bursts by length, {name}",
-            "Bursts of the chosen nodes that ended, by their length in whole ticks. A run that never pauses has none.",
+            "Bursts of the chosen nodes that ended, by their length in whole samples. A run that never pauses has "
+            "none.",
             "s",
             NOTHING,
             width=12,
@@ -142,8 +143,9 @@ def _bursts(name: str, scope: Scope) -> model.Panel:
 def _labels(name: str, scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
-            f"What it looks like, {name}",
-            "Share of the chosen nodes by the label that their traffic resembles most. A resemblance, never a fact.",
+            f"Signature, {name}",
+            "Share of the chosen nodes by the label that their traffic resembles most. A resemblance, not an "
+            "identification.",
             "percentunit",
             NOTHING,
             width=12,
@@ -156,7 +158,7 @@ def _labels(name: str, scope: Scope) -> model.Panel:
 
 
 def _both(title: str, text: str, unit: str, expr: Callable[[Scope], str], width: int = 12) -> model.Panel:
-    text = f"{text} B is drawn at the time of A, moved by the Shift variable."
+    text = f"{text} B is drawn at the time of A, shifted by the Shift variable."
     queries = [Query(expr(scope), name) for name, scope in SELECTIONS.items()]
     return lines(PanelHead(title, text, unit, NOTHING, width=width), queries)
 
@@ -194,14 +196,14 @@ def _saturation() -> list[model.Panel]:
     return [
         _both(
             "Saturation over time",
-            "Share of the time in which the median sample of half a minute was near the line, mean of the nodes.",
+            "Share of the time in which the median sample of half a minute was near the line rate, mean of the nodes.",
             "percentunit",
             lambda scope: f"avg({scope.rate('ibpulse_node_bandwidth_saturated_seconds_total')})",
         ),
         _both(
             "MoE saturation over time",
-            "Share of the time in sustained MoE saturation, mean of the nodes. The published MoE run had its peaks at "
-            "the line at half of its mean: it is in this state and not saturated in the first sense.",
+            "Share of the time in sustained MoE saturation, mean of the nodes. The published MoE run had peaks at the "
+            "line rate and a mean of half of it: it is in this state, but not saturated in the first sense.",
             "percentunit",
             lambda scope: f"avg({scope.rate('ibpulse_node_moe_saturated_seconds_total')})",
         ),
@@ -223,14 +225,14 @@ def board() -> Board:
     return Board(
         uid="ibpulse-comparison",
         title="ibpulse / Dense and MoE",
-        question="How do two selections (jobs, nodes, or one selection at two times) use the wire, and what changed?",
+        question="How do two selections (jobs, nodes, or the same at two times) use the network, and what changed?",
         variables=[
             layout.datasource(),
             layout.job(label="Job"),
             layout.instance(label="Instance"),
             layout.job("job_b", "Job B"),
             layout.instance("instance_b", "Instance B", "job_b"),
-            layout.choice("shift", "Shift B back by", "How much earlier B is looked at.", SHIFTS),
+            layout.choice("shift", "Shift B back by", "How far B is moved back in time.", SHIFTS),
         ],
         sections=sections,
         start="now-1h",

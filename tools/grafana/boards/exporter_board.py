@@ -1,4 +1,4 @@
-"""The exporter about itself: whether its numbers can be trusted, and what they cost."""
+"""The exporter's own health: whether its numbers can be trusted, and their cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.grafana.queries import Query, Scope, by_node
 from tools.grafana.tables import Column, table
 
 NODES = Scope()
-NOTHING = "No exporter of this selection answers"
+NOTHING = "No exporter of this selection responds"
 
 
 def cost_panels() -> list[model.Panel]:
@@ -22,9 +22,7 @@ def cost_panels() -> list[model.Panel]:
 
 def _cpu() -> model.Panel:
     return lines(
-        PanelHead(
-            "CPU", "Processor time of the daemon, and of its sampler; 1 is a whole core.", "percentunit", NOTHING
-        ),
+        PanelHead("CPU", "CPU time of the daemon and of its sampler; 1 is one full core.", "percentunit", NOTHING),
         [
             Query(NODES.rate("process_cpu_seconds_total"), "{{instance}} daemon"),
             Query(NODES.rate("ibpulse_sampler_cpu_seconds_total"), "{{instance}} sampler"),
@@ -36,7 +34,7 @@ def _memory() -> model.Panel:
     return lines(
         PanelHead(
             "Memory of the daemon",
-            "Resident memory of the main process; the sampler's is not in it, the shared ring is.",
+            "Resident memory of the main process, including the shared ring but not the sampler.",
             "bytes",
             NOTHING,
         ),
@@ -48,7 +46,7 @@ def _scrapes() -> model.Panel:
     return lines(
         PanelHead(
             "Scrapes",
-            "How long a scrape took, as Prometheus saw it.",
+            "Duration of a scrape, as measured by Prometheus.",
             "s",
             NOTHING,
         ),
@@ -67,8 +65,8 @@ def _captures() -> model.Panel:
     return lines(
         PanelHead(
             "Captures",
-            "Captures taken and captures that could not be written, in a point of the picture. Absent without a "
-            "directory for them.",
+            "Captures taken and captures that could not be written, between two points of the graph. Absent without a "
+            "capture directory.",
             "none",
             "The flight recorder has no directory",
         ),
@@ -96,8 +94,8 @@ def _versions() -> model.Panel:
     return table(
         PanelHead(
             "Exporters",
-            "Version, scheduling class that was asked for and that the sampler got, things that the last scan has to "
-            "tell (see the page of the node), captures.",
+            "Version, requested and actual scheduling class of the sampler, notices of the last device scan (details "
+            "are on the node's page), captures.",
             "none",
             NOTHING,
             width=24,
@@ -115,7 +113,7 @@ def _versions() -> model.Panel:
             "cluster": "Cluster",
             "version": "Version",
             "python": "Python",
-            "requested": "Scheduler asked for",
+            "requested": "Scheduler requested",
             "actual": "Scheduler",
             "cpu_actual": "CPU",
         },
@@ -136,15 +134,15 @@ INTERVAL = S.pick("ibpulse_port_sampling_interval_seconds")
 FIGURES = (
     Figure(
         "Not answering",
-        "Targets that Prometheus could not scrape last time. Their numbers end at the last scrape that worked.",
+        "Targets that Prometheus could not scrape last time. Their data ends at the last successful scrape.",
         "none",
         f"sum(1 - {NODES.pick('up')})",
         ((1, VERMILION),),
     ),
     Figure(
         "Missed ticks",
-        "Highest share of ticks that a sampler came too late for, of ten minutes. They are holes, and a short peak may "
-        "lie in one.",
+        "Highest share of samples that any sampler missed within ten minutes. A short peak may be hidden in the "
+        "missing data.",
         "percentunit",
         f"max({MISSED})",
         (
@@ -153,22 +151,22 @@ FIGURES = (
         ),
     ),
     Figure(
-        "Lateness, 99 %",
-        "How late samplers wake for a tick, 99th percentile of all. Late reads are divided by their true time, so "
-        "lateness costs no accuracy until ticks are missed.",
+        "Wake-up delay, 99 %",
+        "Delay with which samplers wake up for a sample, 99th percentile of all. Rates are computed from the true read "
+        "times, so a delay costs no accuracy until samples are missed.",
         "s",
         NODES.quantile(0.99, "ibpulse_sampler_lateness_seconds", ""),
     ),
     Figure(
-        "Sampler silent for",
-        "Age of the oldest sign of life of a sampler. It is restarted within three seconds.",
+        "Time since heartbeat",
+        "Age of the oldest heartbeat of a sampler. A silent sampler is restarted within three seconds.",
         "s",
         f"max({AGE})",
         ((5, VERMILION),),
     ),
     Figure(
         "Coarsest counters",
-        "Time between two changes of the slowest refreshed counters ÷ time between two reads. Above 2, peaks, duty "
+        "Time between two changes of the most slowly refreshed counters ÷ time between two reads. Above 2, peaks, duty "
         "cycle and burstiness of that port are smeared. Unknown without traffic.",
         "none",
         f"max({RESOLUTION} / {INTERVAL})",
@@ -176,20 +174,20 @@ FIGURES = (
     ),
     Figure(
         "Devices quarantined",
-        "Devices whose reads hung, sampled by a process of their own.",
+        "Devices whose reads hung, sampled by a separate process.",
         "none",
         f"sum({S.pick('ibpulse_device_quarantined')})",
         ((1, VERMILION),),
     ),
     Figure(
         "CPU per node",
-        "Processor time of the daemon and its sampler, mean of the nodes; 1 is a whole core.",
+        "CPU time of the daemon and its sampler, mean of the nodes; 1 is one full core.",
         "percentunit",
         f"avg({CPU})",
     ),
     Figure(
         "Series per node",
-        "Samples that a scrape brings, highest of the nodes. A node of 8 ports stays below 1,000 by default.",
+        "Series per scrape, highest of the nodes. A node with 8 ports stays below 1,000 by default.",
         "none",
         f"max({NODES.pick('scrape_samples_scraped')})",
     ),
@@ -199,9 +197,9 @@ FIGURES = (
 def _lateness() -> model.Panel:
     return heat(
         PanelHead(
-            "Lateness of the samplers",
-            "How late the main samplers of all chosen nodes woke, ticks per second in each band. A band that rises "
-            "is a busy node, or a CPU limit.",
+            "Wake-up delay of the samplers",
+            "Wake-up delay of the main samplers of all chosen nodes, samples per second in each band. A rising band "
+            "indicates a busy node, or a CPU limit.",
             "s",
             NOTHING,
             width=12,
@@ -214,9 +212,9 @@ def _lateness() -> model.Panel:
 def _tick_cost() -> model.Panel:
     return heat(
         PanelHead(
-            "Cost of a tick",
-            "How long reading all ports took, ticks per second in each band. A band at milliseconds is a slow device "
-            "or a sampler that was held up.",
+            "Read time of all ports",
+            "Time to read all ports once, samples per second in each band. A band at milliseconds is a slow device "
+            "or a delayed sampler.",
             "s",
             NOTHING,
             width=12,
@@ -229,9 +227,9 @@ def _tick_cost() -> model.Panel:
 def _missed() -> model.Panel:
     return lines(
         PanelHead(
-            "Missed ticks by node",
-            "Share of the ticks of ten minutes that were skipped because the sampler came too late. Below one in a "
-            "hundred no statistic notices.",
+            "Missed samples by node",
+            "Share of the samples of ten minutes that were skipped because the sampler woke up too late. Below 1 %, "
+            "statistics are not affected.",
             "percentunit",
             "No recorded share: load the recording rules",
         ),
@@ -243,14 +241,14 @@ def _missed() -> model.Panel:
 def _ticks() -> model.Panel:
     return lines(
         PanelHead(
-            "Ticks per second",
-            "Ticks at which the main sampler read its ports, and how many its interval asks for.",
+            "Samples per second",
+            "Times per second that the main sampler read its ports, and the number that its interval requires.",
             "cps",
             NOTHING,
         ),
         [
             Query(NODES.rate("ibpulse_sampler_ticks_total"), "{{instance}} read"),
-            Query(f"1 / {NODES.pick('ibpulse_sampler_interval_seconds')}", "{{instance}} wanted"),
+            Query(f"1 / {NODES.pick('ibpulse_sampler_interval_seconds')}", "{{instance}} required"),
         ],
     )
 
@@ -262,7 +260,7 @@ def _throttled() -> model.Panel:
             "Periods per second in which the kernel throttled the container. Each costs samples: remove the limit. "
             "Absent outside a container.",
             "cps",
-            "No CPU limit, which is how it should be",
+            "No CPU limit, as recommended",
         ),
         [Query(NODES.rate("ibpulse_cgroup_throttled_periods_total"))],
         thresholds=panels.steps((0.1, VERMILION)),
@@ -270,12 +268,12 @@ def _throttled() -> model.Panel:
 
 
 def board() -> Board:
-    """The board of the exporters."""
+    """The board about the exporters."""
     ticks = [_lateness(), _tick_cost(), _missed(), _ticks(), _throttled()]
     return Board(
         uid="ibpulse-exporter",
         title="ibpulse / Exporter health",
-        question="Can the numbers be trusted: does every exporter answer, in time, at the resolution that it claims?",
+        question="Can the numbers be trusted: does every exporter respond, in time, at the resolution that it claims?",
         variables=[layout.datasource(), layout.job(), layout.instance(), layout.device()],
         sections=[
             Section("", [*figure_panels(FIGURES, NOTHING), *ticks]),

@@ -1,4 +1,4 @@
-"""Reads of the counters, devices in trouble, what interrupted sampling."""
+"""Reads of the counters, problem devices, interruptions of sampling."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tools.grafana.queries import Query, Scope, by_node
 
 S = Scope(device="$device")
 NODES = Scope()
-NOTHING = "No exporter of this selection answers"
+NOTHING = "No exporter of this selection responds"
 PORT_NAME = "{{instance}} {{device}}:{{port}}"
 EVENTS = {
     "ibpulse_sampler_restarts_total": "restarts",
     "ibpulse_sampler_takeovers_total": "takeovers",
-    "ibpulse_sampler_clock_steps_total": "steps of the clock",
+    "ibpulse_sampler_clock_steps_total": "clock steps",
 }
 
 
 def read_panels() -> list[model.Panel]:
-    """How well the counters can be read."""
+    """Panels about the quality of the reads."""
     return [_resolution(), _failed(), _slow(), _quarantine(), _left_alone(), _lengthened()]
 
 
 def event_panels() -> list[model.Panel]:
-    """What interrupted sampling."""
+    """Panels about interruptions of sampling."""
     return [_interruptions(), _resets(), _behind()]
 
 
@@ -33,10 +33,10 @@ def _resolution() -> model.Panel:
     return lines(
         PanelHead(
             "Effective resolution",
-            "Time between two changes of a port's counters under traffic, beside the time between two reads. Far above "
-            "it the device refreshes slowly, or the traffic is regular single ticks.",
+            "Time between two changes of a port's counters under traffic, compared with the time between two reads. If "
+            "it is far longer, the device refreshes slowly, or the traffic comes as regular single samples.",
             "s",
-            "No port had enough traffic to tell",
+            "No port had enough traffic to judge",
         ),
         [
             Query(S.pick("ibpulse_port_effective_resolution_seconds"), PORT_NAME),
@@ -49,8 +49,8 @@ def _failed() -> model.Panel:
     return lines(
         PanelHead(
             "Failed and uncertain reads",
-            "Reads per second that failed, and reads that took so long that nobody knows when the counter was taken. "
-            "Both are holes.",
+            "Reads per second that failed, and reads so slow that the time of the counter value is uncertain. "
+            "Both are missing data.",
             "cps",
             NOTHING,
         ),
@@ -65,8 +65,8 @@ def _slow() -> model.Panel:
     return lines(
         PanelHead(
             "Slow reads",
-            "99th percentile of the time that one read of a byte counter took, by device. Each read talks to the "
-            "firmware: a device that answers slowly is sampled less often.",
+            "99th percentile of the read time of a byte counter, by device. Each read is a request to the "
+            "firmware: a device that responds slowly is sampled less often.",
             "s",
             NOTHING,
         ),
@@ -78,8 +78,7 @@ def _quarantine() -> model.Panel:
     return states(
         PanelHead(
             "Devices in quarantine",
-            "Devices that are sampled by a process of their own because a read of them hung. The others are not "
-            "affected.",
+            "Devices that a separate process samples because a read of them hung. The others are not affected.",
             "bool_yes_no",
             NOTHING,
         ),
@@ -91,8 +90,8 @@ def _quarantine() -> model.Panel:
 def _left_alone() -> model.Panel:
     return states(
         PanelHead(
-            "Ports left alone",
-            "Ports whose files kept failing and are only retried from time to time.",
+            "Ports set aside",
+            "Ports whose files kept failing, which are only retried now and then.",
             "bool_yes_no",
             NOTHING,
         ),
@@ -105,9 +104,9 @@ def _lengthened() -> model.Panel:
     return states(
         PanelHead(
             "Devices sampled more slowly",
-            "Devices whose interval was lengthened because their reads take long. No row is the good case.",
+            "Devices whose interval was lengthened because their reads take long. No rows is the good case.",
             "bool_yes_no",
-            "Every device is sampled at the interval that was asked for",
+            "Every device is sampled at the configured interval",
         ),
         [Query(S.pick("ibpulse_device_interval_lengthened"), "{{instance}} {{device}}")],
         panels.YES_IS_BAD,
@@ -117,9 +116,9 @@ def _lengthened() -> model.Panel:
 def _interruptions() -> model.Panel:
     return lines(
         PanelHead(
-            "Restarts, takeovers, steps of the clock",
-            "What interrupted sampling: a sampler that ended, a hung read that a new sampler was started for, a step "
-            "of the wall clock. Each leaves a hole of a fraction of a second.",
+            "Restarts, takeovers, clock steps",
+            "Interruptions of sampling: a sampler that ended, a hung read for which a new sampler was started, a step "
+            "of the wall clock. Each leaves a fraction of a second of missing data.",
             "none",
             NOTHING,
         ),
@@ -133,9 +132,9 @@ def _interruptions() -> model.Panel:
 def _resets() -> model.Panel:
     return lines(
         PanelHead(
-            "Resets of counters",
-            "Samples at which a byte counter was lower than before. Never taken as traffic; again and again it is some "
-            "tool that clears them.",
+            "Counter resets",
+            "Samples at which a byte counter was lower than before. Never counted as traffic; if it happens "
+            "repeatedly, some tool is clearing them.",
             "none",
             NOTHING,
         ),
@@ -146,14 +145,14 @@ def _resets() -> model.Panel:
 def _behind() -> model.Panel:
     return lines(
         PanelHead(
-            "How far the numbers are behind",
-            "Wall time of Prometheus - the newest tick that is in the numbers, about a second when all is well; and "
-            "time that was left out because aggregation fell behind. It needs clocks that agree.",
+            "Delay of the data",
+            "Prometheus's time - the time of the newest aggregated sample, normally about a second, and the "
+            "time that was skipped because aggregation fell behind. Requires synchronised clocks.",
             "s",
             NOTHING,
         ),
         [
             Query(f"time() - {NODES.pick('ibpulse_aggregated_until_timestamp_seconds')}", "{{instance}} behind"),
-            Query(NODES.over("increase", "ibpulse_aggregator_skipped_seconds_total"), "{{instance}} left out"),
+            Query(NODES.over("increase", "ibpulse_aggregator_skipped_seconds_total"), "{{instance}} skipped"),
         ],
     )

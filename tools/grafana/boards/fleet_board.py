@@ -1,4 +1,4 @@
-"""All nodes: who is saturated, who has an idle rail, how the fleet's traffic looks; the worst first."""
+"""All nodes: saturation, idle rails and the overall traffic; the worst nodes first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOE_SHARE = S.pick("instance:ibpulse_moe_saturated:ratio")
 SATURATED_SHARE = S.pick("instance:ibpulse_bandwidth_saturated:ratio")
 PEAK = f"{by_node('max', S.pick('ibpulse_node_bandwidth_peak_bytes_per_second', window='1m'))} / ({S.line_rate()})"
 
-UTILIZATION_TITLE, LABELS_TITLE = "Utilisation of all nodes", "What the traffic looks like"
+UTILIZATION_TITLE, LABELS_TITLE = "Utilisation of all nodes", "Traffic signatures"
 JOB_TITLES = ("Bandwidth by job", "Nodes by job")
 WHOLE_TITLES = (UTILIZATION_TITLE, LABELS_TITLE, *JOB_TITLES)
 WHOLE_JOBS = (
@@ -49,27 +49,27 @@ def cv(timescale: str) -> str:
 FIGURES = (
     Figure(
         "Nodes",
-        "Nodes whose exporter answered the last scrape. A node that is missing here is not counted anywhere below.",
+        "Nodes whose exporter responded to the last scrape. All numbers below exclude missing nodes.",
         "none",
         f"count({S.pick('ibpulse_node_rails')})",
     ),
     Figure(
         "Bandwidth",
-        "Transmit + receive of all rails of all nodes, mean of five minutes. A byte that goes from one node to another "
-        "is counted at both.",
+        "Transmit + receive of all rails of all nodes, mean of five minutes. Bytes sent from one node to another "
+        "are counted at both.",
         "Bps",
         f"sum({S.pick('instance:ibpulse_bandwidth_bytes:rate5m')})",
     ),
     Figure(
         "Mean utilisation",
-        "Mean share of the line rate over all nodes, both directions, five minutes. A fleet can be at 0.4 here and "
-        "have every burst at the line: look at the heatmap.",
+        "Mean share of the line rate over all nodes, both directions, five minutes. A fleet can be at 0.4 here while "
+        "every burst reaches the line rate: see the heatmap.",
         "percentunit",
         f"avg({UTILIZATION})",
     ),
     Figure(
         "Rails that carry traffic",
-        "Rails with traffic ÷ rails there are. Low is normal when nodes are free; it is a fault when jobs run.",
+        "Rails with traffic ÷ all rails. A low value is normal while nodes are free, but a fault while jobs run.",
         "percentunit",
         f"sum({S.pick('ibpulse_node_active_rails')}) / sum({S.pick('ibpulse_node_rails')})",
     ),
@@ -81,25 +81,26 @@ FIGURES = (
         ((1, VERMILION),),
     ),
     Figure(
-        "MoE-like at the line",
-        "Nodes in sustained MoE saturation: traffic that resembles a published MoE run, hardly a pause, peaks at the "
-        "line. The resemblance is a guess; duty cycle and peaks are measured.",
+        "MoE-like at line rate",
+        "Nodes in sustained MoE saturation: traffic that resembles a published MoE run, with hardly a pause and peaks "
+        "at the line rate. The resemblance is a guess; duty cycle and peaks are measured.",
         "none",
         f"sum({S.pick('ibpulse_node_moe_saturated')})",
         ((1, VERMILION),),
     ),
     Figure(
         "Idle or slow rails",
-        "Rails that carry less than a twentieth (idle) or three quarters (slow) of their siblings' median while these "
-        "work. Half of the rails failing at once is not seen: compare with the rails that carry traffic.",
+        "Rails that carry less than a twentieth (idle) or three quarters (slow) of their siblings' median while the "
+        "siblings work. If half of the rails fail together, this shows nothing: compare with the rails that carry "
+        "traffic.",
         "none",
         f"sum({IDLE}) + sum({SLOW})",
         ((1, VERMILION),),
     ),
     Figure(
         "Rails down",
-        "Rails whose link is not ACTIVE. A device that vanished from the kernel's list is not a rail any more and is "
-        "not counted.",
+        "Rails whose link is not ACTIVE. A device that disappeared from the kernel's list no longer counts as a rail "
+        "and is not counted.",
         "none",
         f"sum({DOWN})",
         ((1, VERMILION),),
@@ -112,9 +113,9 @@ def _utilization() -> model.Panel:
     return heat(
         PanelHead(
             UTILIZATION_TITLE,
-            "Where the 10 ms samples of all nodes lie between idle and the line rate; what stands out is much time. "
-            "Two bands, at the bottom and at the top, are bursts; one at the top alone is saturation. It does not say "
-            f"which node: the table does. {WHOLE_JOBS}",
+            "Distribution of the 10 ms samples of all nodes between idle and the line rate; strong colours mean much "
+            "time. Two bands, at the bottom and at the top, are bursts; one at the top alone is saturation. See the "
+            f"table for single nodes. {WHOLE_JOBS}",
             "percentunit",
             "No recorded distribution: load the recording rules, and keep classic histograms when scraping",
             width=12,
@@ -130,8 +131,8 @@ def _labels() -> model.Panel:
     return lines(
         PanelHead(
             LABELS_TITLE,
-            "Nodes by the label that their traffic resembles most. A label is a resemblance to two published runs, "
-            f"never a fact about the model; most jobs are unknown. {WHOLE_JOBS}",
+            "Nodes by the label that their traffic resembles most. A label is a resemblance to two published runs, not "
+            f"an identification of the model; most jobs are unknown. {WHOLE_JOBS}",
             "none",
             "No recorded signatures: load the recording rules",
             width=12,
@@ -150,7 +151,7 @@ def _nodes() -> model.Panel:
         Column("Bad rails", trouble, "none", ((1, VERMILION),)),
         Column("MoE saturation", by_node("max", MOE_SHARE), "percentunit", ((0.8, VERMILION),)),
         Column("Saturated", by_node("max", SATURATED_SHARE), "percentunit", ((0.5, ORANGE), (0.9, VERMILION))),
-        Column("Peak of the line", PEAK, "percentunit", ((0.9, ORANGE),)),
+        Column("Peak of line rate", PEAK, "percentunit", ((0.9, ORANGE),)),
         Column("Mean utilisation", by_node("max", UTILIZATION), "percentunit"),
         Column("Duty cycle", by_node("max", DUTY), "percentunit"),
         Column("CV at 10 ms", by_node("max", cv("10ms")), "none"),
@@ -161,9 +162,9 @@ def _nodes() -> model.Panel:
     ]
     return table(
         PanelHead(
-            "Nodes, the worst first",
-            "One row per node, most bad rails (idle, slow or down) first, then those longest at the line. A click on "
-            "the node opens its board. An empty cell is a value that is not known, such as the step of a node "
+            "Nodes, worst first",
+            "One row per node: those with most bad rails (idle, slow or down) first, then those longest at the line "
+            "rate. Click a node to open its board. An empty cell is an unknown value, such as the step of a node "
             "without a rhythm. CVs of different time scales cannot be compared.",
             "none",
             NO_NODES,
@@ -180,14 +181,14 @@ def _nodes() -> model.Panel:
 
 def _bad_rails() -> model.Panel:
     idle = S.pick("ibpulse_port_rail_idle")
-    # one number: Grafana names columns in another way when only one query of a table has an answer
+    # a single number, because Grafana names columns differently when only one query of a table returns data
     codes = (f"3 * ({DOWN}) > 0", f"2 * {idle} > 0", f"{SLOW} > 0")
     state = " or ".join(by_port("max", code) for code in codes)
     return table(
         PanelHead(
             "Rails in trouble now",
-            "Only rails that are down, idle or slow while their siblings work, by the worst that is true; a click "
-            "opens the node. An empty table is the good case. Storage and management ports do not count.",
+            "Only rails that are down, or idle or slow while their siblings work, with the worst state of each; click "
+            "a rail to open its node. An empty table is the good case. Storage and management ports are excluded.",
             "none",
             "No rail is idle, slow or down",
             width=12,
@@ -202,7 +203,7 @@ def _bad_rails() -> model.Panel:
 
 def _worst(title: str, text: str, unit: str, expr: str, nothing: str = NO_NODES) -> model.Panel:
     face = PanelHead(
-        title, f"{text} The {WORST} highest at each moment; a click opens the node.", unit, nothing, width=12
+        title, f"{text} The {WORST} highest at each moment; click one to open the node.", unit, nothing, width=12
     )
     return lines(face, [Query(f"topk({WORST}, {expr})")], link=TO_NODE_OF_SERIES)
 
@@ -217,9 +218,9 @@ def _spread(title: str, text: str, unit: str, expr: str) -> model.Panel:
 
 def _shares() -> model.Panel:
     face = PanelHead(
-        "Least even rails",
-        "Jain index of the rails' bytes: 1 when all carry the same, k/n when k of n do. The lowest nodes; below 0.98 "
-        "is worth a look. Absent without traffic.",
+        "Least balanced rails",
+        "Jain index of the rails' bytes: 1 when all carry the same, k/n when only k of n do. The lowest nodes; "
+        "investigate below 0.98. Absent without traffic.",
         "none",
         "No node carries traffic",
         width=12,
@@ -229,7 +230,7 @@ def _shares() -> model.Panel:
 
 
 def _by_job(title: str, text: str, unit: str, record: str) -> model.Panel:
-    nothing = "Nothing is recorded: load the recording rules"
+    nothing = "No recorded data: load the recording rules"
     return lines(PanelHead(title, f"{text} {WHOLE_JOBS}", unit, nothing, width=12), [Query(S.pick(record), "{{job}}")])
 
 
@@ -243,7 +244,7 @@ def _history() -> list[model.Panel]:
         ),
         _by_job(
             JOB_TITLES[1],
-            "Nodes whose exporter answers. A step down is nodes that left, or exporters that died.",
+            "Nodes whose exporter responds. A step down means that nodes left or exporters failed.",
             "none",
             "job:ibpulse_nodes:count",
         ),
@@ -254,34 +255,35 @@ def _history() -> list[model.Panel]:
             MOE_SHARE,
         ),
         _worst(
-            "Longest at the line",
-            "Share of the last quarter hour in which the node's bandwidth was saturated.",
+            "Longest at line rate",
+            "Share of the last quarter of an hour in which the node's bandwidth was saturated.",
             "percentunit",
             SATURATED_SHARE,
         ),
         _spread(
             "Duty cycle of the nodes",
-            "Share of the time with traffic: median of all nodes, and the twentieth at either end. Five minutes.",
+            "Share of the time with traffic: median of all nodes, 5th and 95th percentile. Five minutes.",
             "percentunit",
             DUTY,
         ),
         _spread(
             "Burstiness of the nodes at 10 ms",
-            "Coefficient of variation of the active bandwidth of single 10 ms samples. It says how long bursts are "
-            "against 10 ms, not what the job is.",
+            "Coefficient of variation of the active bandwidth of single 10 ms samples. It compares the length of "
+            "bursts with 10 ms and does not identify the job.",
             "none",
             cv("10ms"),
         ),
         _worst(
             "Longest steps",
-            "Step period as the wire shows it, where it is clear. Another job has another step: compare within a job.",
+            "Step period of the traffic, where it is clear. Steps of different jobs differ: compare within a job.",
             "s",
             STEP,
             "No node has a clear rhythm",
         ),
         _worst(
             "Idle rails",
-            "Rails without traffic while their siblings work, by node. One that stays for minutes is a fault.",
+            "Rails without traffic while their siblings carry traffic, by node. If it lasts for minutes, it is a "
+            "fault.",
             "none",
             IDLE,
         ),
@@ -289,12 +291,12 @@ def _history() -> list[model.Panel]:
 
 
 def board() -> Board:
-    """The board of the fleet."""
-    whole = "The recorded sum over instances is what makes this panel cheap; its description says so."
+    """The board about the fleet."""
+    whole = "The recorded sum over instances makes this panel cheap; its description says so."
     return Board(
         uid="ibpulse-fleet",
         title="ibpulse / Fleet",
-        question="Which nodes are saturated, which have a bad rail, and how does the traffic of the fleet look?",
+        question="Which nodes are saturated, which have a bad rail, and what does the traffic of the fleet look like?",
         variables=[layout.datasource(), layout.job(), layout.instance()],
         sections=[
             Section("", [*figure_panels(FIGURES, NO_NODES), _utilization(), _labels(), _nodes()]),

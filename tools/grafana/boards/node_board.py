@@ -1,4 +1,4 @@
-"""One node: what its rails do, now and in time. Shape, rails and counters have modules of their own beside this one."""
+"""One node: the traffic of its rails, now and over time. Shape, rails and counters are in modules of their own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tools.grafana.recording_rules import NODE
 S = Scope()
 RAILS = Scope(device="$device")
 SILENT = "No traffic in this span, or the node did not report"
-NO_NODE = "The node does not report: choose one, or look at the exporter board"
-TO_SAMPLES = Link("Look at the 10 ms samples of this moment", layout.series_link(layout.BURSTS))
+NO_NODE = "The node does not report: choose one, or check the exporter board"
+TO_SAMPLES = Link("Show the 10 ms samples of this moment", layout.series_link(layout.BURSTS))
 PEAK = by_node("max", S.pick("ibpulse_node_bandwidth_peak_bytes_per_second", window="1m"))
 BAD_RAILS = (
     f"sum({S.pick('ibpulse_port_rail_idle')}) + sum({S.pick('ibpulse_port_rail_slow')}) + "
@@ -28,14 +28,15 @@ BAD_RAILS = (
 FIGURES = (
     Figure(
         "Bandwidth",
-        "Transmit + receive of all rails, mean of the last ten seconds. What lies inside them is below.",
+        "Transmit + receive of all rails, mean of the last ten seconds. The panels below show the structure within "
+        "them.",
         "Bps",
         S.bandwidth("10s"),
     ),
     Figure(
-        "Peak of the line",
+        "Peak of line rate",
         "Highest 10 ms sample of the last minute, all rails and both directions together, ÷ their line rate. Unknown "
-        "while the line rate is.",
+        "while the line rate is unknown.",
         "percentunit",
         f"{PEAK} / ({S.line_rate()})",
         ((0.9, ORANGE),),
@@ -43,33 +44,33 @@ FIGURES = (
     Figure(
         "Duty cycle",
         "Share of the last minute in which the node's bandwidth was above the threshold. It depends on the time scale: "
-        "a tick with 1 ms of traffic is a busy tick.",
+        "a sample with 1 ms of traffic counts as busy.",
         "percentunit",
         S.pick("ibpulse_node_duty_cycle_ratio", window="1m"),
     ),
     Figure(
         "CV at 10 ms",
-        "Standard deviation ÷ mean of the active 10 ms samples of the last minute. It says how long bursts are against "
-        "10 ms; at other time scales it is another number.",
+        "Standard deviation ÷ mean of the active 10 ms samples of the last minute. It compares the length of bursts "
+        "with 10 ms; at other time scales, the value differs.",
         "none",
         S.pick("ibpulse_node_burstiness_cv", timescale="10ms", window="1m"),
     ),
     Figure(
         "Step",
-        "Period of the node's bandwidth, for a training job its step. Unknown when nothing repeats clearly; with many "
-        "like micro-batches it may be one of these.",
+        "Period of the node's bandwidth; for a training job, its step. Unknown when nothing repeats clearly; with many "
+        "similar micro-batches it may be one of these.",
         "s",
         STEP,
     ),
     Figure(
         "Rails with traffic",
-        "Rails that carry traffic ÷ rails of the node.",
+        "Rails with traffic ÷ all rails of the node.",
         "percentunit",
         f"{S.pick('ibpulse_node_active_rails')} / {S.pick('ibpulse_node_rails')}",
     ),
     Figure(
         "Bad rails",
-        "Rails that are idle or slow while their siblings work, or down.",
+        "Rails that are down, or idle or slow while their siblings work.",
         "none",
         BAD_RAILS,
         ((1, VERMILION),),
@@ -82,8 +83,8 @@ def _label() -> model.Panel:
     confidence = by_node("max", S.pick("ibpulse_node_workload_signature_confidence_ratio"))
     face = PanelHead(
         "Looks like",
-        "The label that the traffic resembles most, with its confidence, which never passes 0.6 unless the node is "
-        "idle. A resemblance to two published runs: it cannot tell what the model is.",
+        "The label that the traffic resembles most, with its confidence, at most 0.6 unless the node is "
+        "idle. A resemblance to two published runs; it does not identify the model.",
         "percentunit",
         "unknown",
         width=3,
@@ -98,10 +99,10 @@ def _rails_in_time(direction: str) -> model.Panel:
     observed = RAILS.rate("ibpulse_port_observed_seconds_total")
     return heat(
         PanelHead(
-            f"Rails in time, {direction}",
-            f"One row per rail, its colour is its mean {direction} utilisation between two points of the picture. A "
-            "faint row among strong ones is an idle rail. Bursts shorter than a point are averaged away here: the "
-            "burst explorer has every 10 ms sample.",
+            f"Rails over time, {direction}",
+            f"One row per rail; the colour is its mean {direction} utilisation between two points of the graph. A "
+            "faint row among strong ones is an idle rail. Bursts shorter than a point are averaged away; the "
+            "burst explorer shows every 10 ms sample.",
             "percentunit",
             SILENT,
             width=12,
@@ -115,10 +116,10 @@ def _bandwidth() -> model.Panel:
     peak = S.over("max_over_time", "ibpulse_node_bandwidth_peak_bytes_per_second", window="1m")
     return lines(
         PanelHead(
-            "Bandwidth against the line",
+            "Bandwidth and line rate",
             "Highest 10 ms sample, mean of the active samples, and mean, of transmit + receive of all rails, over a "
-            "minute each; the line is what the rails carry at most. Peak far above mean: a smoother schedule could "
-            "use the pauses. Peaks of ports do not add up to that of the node.",
+            "minute each, together with the rails' line rate. If the peak is far above the mean, a smoother schedule "
+            "could use the pauses. Peaks of ports do not add up to the peak of the node.",
             "Bps",
             NO_NODE,
             width=12,
@@ -142,9 +143,9 @@ def _saturation() -> model.Panel:
     ]
     face = PanelHead(
         "Saturation",
-        "When the median 10 ms sample of the last half minute was near the line, for the node and for its busiest "
-        "port, and when it was in sustained MoE saturation. A state begins and ends about a quarter minute late. A "
-        "run can have its peaks at the line and not be saturated.",
+        "Times when the median 10 ms sample of the last half minute was near the line rate, for the node and for its "
+        "busiest port, and times of sustained MoE saturation. States begin and end about a quarter of a minute late. A "
+        "run can peak at the line rate without being saturated.",
         "bool_yes_no",
         NO_NODE,
         width=12,
@@ -153,13 +154,13 @@ def _saturation() -> model.Panel:
 
 
 def board() -> Board:
-    """The board of one node."""
-    single = "The board is about one node: its rails have the same names on all nodes."
+    """The board about one node."""
+    single = "The board is about one node: rails have the same names on all nodes."
     first = [_rails_in_time("transmit"), _rails_in_time("receive"), _bandwidth(), _saturation()]
     return Board(
         uid=layout.NODE,
         title="ibpulse / Node",
-        question="What do the rails of this node do, how near are they to their line, and is one of them bad?",
+        question="What traffic do the rails of this node carry, how close to line rate, and is one of them bad?",
         variables=[layout.datasource(), layout.job(), layout.instance(single=True), layout.device()],
         sections=[
             Section("", [_label(), *figure_panels(FIGURES, "unknown"), *first]),
@@ -167,7 +168,7 @@ def board() -> Board:
             Section("Rails: balance, peaks, duty cycle", rail_panels(RAILS)),
             Section("Every 10 ms sample, device by device", every_sample(RAILS), collapsed=True),
             Section("Ports: state and identity", port_panels(RAILS), collapsed=True),
-            Section("Why the wire looks as it does: congestion, loss, PCIe", wire_panels(RAILS), collapsed=True),
+            Section("Causes: congestion, loss, PCIe", wire_panels(RAILS), collapsed=True),
         ],
         exceptions=[Breach("template-instance-rule", single)],
         alerts=S.pick("ALERTS", alertname="~IBPulse.+", alertstate="firing"),

@@ -10,7 +10,7 @@ from tools.grafana.queries import Query, Scope
 
 PORT_NAME = "{{device}}:{{port}}"
 SILENT = "No traffic on these devices in this span, or they were not read"
-STATES = panels.words(v0=("as its siblings", panels.BLUE), v1=("slow", panels.ORANGE), v2=("idle", VERMILION))
+STATES = panels.words(v0=("like its siblings", panels.BLUE), v1=("slow", panels.ORANGE), v2=("idle", VERMILION))
 DIRECTIONS = ("transmit", "receive")
 
 
@@ -37,8 +37,8 @@ def _share(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Share of the bytes",
-            "Each rail's part of the bytes of all rails, over the last seconds with traffic; equal rails of n have "
-            "1/n. In lockstep a slow rail carries as many bytes as the others and only takes longer: see its state.",
+            "Each rail's share of the bytes of all rails, over the last seconds with traffic; n equal rails have "
+            "1/n each. In lockstep, a slow rail carries as many bytes as the others but takes longer: see its state.",
             "percentunit",
             SILENT,
         ),
@@ -50,8 +50,8 @@ def _balance(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Fairness of the rails",
-            "Jain index of the rails' bytes: 1 when all carry the same, k/n when k of n do; below 0.98 is worth a "
-            "look. Absent without traffic. The Device variable has no effect.",
+            "Jain index of the rails' bytes: 1 when all carry the same, k/n when only k of n do; investigate below "
+            "0.98. Absent without traffic. The Device variable has no effect.",
             "none",
             SILENT,
         ),
@@ -64,9 +64,9 @@ def _balance(scope: Scope) -> model.Panel:
 def _states(scope: Scope) -> model.Panel:
     state = f"2 * {scope.pick('ibpulse_port_rail_idle')} + {scope.pick('ibpulse_port_rail_slow')}"
     face = PanelHead(
-        "Rails against their siblings",
+        "Rails compared with their siblings",
         "Idle: below a twentieth of the siblings' median over 3 s while they work. Slow: below three quarters over 10 "
-        "s. Nothing is judged while the siblings are silent, nor on a node with one rail.",
+        "s. Rails are not judged while their siblings are silent, nor on a node with one rail.",
         "none",
         "No rail of these devices is judged",
     )
@@ -79,8 +79,8 @@ def _peaks(scope: Scope, direction: str) -> model.Panel:
     return lines(
         PanelHead(
             f"Peaks, {direction}",
-            "Highest 10 ms sample of each port, and the line rate of the fastest. No scrape resets a peak, so nothing "
-            "between two scrapes is missed. Absent for a port whose counters are refreshed too slowly.",
+            "Highest 10 ms sample of each port, and the line rate of the fastest. Scrapes do not reset a peak, so "
+            "peaks between two scrapes are not missed. Absent for a port whose counters are refreshed too slowly.",
             "Bps",
             SILENT,
             width=12,
@@ -95,7 +95,7 @@ def _duty(scope: Scope, direction: str) -> model.Panel:
         PanelHead(
             f"Duty cycle, {direction}",
             "Share of the last minute in which the port was above the threshold. A rail that is busy longer than its "
-            "siblings at the same bytes is the slow one.",
+            "siblings with the same bytes is the slow one.",
             "percentunit",
             SILENT,
             width=12,
@@ -112,9 +112,9 @@ def _burstiness(scope: Scope, direction: str) -> model.Panel:
     return lines(
         PanelHead(
             f"Burstiness, {direction}",
-            "Coefficient of variation of the active samples of each port, from the moment counters, so over exactly "
-            "the span of a point; at the time scale of the port's samples. Below 0.001 it is rounding. Not to be "
-            "trusted where the effective resolution is coarser than the interval: see the exporter board.",
+            "Coefficient of variation of the active samples of each port, computed from the moment counters and "
+            "therefore over exactly the span of a point, at the time scale of the port's samples. Below 0.001 it is "
+            "rounding. Unreliable if the effective resolution is coarser than the interval: see the exporter board.",
             "none",
             SILENT,
             width=12,
@@ -128,7 +128,7 @@ def _bursts(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Mean burst of each port",
-            "Time in bursts ÷ bursts that began, of transmit + receive. Too long by what holes cut.",
+            "Time in bursts ÷ number of bursts that began, of transmit + receive. Missing samples make it too long.",
             "s",
             SILENT,
             width=12,
@@ -160,8 +160,8 @@ def _samples(scope: Scope, direction: str) -> model.Panel:
         PanelHead(
             f"$device, {direction}",
             f"10 ms samples per second in each band of {direction} utilisation. A band at the bottom "
-            "and one at the top are bursts; one thin band is a steady flow. Samples are ticks: a tick with 2 ms of "
-            "traffic at the line lies at 0.2.",
+            "and one at the top are bursts; one thin band is a steady flow. A sample is a mean: with 2 ms of "
+            "traffic at line rate it is at 0.2.",
             "percentunit",
             SILENT,
             width=6,

@@ -11,12 +11,12 @@ from tools.grafana.queries import Query, Scope, by_node
 TIMESCALES = ("10ms", "50ms", "100ms", "1s")
 SILENT = "No traffic in this span, or the node did not report"
 BURST, GAP = (f"ibpulse_node_{run}_duration_seconds" for run in ("burst", "gap"))
-# no comparison lets NaN pass, which says that no period was found
+# comparisons filter out NaN, the value without a period
 STEP = f"{Scope().pick('ibpulse_node_step_period_seconds')} >= 0"
 
 
 def shape_panels(scope: Scope) -> list[model.Panel]:
-    """Distribution and burstiness, lengths of bursts and gaps, the step."""
+    """Panels about distribution and burstiness, lengths of bursts and gaps, and the step."""
     return [
         _utilization(scope),
         _burstiness(scope),
@@ -35,8 +35,8 @@ def _utilization(scope: Scope) -> model.Panel:
     return heat(
         PanelHead(
             "Utilisation of the node's 10 ms samples",
-            "Samples per second in each band of utilisation; all together they are a hundred a second at 10 ms. "
-            "Measured against the rails that carry traffic, so the scale changes when one falls silent.",
+            "Samples per second in each band of utilisation; together a hundred per second at 10 ms. "
+            "Relative to the rails that carry traffic, so the scale changes when one falls silent.",
             "percentunit",
             SILENT,
             width=12,
@@ -51,8 +51,8 @@ def _burstiness(scope: Scope) -> model.Panel:
         PanelHead(
             "Burstiness by time scale",
             "Coefficient of variation of the active bandwidth of the last minute, of means over each time scale. The "
-            "order of the lines is the shape: bursts of a few ticks are high at 10 ms and low at 100 ms. Two CVs of "
-            "different time scales cannot be compared. Absent where the counters are refreshed too slowly.",
+            "order of the lines shows the shape: bursts of a few samples give high values at 10 ms and low ones at 100 "
+            "ms. CVs of different time scales cannot be compared. Absent if the counters are refreshed too slowly.",
             "none",
             SILENT,
             width=12,
@@ -68,8 +68,8 @@ def _durations(title: str, histogram: str, side: str, scope: Scope) -> model.Pan
     return heat(
         PanelHead(
             f"{title} by length",
-            f"How many runs of ticks {side} the threshold ended, by their length. Lengths are whole ticks; runs that "
-            "touch a hole are left out.",
+            f"Number of runs of samples {side} the threshold that ended, by their length in whole samples. Runs that "
+            "touch missing data are excluded.",
             "s",
             SILENT,
             width=12,
@@ -83,8 +83,8 @@ def _lengths(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Length of bursts and gaps",
-            "Mean, and the 95th percentile, of bursts and gaps that ended. One that lasts longer than the window is in "
-            "no window, one that touches a hole is left out.",
+            "Mean and 95th percentile of bursts and gaps that ended. Those longer than the window are in "
+            "no window; those that touch missing data are excluded.",
             "s",
             SILENT,
         ),
@@ -101,7 +101,7 @@ def _bursts(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Bursts per second",
-            "Bursts of the node's bandwidth that began after a gap, of known length or not.",
+            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known.",
             "cps",
             SILENT,
         ),
@@ -114,7 +114,7 @@ def _burst_bytes(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Bytes per burst",
-            "Mean size of a whole burst, all rails and both directions: for a training job about what it exchanges "
+            "Mean size of a whole burst, all rails and both directions: for a training job, roughly the data exchanged "
             "between two pauses.",
             "decbytes",
             SILENT,
@@ -127,10 +127,10 @@ def _step() -> model.Panel:
     return lines(
         PanelHead(
             "Step period",
-            "Period of the node's bandwidth where it is clear. One that jumps is not a period; while it changes, the "
-            "old, the new or none is shown.",
+            "Period of the node's bandwidth where it is clear. A value that jumps is not a period; while the period "
+            "changes, this shows the old one, the new one or none.",
             "s",
-            "Nothing repeats clearly",
+            "No clear period",
         ),
         [Query(STEP)],
     )
@@ -139,7 +139,7 @@ def _step() -> model.Panel:
 def _score(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
-            "How clear the period is",
+            "Clarity of the period",
             "1 for a wave that repeats exactly, about 0.1 for noise; below 0.4 no period is shown.",
             "none",
             SILENT,
@@ -154,7 +154,7 @@ def _peak_to_mean(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Peak to mean",
-            "Highest tick ÷ mean bandwidth of a minute: how much of the line a smoother schedule could give back.",
+            "Highest sample ÷ mean bandwidth of a minute: the headroom that a smoother schedule could use.",
             "none",
             SILENT,
         ),

@@ -1,4 +1,4 @@
-"""Ports of a node: link state, identity, and the counters that say why the wire looks as it does."""
+"""Ports of a node: link state, identity, and the counters that explain the traffic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.grafana.queries import Query, Scope
 from tools.grafana.tables import Column, table
 
 PORT_NAME = "{{device}}:{{port}}"
-NOT_COUNTED = "No such counter on these ports: it depends on the driver, and on slow.counters"
+NOT_COUNTED = "These ports have no such counter: it depends on the driver and on slow.counters"
 
 CONGESTION = {
     "np_ecn_marked_roce_packets_received": "marked packets received",
@@ -46,7 +46,7 @@ ERRORS = {
 
 
 def port_panels(scope: Scope) -> list[model.Panel]:
-    """Link states, line rates, and what the ports are."""
+    """Panels about link states, line rates and identity of the ports."""
     labels = {
         "device": "Device",
         "port": "Port",
@@ -66,7 +66,7 @@ def port_panels(scope: Scope) -> list[model.Panel]:
         states(
             PanelHead(
                 "Link states",
-                "Whether each port is ACTIVE. A device that vanished from the kernel's list has no row from then on.",
+                "Whether each port is ACTIVE. The row of a device ends when it disappears from the kernel's list.",
                 "none",
                 "No port of these devices reports",
                 width=12,
@@ -78,7 +78,7 @@ def port_panels(scope: Scope) -> list[model.Panel]:
             PanelHead(
                 "Line rates",
                 "Data rate of one direction of each port. Absent while a port is not ACTIVE, because the kernel then "
-                "shows a dummy; a step down is a link that trained to a lower speed or width.",
+                "shows a placeholder; a step down is a link that trained to a lower speed or width.",
                 "Bps",
                 "No port of these devices is ACTIVE",
                 width=12,
@@ -87,8 +87,8 @@ def port_panels(scope: Scope) -> list[model.Panel]:
         ),
         table(
             PanelHead(
-                "What the ports are",
-                "Identity as the kernel tells it, whether the port counts as a rail, and the files that its bytes are "
+                "Identity of the ports",
+                "Identity according to the kernel, whether the port counts as a rail, and the files that its bytes are "
                 "read from.",
                 "none",
                 "No port of these devices reports",
@@ -103,13 +103,13 @@ def port_panels(scope: Scope) -> list[model.Panel]:
 
 
 def wire_panels(scope: Scope) -> list[model.Panel]:
-    """Waiting, congestion, loss, errors of the link, PCIe."""
+    """Panels about congestion, loss, link errors and PCIe."""
     return [
         lines(
             PanelHead(
                 "Waiting to send",
-                "Ticks per second in which a port had data to send and sent none: the fabric in front of it is full. "
-                "The length of a tick depends on the device, so compare ports of one kind only.",
+                "Rate of the wait counter: time in which a port had data to send but no credits, because the fabric is "
+                "full. The unit depends on the device, so compare only ports of the same kind.",
                 "cps",
                 NOT_COUNTED,
             ),
@@ -117,9 +117,9 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
         ),
         lines(
             PanelHead(
-                "Time that sending stood still",
-                "Share of the time in which a port had data to send and could not. Only where slow.xmit-wait-tick says "
-                "how long a tick of the device is.",
+                "Time that sending was stalled",
+                "Share of the time in which a port had data to send and could not. Requires slow.xmit-wait-tick, "
+                "the device's unit of the wait counter.",
                 "percentunit",
                 "slow.xmit-wait-tick is not set, or no InfiniBand port is ACTIVE",
             ),
@@ -129,37 +129,37 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
         _pcie(scope),
         _counters(
             "Congestion notifications",
-            "RoCE: packets that a switch marked, and notifications sent and obeyed, per second, of the chosen devices "
-            "together. Notifications obeyed mean that this node was slowed down.",
+            "RoCE: packets that a switch marked, and notifications sent and obeyed, per second, all chosen devices "
+            "together. Obeyed notifications mean that this node was slowed down.",
             CONGESTION,
             scope,
         ),
         _counters(
             "Loss and retransmission",
-            "Packets lost, overtaken or sent again, per second, of the chosen devices together. Out of order is normal "
+            "Packets lost, out of order or sent again, per second, all chosen devices together. Out of order is normal "
             "with adaptive routing; timeouts and retransmissions are not.",
             LOSS,
             scope,
         ),
         _counters(
-            "Errors of the link",
-            "Errors per second of the chosen devices together. Symbol errors that keep coming are a cable, a "
-            "transceiver or dirt.",
+            "Link errors",
+            "Errors per second, all chosen devices together. Persistent symbol errors mean a bad cable or "
+            "transceiver, or dirt.",
             ERRORS,
             scope,
         ),
         states(
             PanelHead(
-                "Counters that stand still at their end",
-                "Counters at the largest number that they can hold: errors go on uncounted until somebody clears the "
-                "port. No row is the good case.",
+                "Counters at their maximum",
+                "Counters that have reached their maximum: further errors are not counted until the port is "
+                "cleared. No rows is the good case.",
                 "none",
-                "No counter stands at its end",
+                "No counter is at its maximum",
                 width=24,
                 height=5,
             ),
             [Query(scope.pick("ibpulse_port_counter_saturated"), f"{PORT_NAME} {{{{counter}}}}")],
-            panels.words(v1=("at its end", VERMILION)),
+            panels.words(v1=("at its maximum", VERMILION)),
         ),
     ]
 
@@ -168,11 +168,11 @@ def _pcie(scope: Scope) -> model.Panel:
     now, most = (scope.pick(f"ibpulse_device_pcie_{name}bytes_per_second") for name in ("", "max_"))
     return lines(
         PanelHead(
-            "PCIe of what it could be",
-            "What the narrowest PCIe link on the way to each device carries now ÷ what it would carry if both its ends "
-            "ran as they can. Below 1 a link trained down, and may be narrower than the port.",
+            "PCIe, share of the possible rate",
+            "Current rate of the narrowest PCIe link on the path to each device ÷ the rate that both its ends support. "
+            "Below 1, a link trained down and may be slower than the port.",
             "percentunit",
-            "The kernel does not tell the PCIe links of these devices",
+            "The kernel does not report the PCIe links of these devices",
         ),
         [Query(f"{now} / {most}", "{{device}}")],
         maximum=1,
