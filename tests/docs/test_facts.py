@@ -39,6 +39,9 @@ def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
     for words in commands(page):
         if words[0].startswith("-") or page == DESIGN:  # which names commands by what they take
             continue
+        if words[0] in ("help", "version"):
+            assert all(word in (*VERBS, "COMMAND") for word in words[1:]), f"{name(page)}: ibpulse {' '.join(words)}"
+            continue
         parsed = parse(find_verb(words[0]), words[1:])
         assert parsed.faults == (), f"{name(page)}: ibpulse {' '.join(words)}"
         flags = {key: texts for key, texts in parsed.flags.items() if key not in FILES and "..." not in texts}
@@ -47,7 +50,7 @@ def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> None:
-    known = {row.flag for row in (CONFIG_FILE, *ROWS)} | {"--help", "--version"}
+    known = {row.flag for row in (CONFIG_FILE, *ROWS)} | {"--help", "--help-all", "--version"}
     known |= {
         flag for verb in VERBS.values() for item in own_actions(build_parser(verb)) for flag in item.option_strings
     }
