@@ -19,7 +19,7 @@ HEALTHY: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The faults of one node, how long they last, and their visible effect."""
+    """The faults of one node, their duration in seconds, and their visible effect."""
 
     node: str
     control: Mapping[str, object]

@@ -14,9 +14,9 @@ Fault = Mapping[str, Any]
 
 
 def explain(fault: Fault, known: Iterable[str] = ()) -> str:
-    """What is wrong with a value and what to do.
+    """A sentence that says what is wrong with a value and what to do.
 
-    `known` holds the names that are accepted where the fault is an unknown name, the last of its `loc`.
+    For an unknown name, the last item of `loc`, `known` holds the accepted names.
     """
     kind = str(fault["type"])
     if kind == "extra_forbidden":

@@ -1,6 +1,6 @@
-"""Reads YAML files that people write: nodes as written, each with its line, and what is wrong as sentences.
+"""Reads YAML files that people write: nodes with their lines, and faults as sentences.
 
-Scalars are taken as written, whatever YAML sees in them: it would read `0001:00:00.0` as a number of base 60.
+Scalars are taken as written, because YAML would read `0001:00:00.0` as a number of base 60.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class YamlEntry(NamedTuple):
 
 @dataclass(slots=True)
 class YamlFile:
-    """A file while it is read: its path, and every fault found so far, with the line and the way out."""
+    """A file while it is read: its path, and every fault found so far, with its line and the remedy."""
 
     path: Path
     faults: list[str] = field(default_factory=list)
 
     def compose(self, advice: str) -> yaml.Node | None:
-        """The root of the file; None when it is empty or when a fault was added. `advice` is for an unreadable file."""
+        """The root of the file; None if it is empty or a fault was added. `advice` is for an unreadable file."""
         try:
             return yaml.compose(self._read_text(), Loader=yaml.SafeLoader)
         except OSError as error:
@@ -56,7 +56,7 @@ class YamlFile:
     def mapping_entries(
         self, node: yaml.Node, what: str, example: str, subject: Callable[[str], str]
     ) -> Iterator[YamlEntry]:
-        """As `entries`, of a node called `what`; a node that is no mapping is a fault, answered with the example."""
+        """Like `entries`, for a node called `what`; if the node is not a mapping, the fault shows the example."""
         if isinstance(node, yaml.MappingNode):
             yield from self.entries(node, subject)
         else:

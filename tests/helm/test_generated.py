@@ -63,9 +63,9 @@ def test_writing_brings_everything_up_to_date_and_takes_old_boards_away(checkout
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [
-        ("values.yaml", ("# -- Runtime class.", "# Runtime class."), "runtimeClassName: has no comment"),
-        ("values.yaml", ("  # Up to here.\n", ""), "no place between"),
-        ("values.schema.json", ('"runtimeClassName"', '"runtimeClas"'), "runtimeClassName: is not there; add it"),
+        ("values.yaml", ("# -- Runtime class.", "# Runtime class."), "runtimeClassName has no comment"),
+        ("values.yaml", ("  # Up to here.\n", ""), "the chart has no part between"),
+        ("values.schema.json", ('"runtimeClassName"', '"runtimeClas"'), "runtimeClassName is missing; add it"),
     ],
 )
 def test_what_cannot_be_written_is_said(
@@ -113,7 +113,7 @@ def test_an_image_without_registry_or_digest_is_refused(
 ) -> None:
     before = (checkout / "helm/ibpulse/values.yaml").read_text()
     assert __main__.main([str(checkout), image]) == 1
-    said = f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST\n"
+    said = f'"{image}" is not an image with a digest; write REGISTRY/REPOSITORY@sha256:DIGEST\n'
     assert capsys.readouterr().err == said
     assert (checkout / "helm/ibpulse/values.yaml").read_text() == before
 
@@ -150,7 +150,7 @@ whole:
 
 
 def test_a_value_without_a_comment_is_refused_with_its_line() -> None:
-    with pytest.raises(ConfigError, match=r"values.yaml:2: a.b: has no comment"):
+    with pytest.raises(ConfigError, match=r"values.yaml:2: a.b has no comment"):
         read_values("a:\n  b: 1\n")
 
 

@@ -121,7 +121,7 @@ def test_the_cases_that_fire_and_those_that_do_not_hold_for_the_charts_rules_too
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"thresholds": {"moeFor": "5"}}, "value must be 'a duration of Prometheus in one unit, like 5m'"),
+        ({"thresholds": {"moeFor": "5"}}, "value must be 'a Prometheus duration with one unit, like 5m'"),
         ({"thresholds": {"moeFor": None}}, "missing property 'moeFor'"),
         ({"thresholds": {"moeShare": "0.8"}}, "value must be 'a number, like 0.8'"),
         ({"thresholds": {"jobs": 'a"} or vector(1)'}}, "value must be 'a regular expression without blanks"),

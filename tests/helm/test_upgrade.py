@@ -63,4 +63,4 @@ def test_an_old_value_of_zero_holds_too() -> None:
 
 def test_a_wrong_old_value_is_refused() -> None:
     said = refusal({"prometheusRule": {"thresholds": {"flapWindow": "5"}}})
-    assert "value must be 'a duration of Prometheus in one unit, like 15m'" in said
+    assert "value must be 'a Prometheus duration with one unit, like 15m'" in said

@@ -78,13 +78,12 @@ def test_every_format_has_every_row(report: Report, form: str) -> None:
 def test_every_format_for_people_says_what_was_described_and_how_sure_it_is(report: Report, form: str) -> None:
     text = " ".join(RENDERERS[form](report).replace("\\", "").split())
     assert (
-        "/recordings/a.parquet: node node7, record, every 10ms; 60.00 s from 2025-11-21 00:00:00 UTC on, the whole"
-        in text
+        "/recordings/a.parquet: node node7, record, every 10ms; 60.00 s from 2025-11-21 00:00:00 UTC, the whole" in text
     )
     assert "Windows are not trimmed. Active is above 0.1GB/s" in text
     assert re.search(r"a: resampled in 18\d whole steps\.", text)
-    assert "Changes are against a. Their intervals hold for all 13 rows together at 95 %" in text
-    assert "it is at least 1 %. A row without an interval is never marked." in text
+    assert "Changes are relative to a. Their intervals hold for all 13 rows together at 95 %" in text
+    assert "it is at least 1 %. Rows without an interval are never marked." in text
 
 
 def test_text_has_the_table_in_columns(report: Report) -> None:
@@ -240,18 +239,18 @@ def test_cached_counters_blocks_and_cut_windows_are_said() -> None:
     ports = tuple(replace(port, resolution_seconds=0.03) for port in recording.meta.ports)
     meta = replace(recording.meta, ports=ports, reason="ib alert")
     text = " ".join(render_text(report_of(replace(recording, meta=meta))).split())
-    assert "a: counters stand still over several ticks, so what rests on single ticks is not known." in text
+    assert "a: counters change less often than they are read: statistics of single samples are unknown." in text
     assert "a: resampled in 30 blocks of 1.000 s." in text
     assert "record: ib alert" in text
     rates = np.concatenate([np.zeros((1, 2, 100)), wave(1e9, 1, 1, 100), np.zeros((1, 2, 50))], axis=2)
     trimmed = " ".join(render_text(report_of(record(rates), options=ReportOptions(trim=True))).split())
     assert "without 1.000 s before and 510.0 ms after" in trimmed
-    assert "Windows are trimmed to the first and the last active tick." in trimmed
+    assert "Windows are trimmed to the first and the last active sample." in trimmed
 
 
 def test_no_interval_means_no_mark_and_that_is_said() -> None:
     text = " ".join(render_text(report_of(play(DENSE, 3), play(MOE, 3))).split())
-    assert "No change is marked: there are no intervals." in text
+    assert "No change is marked because there are no intervals." in text
 
 
 @pytest.mark.parametrize(

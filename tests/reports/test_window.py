@@ -45,7 +45,7 @@ def test_trimming_what_is_active_throughout_cuts_nothing() -> None:
 
 
 def test_trimming_silence_leaves_nothing_and_is_refused() -> None:
-    with pytest.raises(RecordingError, match=r"recording /recordings/a\.parquet is never active, .* leave that out"):
+    with pytest.raises(RecordingError, match=r"recording /recordings/a\.parquet is never active, .* omit it"):
         run_of(record(np.zeros((1, 2, 300))), ReportOptions(trim=True))
 
 
@@ -64,7 +64,7 @@ def test_moments_outside_are_the_ends(recording: Recording) -> None:
 
 
 def test_nothing_between_two_moments_is_refused(recording: Recording) -> None:
-    with pytest.raises(RecordingError, match="has nothing between --from and --to: it is 7 s long; name other times"):
+    with pytest.raises(RecordingError, match="has no data between --from and --to: it is 7 s long; choose other times"):
         run_of(recording, ReportOptions(begin=Moment(8 * SECOND_NS, after_begin=True)))
 
 
@@ -93,5 +93,5 @@ def test_a_port_that_is_not_there_is_named_with_those_that_are(recording: Record
 
 def test_a_recording_without_rails_asks_for_ports(recording: Recording) -> None:
     ports = tuple(replace(port, rail=False) for port in recording.meta.ports)
-    with pytest.raises(RecordingError, match="has no rail; choose ports with --port, it has mlx5_0:1, mlx5_1:1"):
+    with pytest.raises(RecordingError, match="has no rail; choose ports with --port: it has mlx5_0:1, mlx5_1:1"):
         run_of(replace(recording, meta=replace(recording.meta, ports=ports)))

@@ -1,7 +1,7 @@
 """The generated parts of the Helm chart, from the tables and the rules.
 
 `python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
-release names its image too, `python -m tools.chart . NAME@sha256:...`: the chart then installs just that.
+release also sets its image, `python -m tools.chart . NAME@sha256:...`: the chart then installs exactly that one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ VALUES_TABLE = ("<!-- Written by `make chart` from values.yaml: do not edit. -->
 
 
 def chart_files(root: Path) -> dict[Path, str]:
-    """The text of every file of the chart that is written, wholly or in part, by its path under `root`.
+    """The text of every file of the chart that is generated, wholly or in part, by its path under `root`.
 
     Args:
-        root: a checkout; what is written by hand is read from it.
+        root: a checkout; the hand-written parts are read from it.
 
     Raises:
-        ConfigError: a mark between which to write is missing, or a value has no comment.
+        ConfigError: a mark around a generated part is missing, or a value has no comment.
     """
     values = _between((root / CHART / "values.yaml").read_text(), RULE_VALUES, _indent(rules_values(), 2))
     documented = read_values(values)
@@ -65,18 +65,19 @@ def write(root: Path) -> None:
 
 
 def pin_image(root: Path, image: str) -> None:
-    """The chart's values name one image by its digest, so that a chart installs what was built and signed with it.
+    """Set the image in the chart's values by digest: the chart then installs the image that was built and signed with
+    it.
 
     Args:
-        root: a checkout; its `values.yaml` is changed, and nothing else.
+        root: a checkout; only its `values.yaml` is changed.
         image: `REGISTRY/REPOSITORY@sha256:DIGEST`.
 
     Raises:
-        ConfigError: that is not how the image is written, or a value is not where it is looked for.
+        ConfigError: the image has another form, or a value is not in its place.
     """
     parts = IMAGE.fullmatch(image)
     if parts is None:
-        raise ConfigError([f"{image!r} is not an image; write REGISTRY/REPOSITORY@sha256:DIGEST"])
+        raise ConfigError([f'"{image}" is not an image with a digest; write REGISTRY/REPOSITORY@sha256:DIGEST'])
     path = root / CHART / "values.yaml"
     text = path.read_text()
     for key, value in parts.groupdict().items():
@@ -87,12 +88,12 @@ def pin_image(root: Path, image: str) -> None:
 
 
 def _between(text: str, marks: tuple[str, str], inner: str) -> str:
-    """The text with what stands between two marks replaced."""
+    """The text with the part between two marks replaced."""
     head, begin, rest = text.partition(marks[0])
     _, end, tail = rest.partition(marks[1])
     if not begin or not end:
         raise ConfigError(
-            [f"the chart has no place between {marks[0].strip()!r} and {marks[1].strip()!r}; put it back"]
+            [f'the chart has no part between "{marks[0].strip()}" and "{marks[1].strip()}"; restore these lines']
         )
     return head + begin + inner + end + tail
 
@@ -108,7 +109,7 @@ def _with_version(text: str) -> str:
 
 
 def _schema(text: str, values: Sequence[Value]) -> str:
-    """The schema with the generated definitions, and with what values.yaml says of each value as its description."""
+    """The schema with the generated definitions, and with the comments of values.yaml as descriptions."""
     schema: dict[str, Any] = json.loads(text)
     schema["definitions"] |= {"settings": settings_schema(), **rules_schemas()}
     for value in values:
@@ -117,19 +118,19 @@ def _schema(text: str, values: Sequence[Value]) -> str:
 
 
 def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """The schema of one value; definitions are followed where they are referred to."""
+    """The schema of one value; references to definitions are followed."""
     place = schema
     for key in path:
         while "$ref" in place:
             place = schema["definitions"][place["$ref"].rpartition("/")[2]]
         if key not in place.get("properties", {}):
-            raise ConfigError([f"values.schema.json: {'.'.join(path)}: is not there; add it"])
+            raise ConfigError([f"values.schema.json: {'.'.join(path)} is missing; add it"])
         place = place["properties"][key]
     return place
 
 
 def main(words: Sequence[str]) -> int:
-    """Write into the checkout that the first word names, with the image that the second names if any; the exit code."""
+    """Write into the checkout (first argument), with the image (second, optional); return the exit code."""
     root, *image = words
     try:
         for name in image:

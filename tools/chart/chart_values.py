@@ -1,7 +1,7 @@
-"""The values of the Helm chart: what the comments of `values.yaml` say of them, and a JSON schema of the settings.
+"""The values of the Helm chart: their descriptions in the comments of `values.yaml`, and a JSON schema of the settings.
 
-A comment that begins with `# --` documents the key below it, and with it all that is under that key. The schema of the
-settings has the form of values, not their bounds.
+A comment that begins with `# --` documents the key below it and everything under that key. The schema of the
+settings checks the form of values, not their bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = "# --"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One documented value: its keys from the outermost on, its default, and the sentences about it."""
+    """One documented value: its keys from the outermost, its default, and its description."""
 
     path: tuple[str, ...]
     default: Any
@@ -39,7 +39,7 @@ def read_values(text: str) -> tuple[Value, ...]:
     """Every documented value in the order of the file.
 
     Raises:
-        ConfigError: keys that neither have a comment nor lie under one that has.
+        ConfigError: a key has no comment and is not under a key with one.
     """
     lines = text.splitlines()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -50,9 +50,7 @@ def read_values(text: str) -> tuple[Value, ...]:
         if comment:
             found.append(Value(path, _at(defaults, path), comment))
         elif not is_branch:
-            bare.append(
-                f"values.yaml:{line + 1}: {'.'.join(path)}: has no comment; write one above it, like `# -- ...`"
-            )
+            bare.append(f"values.yaml:{line + 1}: {'.'.join(path)} has no comment; write one above it, like `# -- ...`")
     if bare:
         raise ConfigError(bare)
     return tuple(found)
@@ -67,7 +65,7 @@ def values_table(values: tuple[Value, ...]) -> str:
 def _keys(
     node: yaml.Node | None, above: tuple[str, ...], lines: list[str]
 ) -> Iterator[tuple[tuple[str, ...], int, bool]]:
-    """Path, line and whether the keys under it are looked at, of every key down to those that have a comment."""
+    """Path, line, and whether the keys below are visited too, of every key down to those with a comment."""
     assert isinstance(node, yaml.MappingNode)
     for key, value in node.value:
         path, line = (*above, str(key.value)), key.start_mark.line
@@ -78,7 +76,7 @@ def _keys(
 
 
 def _comment_above(lines: list[str], line: int) -> str:
-    """The sentences of the comment that ends right above a line, or nothing if it documents no value."""
+    """The text of the comment that ends right above a line, empty if it documents no value."""
     block: list[str] = []
     while line and (stripped := lines[line - 1].strip()).startswith("#"):
         line -= 1

@@ -1,6 +1,6 @@
 """The rules as parts of the Helm chart: a template, its values, and their schema.
 
-Every alert has a switch and a severity, and every threshold that operators tune is a value. With the chart's own values
+Every alert has a switch and a severity, and every threshold that operators tune is a value. With the default values,
 the template renders to the same rules as the files that Prometheus loads.
 """
 
@@ -29,10 +29,10 @@ _TUNABLE = tuple(number for number in TABLE if number.tunable)
 _FIXED = {number.name: number.value for number in TABLE if not number.tunable}
 _ADDRESSES = {address.name: address for address in ADDRESSES}
 _DURATION = r"^[0-9]+(ms|s|m|h|d)$"
-# what may stand in a quoted matcher and in an unquoted address without ending either
+# characters that cannot end a quoted matcher or an unquoted address
 _MATCHER_TEXT = {"type": "string", "pattern": r"^[^\s'\"\\]+$"}
 _ADDRESS = r"^[A-Za-z0-9./][^\s'\"\\{}]*$"
-# what follows the entries of a map of an alert
+# follows the entries of an alert's map
 _MORE = {
     "labels": "{{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}",
     "annotations": "{{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}",
@@ -40,7 +40,7 @@ _MORE = {
 
 
 def rules_template() -> str:
-    """The templates `ibpulse.rules`, the groups of rules, and `ibpulse.retiredThresholds`, what replaces old values."""
+    """The templates `ibpulse.rules`, the groups of rules, and `ibpulse.retiredThresholds`, advice on removed values."""
     begin = ['{{- define "ibpulse.rules" -}}', "{{- $rule := .Values.prometheusRule }}"]
     recordings = [line for group in recording_groups(_fill_for_helm) for line in _recording_group(group)]
     alerts = [line for group in alert_groups(_fill_for_helm) for line in _alert_group(group)]
@@ -92,18 +92,18 @@ def rules_schemas() -> dict[str, dict[str, Any]]:
 
 
 def camel(name: str) -> str:
-    """The name as values of charts are named: `moeFor` for `moe_for`."""
+    """The name as chart values are named: `moeFor` for `moe_for`."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def _fill_for_helm(text: str) -> str:
-    """A text of a rule as template code: values for its places, and Prometheus' own templates kept from Helm."""
+    """The text of a rule as template code: values for its placeholders; Prometheus templates are kept."""
     return fill(text, _value, lambda template: f"{{{{`{{{{ {template} }}}}`}}}}")
 
 
 def _value(name: str) -> str:
-    """What the template has for a threshold or an address; a value under its name in 0.1 takes precedence."""
+    """Template code for a threshold or an address; a value under its name in 0.1 takes precedence."""
     if name in _ADDRESSES:
         value = f'dig "{name}" $rule.{name} $rule.thresholds'
         return f"{{{{ {value} }}}}" if name == "jobs" else f'{{{{ {value} | trimSuffix "/" }}}}'
@@ -120,7 +120,7 @@ def _recording_group(group: Document) -> Iterator[str]:
 
 
 def _alert_group(group: Document) -> Iterator[str]:
-    """A group of alerts, each between its switch; the group is left out when all are off."""
+    """A group of alerts, each inside its switch; the group is omitted if all are off."""
     yield f"{{{{- if or {' '.join(_switch(rule['alert']) for rule in group['rules'])} }}}}"
     yield f"- name: {group['name']}"
     yield "  rules:"
@@ -139,7 +139,7 @@ def _item(rule: Document) -> Iterator[str]:
 
 
 def _entries(document: Document) -> Iterator[str]:
-    """A map as YAML. Texts are literal blocks, in which nothing needs quoting or folding, whatever Helm fills in."""
+    """A map as YAML. Texts are literal blocks, which need no quoting or folding, whatever Helm fills in."""
     for key, value in document.items():
         if isinstance(value, dict):
             yield f"{key}:"
@@ -163,7 +163,7 @@ def _values_of(alert: Alert) -> list[str]:
 
 
 def _retired() -> Iterator[str]:
-    """A line for each value of 0.1 that is gone: its name, and what to do instead."""
+    """A line for each removed value of 0.1: its name, and what to do instead."""
     return (f"{camel(name)}: {sentence}" for name, sentence in _replacements().items())
 
 
@@ -188,12 +188,12 @@ def _users(name: str) -> Iterable[Alert]:
 def _form_of(number: Threshold) -> dict[str, Any]:
     like = f"like {number.value}"
     if re.fullmatch(_DURATION, number.value):
-        return _form(f"a duration of Prometheus in one unit, {like}", {"type": "string", "pattern": _DURATION})
+        return _form(f"a Prometheus duration with one unit, {like}", {"type": "string", "pattern": _DURATION})
     return _form(f"a number, {like}", {"type": "number", "minimum": 0})
 
 
 def _form(sentence: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what is wanted; whatever else is refused with the sentence."""
+    """A schema with an error message that states the wanted form."""
     return {"if": wanted, "else": {"const": sentence}}
 
 

@@ -37,7 +37,7 @@ def check_labels(name: str, labels: set[str]) -> None:
     """Refuse labels that a series does not have.
 
     Raises:
-            KeyError: the name is neither exported nor recorded, or it lacks one of the labels.
+        KeyError: the name is neither exported nor recorded, or it lacks one of the labels.
     """
     known = labels_of(name)
     if unknown := sorted(labels - set(known)):

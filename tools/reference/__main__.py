@@ -1,4 +1,4 @@
-"""The reference pages under docs/ that are written from the tables.
+"""The reference pages under docs/ that are generated from the tables.
 
 `python -m tools.reference docs` writes all of them; a test fails when the committed ones differ.
 """

@@ -1,7 +1,7 @@
 """`docs/pictures/packages.svg`: the packages in their layers, with arrows for the imports between them.
 
-The layers are those of import-linter in pyproject.toml, the imports are read from the source. An arrow that others
-imply is left out: `a` → `c` where `a` → `b` → `c` is drawn. The tooltip of a box has all its imports.
+The layers are those of import-linter in pyproject.toml; the imports are read from the source. Arrows implied by
+others are omitted: with `a` → `b` → `c`, `a` → `c` is not drawn. The tooltip of a box lists all its imports.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ text { fill: var(--ink); font: 14px sans-serif; text-anchor: middle; }
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A package in the picture: the place of its centre and its width, in pixels."""
+    """A package in the picture: the position of its centre and its width, in pixels."""
 
     name: str
     x: float
@@ -70,12 +70,12 @@ class Box:
         return self.y + BOX / 2
 
     def along(self, part: float) -> float:
-        """A place on an edge, from 0 at the left to 1 at the right."""
+        """A position on an edge, from 0 (left) to 1 (right)."""
         return self.x + (part - 0.5) * self.width * 0.8
 
 
 def packages_svg() -> str:
-    """The text of the picture."""
+    """The picture as SVG text."""
     rows = layers()
     shared = _shared(rows)
     drawn = [row for row in rows if row not in shared]
@@ -104,7 +104,7 @@ def layers() -> list[list[str]]:
 
 
 def package_imports() -> set[tuple[str, str]]:
-    """Every pair of parts of the package of which the first imports the second, also inside functions."""
+    """Every pair of parts of the package where the first imports the second, also inside functions."""
     found = set()
     for path in SOURCE.rglob("*.py"):
         own = path.relative_to(SOURCE).with_suffix("").parts[0]

@@ -1,4 +1,4 @@
-"""Recordings side by side, and which differences between them are statistically significant."""
+"""Compares recordings and finds the differences that are statistically significant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ COUNTED = ("count", "names", "word")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value against that of the base: `ratio` is value ÷ base - 1, `low` to `high` its interval; None if not known.
+    """A value compared with the base: `ratio` is value ÷ base - 1, `low` to `high` its interval; None if unknown.
 
-    `differs`: it matters. For rails that are idle or slow: they are others.
+    `differs`: the change is significant; for the lists of idle and slow rails: they are different rails.
     """
 
     ratio: float | None
@@ -28,8 +28,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes by the key of their row. `level` is that of each interval; all hold together at the level asked for
-    (Bonferroni). `rows` is how many have an interval.
+    """Changes by row key. Each interval is at `level`, which makes all hold together at the requested level
+    (Bonferroni). `rows` is the number of rows with an interval.
     """
 
     by_key: Mapping[str, Change]
@@ -71,7 +71,7 @@ def _interval(base: Spread | None, other: Spread | None, level: float) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The runs in the order asked for; `changes` are those of all but the first against the first."""
+    """The runs in the given order; `changes` compares every run after the first with the first."""
 
     options: ReportOptions
     rows: tuple[ReportRow, ...]
@@ -81,14 +81,14 @@ class Report:
 
 
 def assemble(runs: Sequence[Run], options: ReportOptions) -> Report:
-    """The report of one or more runs; rows that none of them has are left out."""
+    """The report of one or more runs, without the rows that no run has a value for."""
     table = tuple(row for row in rows(options.timescales_ns) if any(run.values[row.key] is not None for run in runs))
     changes = tuple(compare(runs[0], run, table, options) for run in runs[1:])
     return Report(options, table, tuple(runs), _names(runs), changes)
 
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What tells the runs apart: the file without its ending, its path where two are named alike, a number else."""
+    """Names that distinguish the runs: file names without suffix, else paths, else numbers."""
     names = [run.path.name.removesuffix(".parquet") for run in runs]
     for unlike in (names, [str(run.path) for run in runs]):
         if len(set(unlike)) == len(unlike):

@@ -26,7 +26,7 @@ VERSION = 1
 
 
 def render_json(report: Report) -> str:
-    """The report as one JSON object; what is not known is null."""
+    """The report as one JSON object; unknown values are null."""
     options = report.options
     document = {
         "ibpulse_report_version": VERSION,
@@ -92,7 +92,7 @@ def _instant(time_ns: int) -> str:
 
 
 def render_markdown(report: Report) -> str:
-    """The report as one table; changes that matter are bold."""
+    """The report as one table; significant changes are bold."""
     heads = columns(report)
     lines = [_row("", [escape(head) for head in heads]), _row("---", ["---:"] * len(heads))]
     for section in sections(report):
@@ -104,7 +104,7 @@ def render_markdown(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """The text with what Markdown and HTML would take as theirs made plain."""
+    """The text with the special characters of Markdown and HTML escaped."""
     for sign in "\\`*_[]<>|#":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("\n", " ")
@@ -143,7 +143,7 @@ def _template() -> Template:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
         raise RecordingError("reports as HTML need jinja2; install it with pip install 'ibpulse[recording]'") from error
-    # file names and labels of captures come from elsewhere
+    # file names and capture labels are untrusted
     environment = Environment(
         autoescape=True,
         loader=FileSystemLoader(Path(__file__).parent),
@@ -157,12 +157,12 @@ def _template() -> Template:
 
 WIDEST = 120
 MARK = " *"
-# a name is cut so that two columns and their change fit
+# cut names to leave room for two columns and their change
 LONGEST_NAME = 24
 
 
 def render_text(report: Report) -> str:
-    """The report in lines of at most 120 characters; what does not fit beside the first run follows below it."""
+    """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
     heads = [_short(head) for head in columns(report)]
     found = sections(report)
     parts = [_wrap(about(run)) for run in report.runs]
@@ -180,7 +180,7 @@ def _wrap(text: str) -> str:
 
 
 def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:
-    """Which columns stand side by side: the first run in each group, with as many others as fit."""
+    """Groups of columns that fit next to each other: the first run in each group, with as many others as possible."""
     groups: list[list[int]] = [[0]]
     for other in range(1, len(heads), 2):
         pair = [other, other + 1]

@@ -1,4 +1,4 @@
-"""The table of a report as cells of text, and the notes around it."""
+"""The table of a report as text cells, and the notes around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, and whether it says of a change that it matters."""
+    """A text, and whether it shows a significant change."""
 
     text: str
     differs: bool = False
@@ -40,7 +40,7 @@ class TableSection:
 
 
 def columns(report: Report) -> tuple[str, ...]:
-    """The heads of the columns: the first run, then each run and its change."""
+    """The column headings: the first run, then each run and its change."""
     return (report.names[0], *(head for name in report.names[1:] for head in (name, "change")))
 
 
@@ -81,7 +81,7 @@ def value_text(run: Run, row: ReportRow, level: float) -> str:
     low, high = spread.interval(level)
     half = (high - low) / 2
     size, sign = find_scale(value, row.unit)
-    # two digits of the half interval, not more of the value than that says
+    # two digits of the half interval, and no more digits of the value than that justifies
     decimals = max(0, min(4, 1 - math.floor(math.log10(half / size)))) if half > size * 1e-4 else 4
     if half <= size * 1e-4:
         return f"{significant(value / size)}{sign}"
@@ -89,7 +89,7 @@ def value_text(run: Run, row: ReportRow, level: float) -> str:
 
 
 def plain_text(value: Value, unit: Unit) -> str:
-    """A value as text in the unit that fits it."""
+    """A value as text in a suitable unit."""
     if value is None:
         return NOT_KNOWN
     if isinstance(value, tuple):
@@ -119,14 +119,14 @@ def _port_text(port: PortLine | None) -> str:
 
 
 def about(run: Run) -> str:
-    """What a run is, in one line."""
+    """One line that identifies a run."""
     meta = run.meta
     begin = datetime.fromtimestamp(run.start_ns / SECOND_NS, UTC)
     length = plain_text((run.end_ns - run.start_ns) / SECOND_NS, "seconds")
     made = f"{meta.source}: {meta.reason}" if meta.reason else meta.source
     return (
         f"{run.path}: node {meta.host or '-'}, {made}, every {format_duration(meta.interval_ns)}; "
-        f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC on, {_cut(run)}"
+        f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC, {_cut(run)}"
     )
 
 
@@ -138,9 +138,9 @@ def _cut(run: Run) -> str:
 
 
 def remarks(report: Report) -> list[str]:
-    """What must be known to read the table."""
+    """Notes that explain the table."""
     options = report.options
-    trimmed = "trimmed to the first and the last active tick" if options.trim else "not trimmed"
+    trimmed = "trimmed to the first and the last active sample" if options.trim else "not trimmed"
     found = [
         f"Windows are {trimmed}. Active is above {format_rate(int(options.active_bytes_per_second))}, transmit + "
         "receive of all described ports."
@@ -160,7 +160,7 @@ def _remarks_on(run: Run) -> list[str]:
     if len(missing) == 1:
         found.append(f"{missing[0]} was not recorded; sums are those of the other direction.")
     if run.values["peak_bytes_per_second"] is None and any(run.recorded):
-        found.append("counters stand still over several ticks, so what rests on single ticks is not known.")
+        found.append("counters change less often than they are read: statistics of single samples are unknown.")
     if run.units == "step":
         found.append(f"resampled in {run.unit_count} whole steps.")
     elif run.units:
@@ -175,9 +175,9 @@ def _on_changes(report: Report) -> list[str]:
     if not report.changes:
         return []
     if not compared:
-        return ["No change is marked: there are no intervals."]
+        return ["No change is marked because there are no intervals."]
     return [
-        f"Changes are against {report.names[0]}. Their intervals hold for all {compared} rows together at "
-        f"{100 * report.options.level:g} %. * marks a change that matters: 0 lies outside its interval, and it is at "
-        f"least {100 * report.options.least_change:g} %. A row without an interval is never marked."
+        f"Changes are relative to {report.names[0]}. Their intervals hold for all {compared} rows together at "
+        f"{100 * report.options.level:g} %. * marks a significant change: its interval excludes 0, and it is at "
+        f"least {100 * report.options.least_change:g} %. Rows without an interval are never marked."
     ]

@@ -1,4 +1,4 @@
-"""The rows of the table: what each is called, its unit, what it means, and which statistic of a span it is."""
+"""The rows of the table: label, unit, definition, and the statistic that each shows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Value = float | int | str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A row: the section it stands in, its key in JSON, its label, unit and definition.
+    """A row: its section, its key in JSON, its label, unit and definition.
 
-    The value is `of_span` of the statistics of a span, else `of_units` or `of_steps` of those that follow from sums. An
-    interval comes from resampled sums, so a row has one only with one of these two.
+    The value is `of_span` of the statistics of a span, or `of_units` or `of_steps` of those that follow from sums. Only
+    the latter two have an interval, which comes from resampled sums.
 
-    `finest` says that it rests on single ticks, so that it is not known where counters stand still over several.
-    `least` is the smallest change that can matter, in its unit, besides the relative one. Where `compared` is false a
-    change says nothing of the job.
+    `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
+    `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
+    changes of the row say nothing about the job.
     """
 
     section: str
@@ -43,7 +43,7 @@ class ReportRow:
     compared: bool = True
 
     def value(self, span: SpanStatistics) -> Value:
-        """The value of the row for a span; NaN where it is not known."""
+        """The value of the row for a span; NaN if unknown."""
         if self.of_span:
             found = self.of_span(span)
         elif self.of_units:
@@ -94,7 +94,7 @@ _BEFORE = (
         "active_mean_bytes_per_second",
         "mean when active",
         "rate",
-        "Time-weighted mean of the ticks above the threshold.",
+        "Time-weighted mean of the samples above the threshold.",
         of_units=lambda units: units.node.active_mean,
         finest=True,
     ),
@@ -102,7 +102,7 @@ _BEFORE = (
         "peak_bytes_per_second",
         "peak",
         "rate",
-        "Highest single tick.",
+        "Highest single sample.",
         of_span=lambda span: span.node.peak,
         finest=True,
     ),
@@ -118,7 +118,7 @@ _BEFORE = (
         "duty_cycle_ratio",
         "duty cycle",
         "ratio",
-        "Time of the ticks above the threshold ÷ observed time.",
+        "Time of the samples above the threshold ÷ observed time.",
         of_units=lambda units: units.node.duty_cycle,
         finest=True,
         least=0.002,
@@ -127,14 +127,14 @@ _BEFORE = (
         "utilization_ratio",
         "utilisation, mean",
         "ratio",
-        "Mean ÷ line rate, both directions, of the rails that carry at least 5 % of what the fullest does.",
+        "Mean ÷ line rate, both directions, of the rails that carry at least 5 % of the traffic of the busiest.",
         of_span=lambda span: span.node.mean / span.line,
     ),
     _throughput(
         "peak_utilization_ratio",
         "utilisation, peak",
         "ratio",
-        "Peak ÷ that line rate.",
+        "Peak ÷ the same line rate.",
         of_span=lambda span: span.node.peak / span.line,
         finest=True,
     ),
@@ -142,7 +142,7 @@ _BEFORE = (
         "line_bytes_per_second",
         "line rate",
         "rate",
-        "That line rate: 2 x the sum of the rails' rates.",
+        "The same line rate: 2 x the sum of the rails' rates.",
         of_span=lambda span: span.line,
         compared=False,
     ),
@@ -152,7 +152,7 @@ _AFTER = (
         "bursts",
         "bursts",
         "count",
-        "Runs of ticks above the threshold whose beginning and end were seen.",
+        "Runs of samples above the threshold with observed beginning and end.",
         of_span=lambda span: span.bursts.count,
         finest=True,
     ),
@@ -192,7 +192,7 @@ _AFTER = (
         "gaps",
         "gaps",
         "count",
-        "Runs of the other ticks whose beginning and end were seen.",
+        "Runs of samples at or below the threshold with observed beginning and end.",
         of_span=lambda span: span.gaps.count,
         finest=True,
     ),
@@ -224,7 +224,7 @@ _AFTER = (
         "censored_seconds",
         "time in runs cut off",
         "seconds",
-        "Time of runs that touch a hole or an end of the window, so that nobody knows how long they were.",
+        "Time of runs whose length is unknown because they touch missing data or an end of the window.",
         of_span=lambda span: span.censored_seconds,
         finest=True,
         compared=False,
@@ -233,7 +233,7 @@ _AFTER = (
         "step_period_seconds",
         "step period",
         "seconds",
-        "Period of the sum over the rails; none below 0.4.",
+        "Period of the sum over the rails; none if the score is below 0.4.",
         of_span=lambda span: span.period.seconds,
     ),
     _steps(
@@ -248,7 +248,7 @@ _AFTER = (
         "steps",
         "whole steps",
         "count",
-        "Steps that were told apart, of which at least half was observed.",
+        "Steps that were distinguished and at least half observed.",
         of_span=lambda span: len(span.step_sums),
     ),
     _steps(
@@ -266,7 +266,7 @@ _AFTER = (
         "step_gap_seconds",
         "exposed gaps per step",
         "seconds",
-        "Time of a whole step in which the wire is silent: (1 - its duty cycle) x its length, mean.",
+        "Silent time within a whole step: (1 - its duty cycle) x its length, mean.",
         of_steps=lambda steps: steps.gap_seconds,
         finest=True,
         least=0.0005,
@@ -275,10 +275,10 @@ _AFTER = (
         "step_bytes",
         "bytes per step",
         "bytes",
-        "Mean rate in whole steps x their mean length; without holes their bytes ÷ their number.",
+        "Mean rate in whole steps x their mean length; without missing data, their bytes ÷ their number.",
         of_steps=lambda steps: steps.moved_bytes,
     ),
-    _rails("rails", "rails", "count", "Ports that are described.", of_span=lambda span: len(span.series.rails.names)),
+    _rails("rails", "rails", "count", "Ports in this report.", of_span=lambda span: len(span.series.rails.names)),
     _rails(
         "active_rails",
         "active rails",
@@ -313,14 +313,14 @@ _AFTER = (
         "signature",
         "resembles",
         "word",
-        "dense_like, moe_like, idle or unknown: a resemblance, no fact.",
+        "dense_like, moe_like, idle or unknown: a resemblance, not an identification.",
         of_span=lambda span: span.signature.label,
     ),
     _signature(
         "signature_confidence",
         "confidence",
         "number",
-        "Of that label, at most 0.6 for dense and MoE.",
+        "Confidence of that label, at most 0.6 for dense and MoE.",
         of_span=lambda span: span.signature.confidence,
         compared=False,
     ),
@@ -328,7 +328,7 @@ _AFTER = (
         "window_seconds",
         "window",
         "seconds",
-        "Length of what is described.",
+        "Length of the window.",
         of_span=lambda span: span.coverage.seconds,
         compared=False,
     ),
@@ -336,7 +336,7 @@ _AFTER = (
         "observed_ratio",
         "observed",
         "ratio",
-        "Time that no hole covers ÷ window.",
+        "Observed time ÷ window.",
         of_span=lambda span: span.coverage.observed_ratio,
         compared=False,
     ),
@@ -344,7 +344,7 @@ _AFTER = (
         "holes",
         "holes",
         "count",
-        "Runs of ticks at which the sum over the rails is not known.",
+        "Runs of samples at which the sum over the rails is unknown.",
         of_span=lambda span: span.coverage.holes,
     ),
     _window(

@@ -1,4 +1,4 @@
-"""One recording with all that is said of it."""
+"""One recording with its values and their intervals."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a statistic scatters: its values in resampled runs, and in how many groups these were drawn."""
+    """The spread of a statistic: its values in resampled runs, and the number of groups that these were drawn in."""
 
     replicates: Floats
     groups: int
 
     def interval(self, level: float) -> tuple[float, float]:
-        """The interval at a level; NaN where none is known."""
+        """The interval at a level; NaN if unknown."""
         return find_interval(self.replicates, self.groups, level)
 
 
 @dataclass(frozen=True, slots=True)
 class PortLine:
-    """One port: its mean rate, its part of all bytes, its rate ÷ the median of its siblings; None if not known."""
+    """One port: its mean rate, its share of all bytes, its rate ÷ the median of its siblings; None if unknown."""
 
     port: str
     mean_bytes_per_second: float | None
@@ -47,9 +47,9 @@ class PortLine:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A recording described: `values` by the key of their row, None for what is not known; `spreads` for those of them
-    that were resampled. `start_ns` and `end_ns` are wall time; `cut_seconds` is what of the recording lies before and
-    after. `units` says what was resampled: `step`, `block`, or nothing where there are too few.
+    """The report of one recording: `values` by row key, None if unknown; `spreads` of the rows that were resampled.
+    `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
+    after. `units` names the resampled units: `step`, `block`, or empty if there are too few.
     """
 
     path: Path
@@ -67,15 +67,15 @@ class Run:
 
 
 def describe_run(path: Path, recording: Recording, options: ReportOptions, place: int = 0) -> Run:
-    """All statistics of the part of a recording that the options choose; `place` is its place in the report.
+    """All statistics of the part of a recording that the options select; `place` is its position in the report.
 
     Raises:
-        RecordingError: nothing is left of it, or it lacks a chosen port.
+        RecordingError: the part is empty, or the recording lacks a chosen port.
     """
     chosen = choose_window(path, recording, options)
     span, table = describe_span(chosen.series, options.span_options()), rows(options.timescales_ns)
     values = {row.key: _value(row, span) for row in table}
-    # another place, other chance: else two runs would be drawn alike
+    # a seed per position: the same one would resample two runs alike
     spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))
     window, interval_seconds = chosen.recording, span.series.interval_seconds
     lengths = span.units.sums[:, DURATION]
@@ -96,7 +96,7 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
 
 
 def _value(row: ReportRow, span: SpanStatistics) -> Value:
-    """The value of a row, None where it is not known or cannot be told."""
+    """The value of a row, None if unknown."""
     if row.finest and span.series.resolution_ticks > 1:
         return None
     value = row.value(span)
@@ -110,7 +110,7 @@ def _spreads(
     resamples: int,
     rng: np.random.Generator,
 ) -> dict[str, Spread]:
-    """How the values scatter that are quotients of sums."""
+    """The spread of values that are quotients of sums."""
     of_units = resample(span.units.sums, resamples, rng, span.units.begun)
     of_steps = resample(span.step_sums, resamples, rng)
     found: dict[str, Spread] = {}
@@ -131,7 +131,7 @@ def _scatter(
     own: _Statistics,
     groups: int,
 ) -> dict[str, Spread]:
-    """How values scatter whose statistic is known of resampled units; `own` are the statistics of all units."""
+    """The spread of values whose statistic is known for resampled units; `own` are the statistics of all units."""
     found = {}
     for key, statistic in getters.items():
         value, replicates = values[key], statistic(drawn)
@@ -141,7 +141,7 @@ def _scatter(
 
 
 def _around(value: float, replicates: Floats, middle: float) -> Floats:
-    """The replicates moved, in proportion, from the units' own value to that of the whole window."""
+    """The replicates shifted, in proportion, from the units' own value to the value of the whole window."""
     return replicates * (value / middle) if middle > 0 else replicates
 
 

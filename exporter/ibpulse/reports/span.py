@@ -1,4 +1,4 @@
-"""Which part of a recording is described, and of which of its ports."""
+"""The part of a recording, and the ports, that a report covers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ibpulse.units import MILLISECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant in nanoseconds: of the clock, since 1970, or after the beginning of each recording."""
+    """An instant in nanoseconds: wall time since 1970, or an offset from the beginning of each recording."""
 
     ns: int
     after_begin: bool = False
@@ -34,12 +34,12 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """Which part of each recording is described, and how.
+    """The part of each recording that a report covers, and how it is computed.
 
-    `ports` are names such as `mlx5_0:1` or `mlx5_0`; the rails where it is empty. `begin` and `end` cut the recording;
-    `trim` cuts the silence before the first active tick and after the last. A time scale that is not a whole number
-    of ticks gives no value. A change is one that matters when it is at least `least_change` and, for all rows
-    together, beyond what noise does at `level`. The same `seed` gives the same intervals.
+    `ports` are names such as `mlx5_0:1` or `mlx5_0`; if empty, all rails. `begin` and `end` cut the recording;
+    `trim` cuts the silence before the first active sample and after the last. A time scale that is not a whole number
+    of samples gives no value. A change is significant if it is at least `least_change` and, for all rows
+    together, larger than noise explains at `level`. The same `seed` gives the same intervals.
     """
 
     ports: tuple[str, ...] = ()
@@ -61,18 +61,18 @@ class ReportOptions:
     seed: int = 0
 
     def thresholds(self) -> Thresholds:
-        """Where bursts begin and end."""
+        """The levels at which bursts begin and end."""
         low, high = self.burst_low_bytes_per_second, self.active_bytes_per_second
         return Thresholds(high, high if low is None else min(low, high))
 
     def span_options(self) -> SpanOptions:
-        """What the statistics are computed with."""
+        """The parameters of the statistics."""
         return SpanOptions(self.thresholds(), self.timescales_ns, self.signature)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSpan:
-    """The described part of a recording; `cut_before` and `cut_after` are the ticks left out on either side of it."""
+    """The covered part of a recording; `cut_before` and `cut_after` count the samples cut off at either end."""
 
     recording: Recording
     series: RailSeries
@@ -81,10 +81,10 @@ class ReportSpan:
 
 
 def choose_window(path: Path, recording: Recording, options: ReportOptions) -> ReportSpan:
-    """The part of a recording that the options ask for.
+    """The part of a recording that the options select.
 
     Raises:
-        RecordingError: nothing of it is left, or it has no such port; `path` names it.
+        RecordingError: the part is empty, or a port does not exist; the message names `path`.
     """
     rows = _choose_ports(path, recording, options)
     first, end = _between(path, recording, options)
@@ -93,7 +93,7 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions) -> R
         with np.errstate(invalid="ignore"):
             active = np.flatnonzero(series.bandwidth > options.active_bytes_per_second) - series.lead
         if not len(active):
-            raise RecordingError(f"recording {path} is never active, so nothing is left after --trim; leave that out")
+            raise RecordingError(f"recording {path} is never active, so --trim leaves nothing; omit it")
         first, end = first + int(active[0]), first + int(active[-1]) + 1
         if end - first < series.ticks:
             series = series_of(recording.cut(first, end), rows)
@@ -105,7 +105,7 @@ def _choose_ports(path: Path, recording: Recording, options: ReportOptions) -> l
     if not options.ports:
         rails = [row for row, port in enumerate(ports) if port.rail]
         if not rails:
-            raise RecordingError(f"recording {path} has no rail; choose ports with --port, it has {_names(recording)}")
+            raise RecordingError(f"recording {path} has no rail; choose ports with --port: it has {_names(recording)}")
         return rails
     chosen = [row for row, port in enumerate(ports) if {str(port.id), port.device} & set(options.ports)]
     known = {name for port in ports for name in (str(port.id), port.device)}
@@ -120,9 +120,9 @@ def _names(recording: Recording) -> str:
 
 
 def _between(path: Path, recording: Recording, options: ReportOptions) -> tuple[int, int]:
-    """The ticks from `begin` to before `end`: those of which the time since the tick before lies between them."""
+    """The samples from `begin` to before `end`, judged by the interval that each covers."""
     first, end = 0, recording.ticks
-    # a tick's rate is that of the interval before it
+    # the rate of a sample covers the interval before it
     begin_ns = recording.start_ns - recording.meta.interval_ns
     if options.begin:
         first = -(-(options.begin.in_recording(begin_ns) - begin_ns) // recording.meta.interval_ns)
@@ -132,13 +132,13 @@ def _between(path: Path, recording: Recording, options: ReportOptions) -> tuple[
     if first >= end:
         seconds = recording.ticks * recording.meta.interval_ns / 1e9
         raise RecordingError(
-            f"recording {path} has nothing between --from and --to: it is {seconds:g} s long; name other times"
+            f"recording {path} has no data between --from and --to: it is {seconds:g} s long; choose other times"
         )
     return first, end
 
 
 def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
-    """The ports of `rows` and their sum, over all ticks of a recording."""
+    """The ports of `rows` and their sum, over all samples of a recording."""
     ports, interval_ns = [recording.meta.ports[row] for row in rows], recording.meta.interval_ns
     finest = [finest_ticks(port.resolution_seconds, interval_ns, port.stride) for port in ports]
     rails = RailTraits(
