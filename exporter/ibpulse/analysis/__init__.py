@@ -1,17 +1,17 @@
-"""The definitions of all statistics, as arithmetic on arrays: no clock, no file, no log.
+"""Defines all statistics as pure functions of arrays: no clock, no files, no logging.
 
-rates              counters to rates and bytes
-resolution         how often a counter really changes
-moments            time-weighted sums, and what follows from them
-bins               equal bins of samples and of counters
+rates              bytes and rates from counters
+resolution         effective resolution of a counter
+moments            time-weighted sums and the statistics derived from them
+bins               resampling of samples and counters into equal bins
 bursts, balance, period, steps, signature, saturation
                    one statistic each
-port_statistics    a span of single ports
-node_statistics    a span of the sum over the rails
+port_statistics    statistics of single ports over a time range
+node_statistics    statistics of the sum over the rails over a time range
 rail_series, span_statistics
-                   everything about a recorded span
+                   all statistics of a recorded time range
 resampling_units, bootstrap
-                   how certain that is
+                   confidence intervals
 
-A function whose result obeys a law states it, and the tests check it.
+Docstrings state the laws that a result obeys, and the tests check them.
 """

@@ -14,10 +14,10 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class BalanceOptions:
-    """What counts as idle and as slow, as parts of the median of a rail's siblings.
+    """Limits for idle and slow rails, as fractions of the median of the other rails.
 
-    Nothing is judged while that median is not above `active_bytes_per_second`: silence is even. Rails of one job were
-    within 1.3 % of each other on a production fabric, so 0.75 is far from noise and still sees half a link.
+    Rails are only judged while that median is above `active_bytes_per_second`. On a production fabric, the rails of one
+    job were within 1.3 % of each other, so 0.75 is far above the noise and still detects a link at half its rate.
     """
 
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
@@ -26,17 +26,17 @@ class BalanceOptions:
 
 
 SLOW_SPAN_SECONDS = 10
-"""The shortest span over which a rail is called slow while the traffic runs on."""
+"""The shortest time over which a rail of live traffic is judged to be slow."""
 
 CARRYING = 0.05
-"""A rail carries traffic when it moves at least this part of what the fullest rail moves."""
+"""A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
 
 
 @dataclass(frozen=True, slots=True)
 class RailSums:
-    """Sums over a span: of the active samples (rails, 2, 4), of all bytes (rails, 2), and the time observed (rails,).
+    """Sums over a time range: active samples (rails, 2, 4), all bytes (rails, 2), and observed time (rails,).
 
-    `up` (rails,) is false for a rail that should carry traffic and whose link is down.
+    `up` (rails,) is false for a rail whose link is down.
     """
 
     active: Floats
@@ -45,21 +45,21 @@ class RailSums:
     up: Bools
 
     def mean_rates(self) -> Floats:
-        """Mean rate of each rail, both directions: 0 while its link is down, NaN where it was not observed."""
+        """Mean rate of each rail, both directions: 0 while its link is down, NaN if it was not observed."""
         return np.where(self.up, moments.quotient(self.moved_bytes.sum(axis=-1), self.observed_seconds), 0.0)
 
     def active_rates(self) -> Floats:
-        """Mean rate of the active samples of each rail, the directions added up; NaN without any."""
+        """Mean rate of the active samples of each rail, summed over both directions; NaN without active samples."""
         means = moments.mean(self.active)
         return np.where(np.isnan(means).all(axis=-1), np.nan, np.nansum(means, axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Evenness of the rails; arrays are one per rail, NaN or false for a rail that was not observed.
+    """Balance of the rails; arrays have one value per rail, NaN or false if it was not observed.
 
-    `fairness` is the Jain index, NaN without traffic. `active` counts rails above the threshold. `share` is a rail's
-    part of all bytes; `ratio` its rate ÷ the median of its siblings. `slow` does not include `idle`.
+    `fairness` is Jain's index, NaN without traffic. `active` counts rails above the threshold. `share` is a rail's
+    fraction of all bytes, `ratio` its rate ÷ the median of the other rails. A rail is never both `slow` and `idle`.
     """
 
     fairness: float
@@ -73,10 +73,11 @@ class Balance:
 def weigh_rails(
     sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
 ) -> Balance:
-    """The balance of rails whose traffic runs on, from their sums over the last seconds.
+    """The balance of rails with live traffic, from their sums over the last seconds.
 
-    The shares and the idle rails are those of the first of the spans in which rails were active. A rail is called slow
-    over `SLOW_SPAN_SECONDS` at least. No span is longer than the seconds that are kept.
+    `sums_of` returns the sums of the last n seconds. Shares and idle rails are taken from the first of the spans with
+    active rails; slow rails from that span or `SLOW_SPAN_SECONDS`, whichever is longer. Spans are limited to
+    `longest_seconds`, the length of the history.
     """
     for span in spans_seconds:
         rates = sums_of(min(span, longest_seconds)).mean_rates()
@@ -89,9 +90,10 @@ def weigh_rails(
 
 
 def line_of_carriers(amounts: Floats, line_rates: Floats, directions: int = 2) -> float:
-    """Line rate of the rails that carry traffic, of all where none does, over so many directions; NaN if not known.
+    """Line rate of the rails that carry traffic, or of all rails if none does; NaN if unknown.
 
-    `amounts` (rails,) are bytes or mean rates, `line_rates` (rails,) those of one direction; NaN leaves a rail out.
+    `amounts` (rails,) are bytes or mean rates, `line_rates` (rails,) the rates of one direction; a rail with NaN in
+    either is ignored. The result is the sum for `directions` directions.
     """
     known = ~np.isnan(amounts) & ~np.isnan(line_rates)
     if not known.any():
@@ -101,11 +103,11 @@ def line_of_carriers(amounts: Floats, line_rates: Floats, directions: int = 2) -
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:
-    """Balance of mean rates (rails,) over some seconds, both directions together.
+    """Balance of mean rates (rails,), summed over both directions.
 
-    A rail that should carry traffic and cannot (its link is down) has rate 0; NaN is for one that was not observed,
-    and is left out. `active_rates` (rails,), mean rates of the active samples alone, are judged as well if given: in
-    a job that moves in lockstep a slow rail carries as much as its siblings and only takes longer.
+    A rail whose link is down has rate 0; a rail that was not observed has NaN and is ignored. If `active_rates`
+    (rails,), the mean rates of active samples, are given, they are judged as well: in a job that runs in lockstep, a
+    slow rail carries as many bytes as the others but takes longer.
     """
     chosen = options or BalanceOptions()
     ratio, judged = _against_siblings(rates, chosen.active_bytes_per_second)
@@ -126,9 +128,10 @@ def balance_rails(rates: Floats, active_rates: Floats | None = None, options: Ba
 
 
 def jain_index(amounts: Floats) -> float:
-    """(sum x)² ÷ (n sum x²) over the known amounts: 1 when all are equal, k/n when k of n are and the rest are 0.
+    """(sum x)² ÷ (n sum x²) over the known amounts: 1 if all are equal, k/n if k of n are equal and the rest are 0.
 
-    NaN when there is none, or all are 0. Law: neither scaling nor order changes it. Source: Jain, Chiu and Hawe, 1984.
+    NaN if no amount is known or all are 0. Law: invariant under scaling and reordering. Source: Jain, Chiu and Hawe,
+    1984.
     """
     known = amounts[~np.isnan(amounts)]
     peak = float(known.max(initial=0.0))
@@ -145,7 +148,7 @@ def _against_siblings(rates: Floats, active: float) -> tuple[Floats, Bools]:
     count = len(known)
     if count < 2:
         return ratio, judged
-    # row by row, the places of all others
+    # row i holds the indices of all rails except i
     others = (np.arange(count)[:, None] + np.arange(1, count)) % count
     middle = np.median(rates[known][others], axis=1)
     judged[known] = middle > active

@@ -1,4 +1,4 @@
-"""Samples in equal bins: maximum, mean or minimum of rates, and mean rates from counters at uneven instants."""
+"""Equal bins: maximum, mean or minimum of rates, and mean rates from counters read at irregular times."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FOLDS = {"max": np.fmax, "min": np.fmin}
 
 
 class BinGrid:
-    """Bins `first + k * width <= tick < first + (k + 1) * width` of rows of two directions, filled run by run.
+    """Bins `first + k * width <= tick < first + (k + 1) * width` for rows of two directions, filled run by run.
 
-    Law: a bin's value depends on its good samples alone, not on how they were cut into runs. A bin without a good
-    sample is a hole (NaN).
+    Law: the value of a bin depends only on its good samples, not on how they were split into runs. A bin without a good
+    sample is NaN.
     """
 
     def __init__(self, rows: int, first: int, points: int, width: int, statistic: Statistic) -> None:
@@ -31,7 +31,7 @@ class BinGrid:
         self._counts = np.zeros(shape if summed else 0, dtype=np.int64)
 
     def add(self, row: int, tick: int, values: Singles) -> None:
-        """Take a run of one row: `values` is float32 (2, ticks), NaN in holes, its first column at `tick`."""
+        """Add a run to one row: `values` is float32 (2, ticks), NaN where data is missing, starting at `tick`."""
         begin, count = tick - self._first, values.shape[-1]
         if count == 0:
             return
@@ -52,14 +52,14 @@ class BinGrid:
             self._out[target] = fold(self._out[target], fold.reduceat(values, edges, axis=-1))
 
     def values(self) -> Singles:
-        """Value of every bin: float32 (rows, 2, points), NaN in holes."""
+        """Value of every bin: float32 (rows, 2, points), NaN where data is missing."""
         if self._sums.size:
             np.divide(self._sums, self._counts, out=self._out, where=self._counts > 0, casting="same_kind")
         return self._out
 
 
 def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
-    """Where each bin begins inside a run of `count` ticks that begins `begin` ticks into the grid."""
+    """Offset of each bin within a run of `count` ticks that begins `begin` ticks into the grid."""
     lead = width - begin % width
     return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
 
@@ -68,7 +68,7 @@ GAP_BINS = 2.0
 
 
 def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
-    """Edges of whole bins, one at least, from the oldest sample of a window to the newest, which is the last edge."""
+    """Edges of at least one whole bin between the oldest and the newest sample; the newest sample is the last edge."""
     width_ns = round(bin_seconds * SECOND_NS)
     newest_ns = int(times_ns.max())
     bins = min(window_ns, newest_ns - int(times_ns.min())) // width_ns
@@ -82,10 +82,10 @@ def bandwidth_bins(
     scale: npt.NDArray[np.int64],
     edges_ns: npt.NDArray[np.int64],
 ) -> Floats:
-    """Mean bytes per second, summed over rails and directions, between each two of the equally spaced edges.
+    """Mean bytes per second, summed over rails and directions, between consecutive, equally spaced edges.
 
-    Counters are (rails, 2, ticks) as `rates` takes them. A bin is NaN where no counter is known. Where only some are,
-    for a hole longer than two bins, the others stand for them: their mean rate counts as everybody's.
+    Counters are (rails, 2, ticks), as for `rates`. A bin is NaN if no counter is known. Counters with more than two
+    bins of missing data are assumed to have the mean rate of the others.
     """
     edges = (edges_ns - edges_ns[0]) / SECOND_NS
     total, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
@@ -108,7 +108,7 @@ def bandwidth_bins(
 
 
 def cumulate(counter: npt.NDArray[np.uint64]) -> Floats:
-    """Running sum of what a counter moved since its first value; a fall is a reset and moves nothing."""
+    """Running sum of a counter's increase since its first value; a decrease is a reset and adds nothing."""
     fell = counter[1:] < counter[:-1]
     if not fell.any():
         return np.asarray((counter - counter[0]).astype(np.float64))
@@ -118,13 +118,13 @@ def cumulate(counter: npt.NDArray[np.uint64]) -> Floats:
 
 
 def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats, longest_gap: float | None = None) -> Floats:
-    """Mean rate around each bin from a running sum at rising instants, NaN inside gaps longer than `longest_gap`.
+    """Mean rate around each bin, from a running sum at increasing times; NaN inside gaps longer than `longest_gap`.
 
-    `edges` are equally spaced; two bins are the longest gap unless given. Each value is a weighted mean over one and a
-    half bins (a quarter, a half, a quarter of three half bins), which keeps waves that are faster than the bins from
-    passing as slow ones: of a wave as long as a bin nothing is left.
+    `edges` are equally spaced; `longest_gap` defaults to two bins. Each value is a weighted mean over one and a half
+    bins (weights 1/4, 1/2, 1/4 on three half bins). This low-pass filter prevents aliasing: a wave with the period of
+    one bin is removed completely.
 
-    Law: inside the series every byte counts once, so the sum of `rate * bin` is what the running sum rose by.
+    Law: inside the series every byte counts once: the sum of `rate * bin` equals the increase of the running sum.
     """
     width = float(edges[1] - edges[0])
     halves = np.interp(np.linspace(edges[0] - width / 2, edges[-1], 2 * len(edges)), seconds, cumulative)

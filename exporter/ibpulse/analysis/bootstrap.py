@@ -1,8 +1,8 @@
-"""How sure a statistic of a run is: intervals from resampling whole units of it.
+"""Confidence intervals for the statistics of a run, by resampling whole units of it (block bootstrap).
 
-A unit is a step, or a block of time where no step was found. What a statistic needs of a unit are sums, so a resampled
-run is a weighted sum of units and every statistic of it is a quotient of sums. Neighbouring units are alike, so units
-are resampled in groups of consecutive ones, as many as the cube root of their number (Carlstein, 1986).
+A unit is a step, or a block of time if no steps were found. Every statistic is a quotient of sums over units, so a
+resampled run is a weighted sum of units. Because neighbouring units are correlated, units are resampled in groups of
+consecutive units whose size is the cube root of the number of units (Carlstein, 1986).
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ import numpy as np
 from ibpulse.arrays import Floats
 
 FEWEST_UNITS = 20
-"""With fewer units an interval of 95 % holds the truth in less than nine of ten runs, so none is given."""
+"""Minimum number of units: with fewer, a 95 % interval covers the true value in less than 90 % of runs."""
 
 _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """`sums` is (resamples, fields); `groups` is how many groups of units were drawn for each."""
+    """`sums` is (resamples, fields); `groups` is the number of groups of units drawn for each resample."""
 
     sums: Floats
     groups: int
 
 
 def resample(sums: Floats, resamples: int, rng: np.random.Generator, begun: Floats | None = None) -> Resampling | None:
-    """Sums over units drawn with replacement, from the sums (units, fields) of each; None for too few units.
+    """Sums over units drawn with replacement, from the sums (units, fields) of each unit; None if there are too few.
 
-    A window that begins and ends anywhere has a part of a unit at either end. For such a window `begun` has the sums
-    (units, fields) of a first part of each unit, of even chance length: one of these and the rest of another are added.
+    A window that starts and ends at arbitrary times has a partial unit at either end. For such a window, `begun` holds
+    the sums (units, fields) of a first part of each unit, uniformly distributed in length; each resample then includes
+    the first part of one unit and the remainder of another.
 
-    Law: without `begun` the mean over all resamples tends to the sums of the run itself.
+    Law: without `begun`, the mean over all resamples converges to the sums of the run itself.
     """
     units = len(sums)
     if units < FEWEST_UNITS:
@@ -52,10 +53,10 @@ def resample(sums: Floats, resamples: int, rng: np.random.Generator, begun: Floa
 
 
 def find_interval(replicates: Floats, groups: int, level: float) -> tuple[float, float]:
-    """The expanded percentile interval of the replicates of a statistic; NaN where none of them is known.
+    """The expanded percentile interval of the replicates of a statistic; NaN if no replicate is finite.
 
-    The plain percentiles are too narrow for few groups, by the factor of Student's distribution and by that of the
-    standard deviation of a sample; they are moved outwards by both. Source: Hesterberg, 2015, section 5.
+    With few groups, plain percentiles give intervals that are too narrow. They are widened by the factors of Student's
+    t distribution and of the sample standard deviation. Source: Hesterberg, 2015, section 5.
     """
     known = replicates[np.isfinite(replicates)]
     if not len(known):
@@ -67,9 +68,9 @@ def find_interval(replicates: Floats, groups: int, level: float) -> tuple[float,
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """The quantile of Student's distribution, to 1 % for 5 degrees of freedom and more at up to 99.5 %.
+    """The quantile of Student's t distribution, within 1 % for 5 or more degrees of freedom and up to 99.5 %.
 
-    Source: the expansion by Cornish and Fisher, Abramowitz and Stegun 26.7.5.
+    Source: the Cornish-Fisher expansion, Abramowitz and Stegun 26.7.5.
     """
     z = _NORMAL.inv_cdf(probability)
     terms = (

@@ -1,9 +1,9 @@
-"""Runs of active and of inactive ticks: how long they last and what they carry.
+"""Runs of active and of inactive samples: bursts and gaps, with their lengths and bytes.
 
-A hole ends a run without ending the burst or gap behind it, so nobody knows how long that lasted: such a run is
-*censored*. It counts as busy or idle time and never as a burst or a gap of known length. So does the first run ever
-seen. If a tick is lost with probability p, a run of n ticks stays whole with probability about (1 - p)^(n + 1), so
-lengths are biased towards short ones where holes are many; `censored_seconds` says how much time is left out.
+A run that is cut off by missing data has an unknown length: it is *censored*. It counts as busy or idle time, but not
+as a burst or gap of known length; the same applies to the first run. If samples are lost with probability p, a run of
+n samples stays whole with probability of about (1 - p)^(n + 1), so much missing data biases lengths towards short
+runs; `censored_seconds` is the time excluded for this reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GAP, BURST, HOLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Rates, in bytes per second, above which a burst begins and at or below which it ends; equal: no hysteresis."""
+    """A burst begins above `high` and ends at or below `low`, in bytes per second; no hysteresis if they are equal."""
 
     high: float
     low: float
@@ -35,7 +35,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The run that each row is in: its label, time and bytes so far, and whether its beginning was seen."""
+    """The current run of each row: its label, time and bytes so far, and whether its beginning was seen."""
 
     label: Labels
     seconds: Floats
@@ -45,10 +45,10 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs that ended, in order of row and time, and the time spent in either state, also in runs that go on.
+    """Completed runs, ordered by row and time, and the time spent in either state, including runs still in progress.
 
-    `row`, `burst` (else gap), `whole` (else censored), `seconds` and `moved_bytes` are one per run. `busy_seconds` and
-    `idle_seconds` are (rows,). `began` (rows,) counts bursts that began after a gap.
+    `row`, `burst` (otherwise gap), `whole` (otherwise censored), `seconds` and `moved_bytes` have one value per run.
+    `busy_seconds` and `idle_seconds` are (rows,). `began` (rows,) counts bursts that began after a gap.
     """
 
     row: npt.NDArray[np.intp]
@@ -61,21 +61,21 @@ class Runs:
     began: npt.NDArray[np.int64]
 
     def bursts(self, row: int = 0) -> Bools:
-        """Which runs are whole bursts of a row: `runs.seconds[runs.bursts()]` are durations for a histogram."""
+        """Mask of the whole bursts of a row: `runs.seconds[runs.bursts()]` are durations for a histogram."""
         return np.asarray(self.burst & self.whole & (self.row == row))
 
     def gaps(self, row: int = 0) -> Bools:
-        """Which runs are whole gaps of a row."""
+        """Mask of the whole gaps of a row."""
         return np.asarray(~self.burst & self.whole & (self.row == row))
 
     def censored_seconds(self, row: int = 0) -> float:
-        """Time of the row's runs whose length is not known."""
+        """Total time of the row's censored runs."""
         return float(self.seconds[~self.whole & (self.row == row)].sum())
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """Bursts, or gaps, of known length: how many, quantiles of their seconds, mean bytes; NaN where there is none."""
+    """Count, duration quantiles and mean bytes of the bursts or gaps of known length; NaN if there are none."""
 
     count: int
     p50_seconds: float
@@ -85,7 +85,7 @@ class RunStatistics:
 
 
 def describe_runs(seconds: Floats, moved_bytes: Floats) -> RunStatistics:
-    """The statistics of runs of these lengths and bytes, one each."""
+    """Statistics of runs with these lengths (runs,) and bytes (runs,)."""
     if not len(seconds):
         return RunStatistics(0, math.nan, math.nan, math.nan, math.nan)
     p50, p95 = np.quantile(seconds, [0.5, 0.95])
@@ -93,23 +93,23 @@ def describe_runs(seconds: Floats, moved_bytes: Floats) -> RunStatistics:
 
 
 def start_runs(rows: int) -> RunState:
-    """The state before anything was seen: a hole."""
+    """The state before the first sample, treated as missing data."""
     return RunState(np.full(rows, HOLE, np.int8), np.zeros(rows), np.zeros(rows), np.zeros(rows, np.bool_))
 
 
 def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thresholds) -> tuple[RunState, Runs]:
-    """Take further ticks of every row: rates (rows, ticks), NaN in holes, and the measured seconds of each tick.
+    """Process further ticks of every row: rates (rows, ticks), NaN where data is missing, and each tick's seconds.
 
-    A tick above `high` is in a burst, one at or below `low` in a gap; one between goes on with what was before it,
-    and after a hole is in a gap.
+    A tick above `high` belongs to a burst, a tick at or below `low` to a gap. A tick in between continues the previous
+    run; after missing data it belongs to a gap.
 
-    Laws: `busy_seconds + idle_seconds` is the time of the ticks that are not holes. How the ticks are cut into calls
-    changes nothing. Multiplying rates and thresholds multiplies the bytes alone.
+    Laws: `busy_seconds + idle_seconds` is the observed time. The result does not depend on how the ticks are split into
+    calls. Scaling rates and thresholds scales only the bytes.
     """
     label = _label(rates, state.label == BURST, thresholds)
     time = np.where(label == HOLE, 0.0, seconds)
     flow = np.where(label == HOLE, 0.0, rates) * time
-    # the run that a row is in stands before its ticks, as one tick of that length
+    # the current run of a row is prepended to its ticks, as one tick of its length
     labels = np.concatenate((state.label[:, None], label), axis=1)
     first = np.ones(labels.shape, dtype=np.bool_)
     first[:, 1:] = labels[:, 1:] != labels[:, :-1]
@@ -134,12 +134,12 @@ def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thre
 
 
 def _add_up(carried: Floats, values: Floats, starts: npt.NDArray[np.intp]) -> Floats:
-    """Sums from each start to the next over rows (rows, ticks) that begin with what was carried."""
+    """Sums from each start to the next over rows (rows, ticks), each preceded by the value carried over."""
     return np.asarray(np.add.reduceat(np.concatenate((carried[:, None], values), axis=1).ravel(), starts))
 
 
 def _label(rates: Floats, inside: Bools, thresholds: Thresholds) -> Labels:
-    """What each tick is; `inside` (rows,) says which rows are in a burst before the first."""
+    """The label of each tick; `inside` (rows,) is true for rows that are in a burst before the first tick."""
     label = np.where(rates > thresholds.high, np.int8(BURST), np.int8(GAP))
     label[np.isnan(rates)] = HOLE
     if thresholds.low < thresholds.high:

@@ -1,7 +1,7 @@
-"""Time-weighted sums of samples, and the statistics that follow from them.
+"""Time-weighted sums of samples, and the statistics derived from them.
 
-Sums are the currency: they add up over seconds, ports and restarts, and every statistic is computed from them at the
-end. A sample weighs the seconds it stands for, so that a gauge here and PromQL over the same counters agree.
+Sums can be added over seconds, ports and restarts; statistics are computed from them at the end. Each sample is
+weighted by the time it covers, so that the gauges agree with PromQL over the corresponding counters.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ FIELDS = 4
 
 
 def weighted_sums(values: Floats, seconds: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:
-    """Sums over the last axis of the chosen samples: (..., 4) as COUNT, SECONDS, FIRST (v dt) and SECOND (v² dt).
+    """Sums of the chosen samples over the last axis: (..., 4) as COUNT, SECONDS, FIRST (v dt) and SECOND (v² dt).
 
-    Law: the sums of a span are the sum of the sums of its parts, however it is cut.
+    Law: the sums of a span are the sum of the sums of its parts.
     """
     weight = np.where(chosen, seconds, 0.0)
     value = np.where(chosen, values, 0.0)
@@ -33,15 +33,15 @@ def weighted_sums(values: Floats, seconds: Floats, chosen: npt.NDArray[np.bool_]
 
 
 def mean(sums: Floats) -> Floats:
-    """Time-weighted mean from sums (..., 4); NaN where they cover no time."""
+    """Time-weighted mean from sums (..., 4); NaN if they cover no time."""
     return quotient(sums[..., FIRST], sums[..., SECONDS])
 
 
 def variation(sums: Floats) -> Floats:
-    """Coefficient of variation (population σ ÷ mean) from sums (..., 4); NaN where the mean is 0 or unknown.
+    """Coefficient of variation (population σ ÷ mean) from sums (..., 4); NaN if the mean is 0 or unknown.
 
-    Law: it does not change when all values are multiplied, and is 0 (to 1e-7: the sums cancel) when all are equal.
-    For a share d of the time at one level and zero for the rest it is sqrt((1 - d) / d).
+    Law: invariant under scaling, and 0 if all values are equal (to within 1e-7, because of cancellation). For a
+    constant value during a fraction d of the time and 0 otherwise, it is sqrt((1 - d) / d).
     """
     centre = mean(sums)
     variance = quotient(sums[..., SECOND], sums[..., SECONDS]) - centre**2
@@ -49,22 +49,22 @@ def variation(sums: Floats) -> Floats:
 
 
 def duty_cycle(active_seconds: Floats, observed_seconds: Floats) -> Floats:
-    """Active time ÷ observed time, 0..1; NaN where nothing was observed."""
+    """Active time ÷ observed time, 0..1; NaN if no time was observed."""
     return np.minimum(quotient(active_seconds, observed_seconds), 1.0)
 
 
 def quotient(above: Floats, below: Floats) -> Floats:
-    """`above / below`, NaN where `below` is 0 or unknown."""
+    """`above / below`; NaN where `below` is 0 or unknown."""
     out = np.full(np.broadcast(above, below).shape, np.nan)
     np.divide(above, below, out=out, where=below > 0)
     return out
 
 
 def rebin(values: Floats, seconds: Floats, ticks: int) -> tuple[Floats, Floats]:
-    """Mean value and seconds of bins of `ticks` ticks along the last axis, whose length is a multiple of it.
+    """Mean value and seconds of bins of `ticks` ticks along the last axis, whose length is a multiple of `ticks`.
 
-    A bin with any hole (NaN) is no sample: NaN and 0 seconds.
-    Law: where no bin has a hole, the sum of `value * seconds` is the same before and after.
+    A bin with any missing data (NaN) is missing: NaN and 0 seconds.
+    Law: without missing data, the sum of `value * seconds` is the same before and after.
     """
     shape = (*values.shape[:-1], values.shape[-1] // ticks, ticks)
     weight = seconds.reshape(shape)
@@ -74,9 +74,9 @@ def rebin(values: Floats, seconds: Floats, ticks: int) -> tuple[Floats, Floats]:
 
 
 def count_into_buckets(values: Floats, chosen: npt.NDArray[np.bool_], bounds: Floats) -> npt.NDArray[np.int64]:
-    """How many chosen values of each row fall into each bucket: int64 (rows, len(bounds) + 1) from (rows, samples).
+    """Number of chosen values of each row in each bucket: int64 (rows, len(bounds) + 1) from (rows, samples).
 
-    A bucket holds its upper bound, as Prometheus' `le` does; the last takes the rest.
+    A bucket includes its upper bound, like Prometheus' `le`; the last bucket has no bound.
     """
     width = len(bounds) + 1
     row, _ = np.nonzero(chosen)

@@ -1,6 +1,6 @@
-"""The sum over the rails of a node, tick by tick, and the statistics of any span of it.
+"""The sum over a node's rails, tick by tick, and the statistics of any time range of it.
 
-Every view of a span says what is defined here: the metrics, the summary, the stream and the reports.
+The metrics, the summary, the stream and the reports all use these definitions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ibpulse.analysis.rates import Rates
 from ibpulse.arrays import Bools, Floats
 from ibpulse.units import SECOND_NS
 
-# fields of the last axis of the sums of a span: those of the active ticks, then these
+# fields of the last axis of the sums: the moments of the active ticks, then these
 OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
 FIELDS = moments.FIELDS + 3
-# the part of the peaks of single seconds that lies at or below the usual peak
+# the quantile of the per-second peaks that is the usual peak
 USUAL = 0.75
 
 
@@ -27,8 +27,8 @@ USUAL = 0.75
 class Seconds:
     """Rates over whole seconds.
 
-    `bytes_per_second` and `seconds` are (ports, 2, seconds, ticks): 0 and 0 wherever `good` is false. `good` is
-    (ports, seconds, ticks): both directions have a rate at that tick.
+    `bytes_per_second` and `seconds` are (ports, 2, seconds, ticks), both 0 where `good` is false. `good` is
+    (ports, seconds, ticks), true where both directions have a rate.
     """
 
     bytes_per_second: Floats
@@ -37,7 +37,7 @@ class Seconds:
 
 
 def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
-    """Rates at the ticks of whole seconds, second by second; a tick counts where both directions have a rate."""
+    """Rates split into whole seconds; a tick counts only if both directions have a rate."""
     known = ~np.isnan(rates.bytes_per_second)
     good = known[:, 0] & known[:, 1]
     both = good[:, None]
@@ -54,8 +54,8 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
 class NodeTicks:
     """Rates of all rails together over whole seconds.
 
-    `directions` is (2, seconds, ticks), 0 where data is missing; `measured` (seconds, ticks) is the time that a tick
-    stands for, 0 where data is missing; `good` (seconds, ticks) says where it is not.
+    `directions` (2, seconds, ticks) is 0 where data is missing, as is `measured` (seconds, ticks), the time that each
+    tick covers. `good` (seconds, ticks) is false where data is missing.
     """
 
     directions: Floats
@@ -69,25 +69,25 @@ class NodeTicks:
 
 
 def sum_rails(rails: Seconds) -> NodeTicks:
-    """Sum over the rails that were sampled in a second.
+    """Sum over the rails that were sampled in each second.
 
-    A tick at which one of those rails lacks data is missing for the node. A rail without any sample in a second does
-    not hide the others.
+    A tick is missing for the node if it is missing for one of those rails. A rail without any sample in a second is
+    ignored in that second.
     """
     sampled = np.asarray(rails.good.any(axis=-1))
     whole = np.all(rails.good | ~sampled[..., None], axis=0)
     good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
     rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
-    # the reads of one tick are microseconds apart: the node's tick lasts as long as theirs on average
+    # the reads of one tick are microseconds apart, so the node's tick is the average of theirs
     reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
     measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
     return NodeTicks(rate, measured, good)
 
 
 def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
-    """Sums of each second: (seconds, FIELDS). A tick is active above the threshold.
+    """Sums of each second: (seconds, FIELDS). A tick is active if it is above the threshold.
 
-    Law: the sums of a span are the sum of those of its seconds.
+    Law: the sums of a span are the sum of the sums of its seconds.
     """
     bandwidth, measured = node.bandwidth, node.measured
     sums = np.empty((len(bandwidth), FIELDS))
@@ -103,7 +103,7 @@ def sum_timescales(
 ) -> Floats:
     """Sums of the active bins of each time scale: (seconds, timescales, 4).
 
-    They are 0 where a time scale is finer than the ticks between two samples of the slowest sampled rail.
+    They are 0 for time scales shorter than the sampling interval of the slowest rail.
     """
     bandwidth = np.where(node.good, node.bandwidth, np.nan)
     out = np.zeros((len(bandwidth), len(ticks_per_bin), moments.FIELDS))
@@ -115,7 +115,7 @@ def sum_timescales(
 
 
 def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
-    """Ticks of one bin of a time scale; 0 when it is not a whole number of ticks or does not divide one second."""
+    """Ticks per bin of a time scale; 0 if it is not a whole number of ticks or does not divide one second."""
     if timescale_ns % interval_ns or SECOND_NS % timescale_ns:
         return 0
     return timescale_ns // interval_ns
@@ -123,10 +123,10 @@ def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatistics:
-    """Statistics of one or more spans of the sum over the rails; NaN for one that is not known.
+    """Statistics of one or more spans of the sum over the rails; NaN if unknown.
 
-    All are (spans, ...), `burstiness_cv` has one more axis for the time scales. Rates are in bytes per second; peak,
-    active mean and mean are those of the bandwidth, transmit + receive.
+    All arrays are (spans, ...); `burstiness_cv` has one more axis for the time scales. Rates are in bytes per second;
+    peak, active mean and mean refer to the bandwidth, transmit + receive.
     """
 
     transmit: Floats
@@ -142,10 +142,11 @@ class NodeStatistics:
 def describe_node(
     sums: Floats, peaks: Floats, scales: Floats, finest_known: bool = True, scales_known: Bools | None = None
 ) -> NodeStatistics:
-    """The statistics of spans from their sums (..., FIELDS), highest ticks (...) and time scales (..., timescales, 4).
+    """The statistics of spans from their sums (..., FIELDS), peaks (...) and time scales (..., timescales, 4).
 
-    What rests on single ticks is not known where counters stand still over several (`finest_known` is false), nor a
-    time scale that is finer than that (`scales_known`, (timescales,)). A variation takes two active bins at least.
+    If counters do not change at every sample (`finest_known` is false), statistics of single ticks are unknown, as are
+    time scales shorter than the counters' resolution (`scales_known`, (timescales,)). A coefficient of variation needs
+    at least two active bins.
     """
     observed = sums[..., OBSERVED]
     told = observed if finest_known else np.zeros_like(observed)
@@ -167,9 +168,9 @@ def describe_node(
 
 
 def usual_peak(peaks: Floats, observed_seconds: Floats) -> float:
-    """Upper quartile of the highest ticks of single seconds (seconds,), of those that were observed; NaN without any.
+    """Upper quartile of the peaks (seconds,) of the observed seconds; NaN without any.
 
-    One sample that came late, or a counter that was refreshed late, makes the peak of a span; it does not make this.
+    Unlike the peak of a span, it is robust against a single late sample or a late refresh of a counter.
     """
     seen = observed_seconds > 0
     return float(np.quantile(peaks[seen], USUAL)) if seen.any() else math.nan

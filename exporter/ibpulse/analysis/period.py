@@ -1,6 +1,6 @@
-"""The step period of a series of bytes: periodogram candidates, judged on the autocorrelation.
+"""Finds the step period of a series of rates: candidates from the periodogram, scored by the autocorrelation.
 
-The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005): the periodogram proposes, the autocorrelation decides.
+The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005).
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import numpy.typing as npt
 from ibpulse.arrays import Floats
 
 BIN_SECONDS = 0.05
-"""Bins in which layers and collectives vanish and steps of a quarter of a second and more remain."""
+"""Bin width that averages out layers and collectives but keeps steps of 0.25 s and longer."""
 
 LEAST_CHANGES = 2
-"""A bin holds at least so many changes of the counters, else it beats with them."""
+"""Minimum number of counter changes per bin; with fewer, the bins beat with the counter's refresh."""
 
 MULTIPLES = 4
 REFINING_MULTIPLES = 8
 OFFSETS = np.linspace(-1, 1, 9)
-# a wave shorter than this many bins is not seen at all
+# shorter periods, in bins, cannot be detected
 SHORTEST_LAG = 2
-# lags up to this part longer than a candidate belong to it
+# lags up to this factor longer than a candidate belong to it
 NEIGHBOURS = 1.25
-# points per bin at which the autocorrelation is computed, so that a peak between two bins keeps its height
+# points per bin of the autocorrelation, so that a peak between two bins keeps its height
 FINENESS = 4
-# beyond this part of the window too few pairs of bins are left to correlate
+# beyond this fraction of the window, too few pairs of bins are left to correlate
 FARTHEST_LAG = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodOptions:
-    """What counts as a period.
+    """Requirements for a period.
 
-    `least_score`: below it there is none. Periods last `least_bins` bins or more, and fit `least_periods` times into
-    the series. `least_variation`: below this sigma/mu of the bins nothing is searched for, because what a bin's width
-    lets through of faster waves is smaller than that and would pass as a slow one. `least_known`: the part of the bins
-    that must be known. `candidates`: how many peaks of the periodogram are tried, all above the `percentile`.
-    `margin`: how many times better a longer candidate must score than a shorter one.
+    `least_score`: the minimum score. `least_bins`: the minimum length of a period in bins. `least_periods`: how many
+    periods the series must contain. `least_variation`: minimum sigma/mu of the bins; below it, the residue of faster
+    waves that the bins let through could pass as a slow wave. `least_known`: the fraction of bins that must be known.
+    `candidates`: the number of periodogram peaks tried, all above the `percentile`. `margin`: the factor by which a
+    longer candidate must outscore a shorter one.
     """
 
     least_score: float = 0.4
@@ -55,7 +55,7 @@ class PeriodOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepPeriod:
-    """`seconds` is NaN where no period was found; `score`, 0 to 1, is then that of the best candidate refused."""
+    """`seconds` is NaN if no period was found; `score`, 0 to 1, is then the score of the best rejected candidate."""
 
     seconds: float
     score: float
@@ -65,13 +65,13 @@ NONE = StepPeriod(float("nan"), 0.0)
 
 
 def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: PeriodOptions | None = None) -> StepPeriod:
-    """Period of `values`, the rates of equal bins of `bin_seconds`, NaN where a bin is not known.
+    """Period of `values`, the rates of equal bins of `bin_seconds`; NaN marks unknown bins.
 
-    The score of a period T is the mean autocorrelation at T..4T minus that at T/2..3.5T, at most 1: above 1 for a wave
-    that repeats exactly, about 0 for noise. When the best period is shorter than `least_bins` there is none: it is
-    too fast to be told from its beat with the bins.
+    The score of a period T is the mean autocorrelation at T..4T minus that at T/2..3.5T, limited to 1: it is 1 for a
+    wave that repeats exactly and about 0 for noise. If the best period is shorter than `least_bins`, none is returned,
+    because it cannot be distinguished from its beat with the bins.
 
-    Law: multiplying the values changes nothing; the period is proportional to `bin_seconds`.
+    Law: invariant under scaling of the values; the period is proportional to `bin_seconds`.
     """
     chosen = options or PeriodOptions()
     known = ~np.isnan(values)
@@ -91,12 +91,12 @@ def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: Perio
 
 
 def choose_bin_seconds(coarsest_ticks: int, interval_seconds: float) -> float:
-    """Width of the bins for the period of rails, of which the slowest changes every `coarsest_ticks`."""
+    """Bin width for finding the period of rails whose slowest counter changes every `coarsest_ticks`."""
     return max(BIN_SECONDS, LEAST_CHANGES * coarsest_ticks * interval_seconds)
 
 
 def find_rails_period(bins: Sequence[Floats], bin_seconds: float) -> StepPeriod:
-    """Period of the rails together, from the same bins of each; where a rail is not known its siblings stand for it."""
+    """Period of the sum over the rails, from equal bins of each; a rail's unknown bins take the mean of the others."""
     if not len(bins):
         return NONE
     known = np.count_nonzero(~np.isnan(bins), axis=0)
@@ -105,7 +105,7 @@ def find_rails_period(bins: Sequence[Floats], bin_seconds: float) -> StepPeriod:
 
 
 def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
-    """Frequencies, per bin, of the highest peaks of the periodogram, sharpened between its points."""
+    """Frequencies, per bin, of the highest peaks of the periodogram, interpolated between its points."""
     size = 4 * _fast_length(len(signal))
     power = np.square(np.abs(np.fft.rfft(signal * np.hanning(len(signal)), size)))
     inner = power[1:-1]
@@ -116,7 +116,7 @@ def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
 
 
 def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
-    """Unbiased autocorrelation, products of known pairs ÷ their number, 1 at lag 0, at every quarter of a bin."""
+    """Unbiased autocorrelation over known pairs, 1 at lag 0, at every quarter of a bin."""
     size = _fast_length(2 * len(signal))
     farthest = int(len(signal) * FARTHEST_LAG) + 2
     spectrum = np.square(np.abs(np.fft.rfft(signal, size)))
@@ -133,7 +133,7 @@ def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodOptions) -> tuple[float, float]:
-    """Lag in bins and score of the best candidate; of nearly equal ones the shortest."""
+    """Lag in bins and score of the best candidate; among nearly equal candidates, the shortest."""
     periods = np.outer(np.arange(1, MULTIPLES + 1), 1 / frequencies).ravel()
     # half the distance between two points of the periodogram before padding, as a change of the period
     reach = np.minimum(periods / (2 * bins), 0.1)
@@ -143,14 +143,14 @@ def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodO
     if not scores.size or scores.max() <= 0:
         return 0.0, 0.0
     shortest = lags[scores * options.margin >= scores.max()].min()
-    # its neighbours are the same period, only sharper
+    # its neighbours are the same period, measured more precisely
     scores[(lags < shortest) | (lags > shortest * NEIGHBOURS)] = -1.0
     best = scores.argmax()
     return float(lags.flat[best]), min(float(scores.flat[best]), 1.0)
 
 
 def _comb_scores(likeness: Floats, lags: Floats, bins: int) -> Floats:
-    """Difference of the mean autocorrelation at the multiples of each lag and half-way before them."""
+    """Mean autocorrelation at the multiples of each lag minus that at the midpoints before them."""
     multiples = np.arange(1, MULTIPLES + 1)
     at = np.arange(len(likeness)) / FINENESS
     teeth = lags[..., None] * multiples
@@ -160,7 +160,7 @@ def _comb_scores(likeness: Floats, lags: Floats, bins: int) -> Floats:
 
 
 def _refine(likeness: Floats, lag: float, bins: int) -> float:
-    """The lag that fits the peaks of the autocorrelation near its multiples best; all in points of it."""
+    """The lag, in points of the autocorrelation, whose multiples best fit the peaks nearby."""
     products, squares = 0.0, 0.0
     for multiple in range(1, min(REFINING_MULTIPLES, int(FARTHEST_LAG * bins / lag)) + 1):
         centre, reach = lag * multiple, max(1.0, lag / 8)
@@ -175,7 +175,7 @@ def _refine(likeness: Floats, lag: float, bins: int) -> float:
 
 
 def _vertex(values: Floats, places: npt.NDArray[np.intp]) -> Floats:
-    """Where the parabola through each place and its neighbours is highest, as an offset within ± half a bin."""
+    """Offset, within ± half a bin, of the vertex of the parabola through each place and its neighbours."""
     before, here, after = values[places - 1], values[places], values[places + 1]
     bend = before - 2 * here + after
     offset = np.zeros(len(places))
@@ -184,5 +184,5 @@ def _vertex(values: Floats, places: npt.NDArray[np.intp]) -> Floats:
 
 
 def _fast_length(size: int) -> int:
-    """The smallest power of two that holds `size`."""
+    """The smallest power of two that is at least `size`."""
     return 1 << (size - 1).bit_length()

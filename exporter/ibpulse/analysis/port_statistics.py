@@ -1,4 +1,4 @@
-"""The statistics of a span of single ports, each direction on its own."""
+"""The statistics of single ports over a time range, separately for each direction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ibpulse.analysis import moments
 from ibpulse.arrays import Bools, Counts, Floats
 
-# fields of the last axis of the sums of a span: those of the active samples, the observed time, the bytes of all
+# fields of the last axis of the sums: moments of the active samples, observed time, bytes of all samples
 OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
 FIELDS = moments.FIELDS + 2
 
@@ -19,7 +19,7 @@ def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per
 
     Samples count where `good` (ports, spans, ticks) is true.
 
-    Law: the sums of a span are the sum of those of its parts.
+    Law: the sums of a span are the sum of the sums of its parts.
     """
     chosen = np.broadcast_to(good[:, None], rates.shape)
     sums = np.empty((*rates.shape[:-1], FIELDS))
@@ -32,7 +32,7 @@ def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per
 
 @dataclass(frozen=True, slots=True)
 class DirectionStatistics:
-    """Statistics of both directions of ports: arrays (..., ports, 2), NaN for one that is not known.
+    """Statistics of both directions of ports: arrays (..., ports, 2), NaN if unknown.
 
     Mean and peak are in bytes per second.
     """
@@ -44,11 +44,11 @@ class DirectionStatistics:
 
 
 def describe_directions(sums: Floats, peaks: Floats, strides: Counts, finest_known: Bools) -> DirectionStatistics:
-    """The statistics from sums (..., ports, 2, FIELDS) and highest samples (..., ports, 2).
+    """The statistics from sums (..., ports, 2, FIELDS) and peaks (..., ports, 2).
 
-    What rests on single samples is not known of ports whose counters stand still over several (`finest_known` (ports,)
-    is false). `strides` (ports,) are the ticks between two samples: one sample has no variation, and at a stride it
-    stands for several ticks.
+    Statistics of single samples are unknown for ports whose counters do not change at every sample (`finest_known`
+    (ports,) is false). `strides` (ports,) are the ticks between two samples: a coefficient of variation needs two
+    samples, and each sample covers one stride of ticks.
     """
     told = np.where(finest_known[:, None], sums[..., OBSERVED], 0.0)
     enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (told > 0)

@@ -1,4 +1,4 @@
-"""The rails of a recorded span and their sum, tick by tick."""
+"""The rails of a recorded time range and their sum, tick by tick."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class RailTraits:
-    """What is known of each rail besides its rates; all are one per rail.
+    """Properties of the rails other than their rates; one value per rail.
 
-    `line_rates` are those of one direction, NaN for one that is not known. A rail is sampled every `strides` ticks, and
-    its counters tell nothing finer than `finest_ticks`; see `resolution.finest_ticks`.
+    `line_rates` are the rates of one direction, NaN if unknown. A rail is sampled every `strides` ticks, and its
+    counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`.
     """
 
     names: tuple[str, ...]
@@ -29,13 +29,12 @@ class RailTraits:
 
 @dataclass(frozen=True, slots=True)
 class RailSeries:
-    """The rails of a span.
+    """The rails of a time range.
 
     `rates` and `seconds` are (rails, 2, ticks), 0 where `good` (rails, ticks) is false. `directions` (2, ticks),
-    `measured` (ticks,) and `whole` (ticks,) are those of the sum over the rails whose link is up: 0 and false where
-    data is missing. Up to `ticks_per_second - 1` ticks of the first second, before the first tick of the span, and of
-    its last second are missing; `lead` is the place of the first tick. `recorded` says for each direction whether there
-    is any value.
+    `measured` (ticks,) and `whole` (ticks,) describe the sum over the rails whose link is up: 0 and false where data is
+    missing. The arrays are padded to whole seconds, so up to `ticks_per_second - 1` ticks are missing at either end;
+    `lead` is the index of the first recorded tick. `recorded` is true for each direction that has any value.
     """
 
     rails: RailTraits
@@ -58,7 +57,7 @@ class RailSeries:
 
     @property
     def interval_seconds(self) -> float:
-        """Distance of the ticks."""
+        """Time between two ticks."""
         return self.interval_ns / SECOND_NS
 
     @property
@@ -68,7 +67,7 @@ class RailSeries:
 
     @property
     def resolution_ticks(self) -> int:
-        """Ticks of the finest statistic that the counters can tell; 1 unless some were seen to stand still."""
+        """Ticks of the finest statistic that the counters resolve; 1 unless some do not change at every sample."""
         return coarsest_ticks(self.rails.finest_ticks[self.rails.up].tolist())
 
 
@@ -77,8 +76,8 @@ def add_up(
 ) -> RailSeries:
     """The rails and their sum, from rates and measured times (rails, 2, ticks), NaN and 0 where data is missing.
 
-    A direction that was recorded of no rail at all counts as 0 in the sum, and is not `recorded`. The sum is formed
-    second by second, as that of a daemon is: see `sum_rails`.
+    A direction that was not recorded for any rail counts as 0 in the sum, and is not `recorded`. The sum is formed
+    second by second, as in the daemon: see `sum_rails`.
     """
     ticks = bytes_per_second.shape[2]
     per_second, lead = _place(first_tick_ns, interval_ns)
@@ -123,7 +122,7 @@ def _sum_up(rates: Floats, seconds: Floats, good: Bools, up: Bools, ticks_per_se
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:
-    """Ticks of a second, and how many of the first second lie before the first tick; a second's first ends in it."""
+    """Ticks per second, and the number of ticks of the first second that precede the first tick."""
     if SECOND_NS % interval_ns:
         return max(1, SECOND_NS // interval_ns), 0
     per_second = SECOND_NS // interval_ns

@@ -1,8 +1,8 @@
-"""Raw counters to bytes moved and to rates, across missing data and counter resets.
+"""Bytes and rates from raw counters, across missing data and counter resets.
 
-`rates` is the definition of a rate. `rate_series` is its fast form for long spans of one port: it takes records as they
-lie in memory, computes in float32 and builds masks only where something is missing. The two differ by less than 3e-6 of
-the rate, the rounding of float32.
+`rates` defines a rate. `rate_series` is a fast version for long spans of one port: it takes records in their memory
+layout, computes in float32 and builds masks only where data is missing. The two differ by less than 3e-6 of the rate,
+because of float32 rounding.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class Increase:
-    """What counters did over a span.
+    """The increase of counters over a span.
 
-    `moved_bytes` is int64 (ports, 2). `resets` is int64 (ports,): instants at which a counter fell. `last` is uint64
-    (ports, 2), the last counter read, where `known`, bool (ports, 2), says that there is one.
+    `moved_bytes` is int64 (ports, 2). `resets` is int64 (ports,), the number of samples at which a counter decreased.
+    `last` is uint64 (ports, 2), the last value read; `known`, bool (ports, 2), is false if there was none.
     """
 
     moved_bytes: npt.NDArray[np.int64]
@@ -30,13 +30,13 @@ class Increase:
 
 
 def increase(counters: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_], scale: npt.NDArray[np.int64]) -> Increase:
-    """Bytes that counters (ports, 2, instants) moved from each valid value to the next, also over holes.
+    """Bytes between consecutive valid values of counters (ports, 2, instants), across missing data.
 
-    A counter that fell was reset: the fall is counted and what it moved since the value before is not known, so it
-    adds nothing. `scale` (ports,) is bytes per count.
+    A counter that decreased was reset: the reset is counted, and because the bytes since the previous value are
+    unknown, it adds nothing. `scale` (ports,) is bytes per count.
 
-    Law: without a fall the sum is `scale * (last valid - first valid)`; a span cut at a valid instant that both parts
-    hold gives the same sums as the whole.
+    Law: without a reset, the sum is `scale * (last valid - first valid)`. Splitting a span at a valid instant that is
+    part of both halves does not change the sums.
     """
     instants = np.arange(counters.shape[2])
     newest = np.maximum.accumulate(np.where(valid, instants, -1), axis=2)
@@ -58,11 +58,11 @@ def increase(counters: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_], sca
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What happened between consecutive samples, per port and direction, at every tick.
+    """Rates between consecutive samples, per port and direction, at every tick.
 
-    All arrays are (ports, 2, ticks). `bytes_per_second` is float64, NaN where the tick or the sample before it was
-    not read or the counter fell. `seconds` is the measured time that the tick stands for, 0 in a hole. `reset` is
-    true where the counter fell since the sample before.
+    All arrays are (ports, 2, ticks). `bytes_per_second` is float64, NaN if the sample or the one before it is missing
+    or the counter was reset. `seconds` is the measured time that the tick covers, 0 where data is missing. `reset` is
+    true if the counter decreased since the previous sample.
     """
 
     bytes_per_second: npt.NDArray[np.float64]
@@ -77,13 +77,13 @@ def rates(
     scale: npt.NDArray[np.int64],
     stride: npt.NDArray[np.int64],
 ) -> Rates:
-    """Rates at each tick from counters (ports, 2, ticks); the first `stride` ticks of a port are history only.
+    """Rates at each tick from counters (ports, 2, ticks); the first `stride` ticks of a port have no rate.
 
-    A port sampled every `stride` ticks has one difference per stride; its mean rate stands at each tick it covers,
-    so that sums over time are the same at any stride. `stride` is (ports,), or (ports, ticks) where it changed: two
-    samples taken at different strides have no rate between them, so a change is a hole of a stride at most.
+    A port sampled every `stride` ticks has one difference per stride; its mean rate is used for each tick it covers, so
+    that sums over time do not depend on the stride. `stride` is (ports,), or (ports, ticks) if it changed: no rate is
+    computed between two samples with different strides, so a change loses at most one stride of data.
 
-    Law: over ticks without a hole, the sum of `bytes_per_second * seconds` is `scale * (last - first)`.
+    Law: without missing data, the sum of `bytes_per_second * seconds` is `scale * (last - first)`.
     """
     shape = counters.shape
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
@@ -145,10 +145,10 @@ def rate_series(
     scale: int,
     stride: int | npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float32]:
-    """Bytes per second at each tick: float32 (2, ticks), NaN in holes; the first `stride` ticks are history only.
+    """Bytes per second at each tick: float32 (2, ticks), NaN where data is missing and in the first `stride` ticks.
 
-    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 where
-    a counter was not read; `present` is (ticks,), as is `stride` where it changed.
+    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
+    counter was not read; `present` is (ticks,), as is `stride` if it changed.
     """
     if not isinstance(stride, int) or stride > 1:
         return _strided(stamps, counters, present, scale, np.array([stride]))
@@ -159,7 +159,7 @@ def rate_series(
     lost = np.flatnonzero(~present)
     gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
     for direction in (0, 1):
-        # twice the instant of the read: the middle of its bracket, without the rounding of a halving
+        # twice the midpoint of the read, to avoid rounding when halving
         instants = stamps[:, direction] + stamps[:, direction + 1]
         elapsed = instants[1:] - instants[:-1]
         moved = counters[1:, direction] - counters[:-1, direction]
@@ -176,9 +176,9 @@ def _find_holes(
     counts: npt.NDArray[np.int64],
     gaps: npt.NDArray[np.intp],
 ) -> npt.NDArray[np.intp]:
-    """Differences that are holes; those of `gaps` are made harmless in place. Masks are built only where needed."""
+    """Indices of differences that are missing; those of `gaps` are neutralised in place."""
     moved[gaps], elapsed[gaps] = 0, 1
-    # -1 is below every counter, so a counter that was not read falls, unless nothing or a gap lies before it
+    # an unread counter is -1 and thus appears as a decrease, unless it comes first or follows a gap
     unseen = counts[0] == NOT_READ or (counts[gaps + 1] == NOT_READ).any()
     if not unseen and moved.min() >= 0 and elapsed.min() > 0:
         return gaps

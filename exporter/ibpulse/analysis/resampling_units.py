@@ -1,4 +1,4 @@
-"""The steps, or blocks of time, that a span is resampled in: sums whose quotients are its statistics."""
+"""Splits a time range into units for resampling, steps or blocks of time, whose sums yield its statistics."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.steps import Steps
 from ibpulse.arrays import Floats
 
-# fields of the last axis of sums: those of the node, these, those of each time scale, the bytes of each rail
+# fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail
 DURATION, COUNT = range(FIELDS, FIELDS + 2)
 FIRST_SCALE = FIELDS + 2
-# steps stand for the whole window when they make up so much of it
+# steps represent the window if they cover at least this fraction of it
 MOST = 0.8
 BLOCK_SECONDS = 1.0
-# blocks of time hold several steps, so that it matters little where in a step they begin
+# blocks of time span several steps, so that their phase within a step matters little
 BLOCK_PERIODS = 3.0
 GOLDEN = 0.6180339887498949
-# a step of which less was seen says nothing
+# steps with a smaller observed fraction are ignored
 LEAST_OBSERVED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What a window is resampled in: `sums` is (units, fields), of steps or of blocks of time.
+    """The units of a window: `sums` is (units, fields), for steps or for blocks of time.
 
-    `begun` has the sums of a first part of each step, because a window begins and ends somewhere within one.
+    `begun` holds the sums of a first part of each step, because a window usually begins and ends within a step.
     """
 
     steps: bool
@@ -40,7 +40,7 @@ class Units:
 
 
 class Sums:
-    """Running sums of a window, which give the sums of any part of it, also between two ticks."""
+    """Running sums of a window, for computing the sums of any part of it, with bounds between ticks if needed."""
 
     def __init__(self, series: RailSeries, active_bytes_per_second: float, timescales_ns: Sequence[int]) -> None:
         self._series = series
@@ -50,7 +50,7 @@ class Sums:
         self.fields = FIRST_SCALE + moments.FIELDS * len(self.timescales_ns) + len(series.rails.names)
 
     def between(self, bounds: Floats) -> Floats:
-        """Sums between each two neighbours of the bounds, places in the series: (bounds - 1, fields)."""
+        """Sums between consecutive bounds, which are positions in the series: (bounds - 1, fields)."""
         series, measured = self._series, self._series.measured
         out = np.empty((len(bounds) - 1, self.fields))
         out[:, DURATION] = np.diff(bounds) * series.interval_seconds
@@ -72,9 +72,9 @@ class Sums:
         return np.asarray(self.between(np.array([0.0, len(self._series.whole)]))[0])
 
     def _of_scale(self, ticks: int, bounds: Floats) -> Floats:
-        """Moments of the active bins of so many ticks: (bounds - 1, 4), 0 where the counters cannot tell them."""
+        """Moments of the active bins of `ticks` ticks: (bounds - 1, 4), 0 if the counters do not resolve them."""
         series = self._series
-        # single ticks are told at any stride, unlike bins; a daemon leaves both out
+        # single ticks are valid at any stride, unlike bins; the daemon excludes both
         if ticks < max(series.coarsest_stride if ticks > 1 else 1, series.resolution_ticks):
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured
@@ -101,7 +101,7 @@ def _cut(values: Floats, bounds: Floats) -> Floats:
 
 
 def split(sums: Sums, series: RailSeries, steps: Steps, period_seconds: float) -> tuple[Units, Floats]:
-    """The units of the window, which are its steps where these fill it, and the sums (steps, fields) of its steps."""
+    """The units of the window (its steps if they fill it), and the sums (steps, fields) of its steps."""
     whole_steps, begun = _sum_steps(sums, steps)
     seconds = series.ticks * series.interval_seconds
     if whole_steps[:, DURATION].sum() >= MOST * seconds:
@@ -114,10 +114,10 @@ def split(sums: Sums, series: RailSeries, steps: Steps, period_seconds: float) -
 
 
 def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
-    """Sums of the whole steps of which enough was seen, and of a first part of each."""
+    """Sums of the sufficiently observed whole steps, and of a first part of each."""
     if len(steps.bounds) < 2:
         return np.zeros((0, sums.fields)), np.zeros((0, sums.fields))
-    # parts of all lengths alike, in no order: multiples of the golden ratio
+    # multiples of the golden ratio give evenly distributed lengths in no particular order
     part = np.arange(1, len(steps.bounds)) * GOLDEN % 1.0
     within = steps.bounds[:-1] + part * np.diff(steps.bounds)
     halves = sums.between(np.append(np.stack([steps.bounds[:-1], within], axis=1).ravel(), steps.bounds[-1]))
@@ -129,9 +129,9 @@ def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class UnitStatistics:
-    """Statistics that follow from the sums of units, of one span or of many resampled ones: arrays (...).
+    """Statistics derived from the sums of units, for one span or many resampled spans: arrays (...).
 
-    `fairness` is the Jain index of the bytes of the rails. `node.burstiness_cv` is (..., timescales).
+    `fairness` is Jain's index of the rails' bytes. `node.burstiness_cv` is (..., timescales).
     """
 
     node: NodeStatistics
@@ -160,7 +160,7 @@ def describe_units(sums: Floats, series: RailSeries, timescales_ns: tuple[int, .
 
 @dataclass(frozen=True, slots=True)
 class StepStatistics:
-    """Mean length of steps, their silent time, and their bytes: arrays (...)."""
+    """Mean length, idle time and bytes of steps: arrays (...)."""
 
     seconds: Floats
     gap_seconds: Floats

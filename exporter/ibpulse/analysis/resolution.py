@@ -1,4 +1,4 @@
-"""How often a counter really changes: its effective resolution."""
+"""Measures the effective resolution of a counter: the time between its changes under traffic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ibpulse.units import SECOND_NS
 FEWEST_CHANGES = 20
 QUARTER = 0.25
 SAME = 1.5
-"""A counter whose changes are up to this many samples apart moves at every sample."""
+"""A counter whose changes are at most this many samples apart is considered to change at every sample."""
 
 
 def effective_resolution(
@@ -23,16 +23,16 @@ def effective_resolution(
     scale: int,
     threshold_bytes_per_second: float,
 ) -> float:
-    """Lower quartile of the seconds between two changes of a busy counter; NaN when fewer than 20 such gaps were seen.
+    """Lower quartile of the seconds between changes of a busy counter; NaN with fewer than 20 such gaps.
 
-    `time_ns` and `counters` are (2, samples) for transmit and receive at consecutive planned samples; where `sampled`
-    (2, samples) is false the read failed or was missed. A gap counts when no sample in it is missing, the counter did
-    not fall, and its mean rate is above the threshold: an idle counter stands still for honest reasons. The quartile
-    and not the median, because pauses between bursts make gaps longer, and nothing makes them shorter.
+    `time_ns` and `counters` are (2, samples) for transmit and receive at consecutive planned samples; `sampled` (2,
+    samples) is false where the read failed or was missed. A gap counts if it has no missing sample, the counter did not
+    decrease, and its mean rate is above the threshold, because an idle counter does not change. The quartile is used
+    instead of the median because pauses between bursts make gaps longer, while nothing makes them shorter.
 
-    Law: for a counter that always moves it is the sampling interval; for one that the device refreshes every R
-    seconds, R a multiple of the interval, it is R. A port that is active at regular single ticks with idle
-    ticks between looks the same as a slow counter: nothing but the bytes tells them apart.
+    Law: for a counter that changes at every sample, the result is the sampling interval; for a counter that the device
+    refreshes every R seconds, R a multiple of the interval, it is R. A port that is active only at regular single ticks
+    cannot be distinguished from a slow counter.
     """
     gaps = np.concatenate(
         [
@@ -44,21 +44,21 @@ def effective_resolution(
 
 
 def stands_still(resolution_seconds: float, sampled_every_seconds: float) -> bool:
-    """Whether a counter of this effective resolution stands still over several samples; not when that is NaN."""
+    """Whether a counter with this effective resolution stays constant over several samples; false for NaN."""
     return resolution_seconds > SAME * sampled_every_seconds
 
 
 def finest_ticks(resolution_seconds: float | None, interval_ns: int, stride: int) -> int:
-    """Ticks of the finest statistic that a counter sampled every `stride` ticks can tell.
+    """Ticks of the finest statistic that a counter sampled every `stride` ticks resolves.
 
-    That is 1 unless the counter was seen to stand still over several samples; None is an unknown resolution.
+    The result is 1 unless the counter stays constant over several samples; None is an unknown resolution.
     """
     ticks = (resolution_seconds or 0.0) * SECOND_NS / interval_ns
     return math.ceil(ticks) if stands_still(ticks, stride) else 1
 
 
 def coarsest_ticks(ticks: Iterable[int]) -> int:
-    """Ticks of the finest statistic of a sum: those of the counter that tells least, 1 without any counter."""
+    """Ticks of the finest statistic of a sum: those of the coarsest counter, 1 without any counter."""
     return max(ticks, default=1)
 
 
@@ -69,7 +69,7 @@ def _busy_gaps(
     scale: int,
     threshold_bytes_per_second: float,
 ) -> npt.NDArray[np.float64]:
-    """Seconds between consecutive changes of one counter, where the traffic between them was active."""
+    """Seconds between consecutive changes of one counter, if the traffic between them was active."""
     both = sampled[1:] & sampled[:-1]
     breaks = np.cumsum(~both | (counter[1:] < counter[:-1]))
     changes = np.flatnonzero(both & (counter[1:] > counter[:-1]))

@@ -1,8 +1,8 @@
-"""Links and nodes that stay near their line rate, told second by second.
+"""Detects links and nodes that stay near their line rate, second by second.
 
-Two states that mean different things. *Saturated*: half of the time of a window is spent near the line rate. That is
-a fact about the wire. *MoE saturation*: a window resembles the published MoE run, with hardly a pause and with peaks
-at the line rate, for some time; that run used 52 % of its line on average, so it is not saturated in the first sense.
+There are two different states. *Saturated*: utilisation is near line rate for half of a window. *MoE saturation*: the
+traffic has resembled the published MoE run for some time, almost continuous and with peaks at line rate. That run used
+52 % of its line rate on average, so it is not saturated in the first sense.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class SaturationOptions:
-    """Saturated when the median utilisation of the last `window_seconds` is at least `level`.
+    """Saturated if the median utilisation of the last `window_seconds` is at least `level`.
 
-    At least `least_observed` of the window must have been seen.
+    At least the fraction `least_observed` of the window must have been observed.
     """
 
     level: float = SATURATION_LEVEL
@@ -37,10 +37,10 @@ class SaturationOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaturationState:
-    """The last seconds of every row (a direction of a port or of the node), oldest first, and what follows from them.
+    """The last seconds of every row (a direction of a port, or the node), oldest first, and the resulting state.
 
-    `above` and `observed` are (seconds, rows): time at or above the level, and time seen. `saturated` (rows,) is the
-    answer; `saturated_seconds` (rows,) is the time observed in that state since the start.
+    `above` and `observed` are (seconds, rows): time at or above the level, and observed time. `saturated` (rows,) is
+    the state; `saturated_seconds` (rows,) is the time observed in it since the start.
     """
 
     above: Floats
@@ -50,28 +50,28 @@ class SaturationState:
 
 
 def start_saturation(rows: int, options: SaturationOptions) -> SaturationState:
-    """The state of `rows` rows of which nothing was seen."""
+    """The initial state of `rows` rows."""
     nothing = np.zeros((options.window_seconds, rows))
     return SaturationState(nothing, nothing, np.zeros(rows, dtype=np.bool_), np.zeros(rows))
 
 
 def seconds_above(utilization: Floats, seconds: Floats, level: float) -> Floats:
-    """Time of the samples (..., ticks) that are at or above the level; NaN is below it."""
+    """Time of the samples (..., ticks) at or above the level; NaN counts as below."""
     return np.asarray(np.where(utilization >= level, seconds, 0.0).sum(axis=-1))
 
 
 def advance_saturation(
     state: SaturationState, above: Floats, observed: Floats, options: SaturationOptions
 ) -> SaturationState:
-    """The state after one more second, of which `above` and `observed` (rows,) seconds were near the line and seen.
+    """The state after one more second; `above` and `observed` (rows,) are its times above the level and in all.
 
-    Law: the time-weighted median of a window is at least the level when at least half of its time is; so no sample
-    has to be kept.
+    Law: the time-weighted median of a window is at least the level if at least half of its time is. Therefore no
+    samples need to be kept.
     """
     aboves = np.concatenate((state.above[1:], above[None]))
     seen = np.concatenate((state.observed[1:], observed[None]))
     total = seen.sum(axis=0)
-    # sums of the same ticks in another order differ in the last digits
+    # tolerance, because sums of the same ticks in a different order differ in the last digits
     half = 0.5 * total * (1 - 1e-9)
     saturated = (total >= options.least_observed * options.window_seconds) & (aboves.sum(axis=0) >= half)
     gained = np.where(saturated, observed, 0.0)
@@ -80,7 +80,7 @@ def advance_saturation(
 
 @dataclass(frozen=True, slots=True)
 class MoeSaturationOptions:
-    """What must hold of a window, for how long until the state begins, and for how long not until it ends."""
+    """Conditions on a window, how long they must hold to enter the state, and how long they must fail to leave it."""
 
     least_confidence: float = 0.3
     least_duty: float = MOE_SATURATION_DUTY
@@ -91,7 +91,7 @@ class MoeSaturationOptions:
 
 @dataclass(frozen=True, slots=True)
 class MoeSaturationState:
-    """How long the conditions have held, and not held since; whether the state is on; time in it since the start."""
+    """Time the conditions have held, time they have failed since; the state, and the time in it since the start."""
 
     held_seconds: float = 0.0
     released_seconds: float = 0.0
@@ -102,7 +102,7 @@ class MoeSaturationState:
 def resembles_moe_saturation(
     signature: Signature, duty_cycle: float, peak_utilization: float, options: MoeSaturationOptions
 ) -> bool:
-    """Whether a window is `moe_like` enough, busy enough and peaks high enough; what is not known (NaN) is not met."""
+    """Whether a window meets all conditions: confidence of `moe_like`, duty cycle and peak. NaN never meets one."""
     return (
         signature.label == "moe_like"
         and signature.confidence >= options.least_confidence
@@ -114,9 +114,9 @@ def resembles_moe_saturation(
 def advance_moe_saturation(
     state: MoeSaturationState, resembles: bool, options: MoeSaturationOptions, seconds: float = 1.0
 ) -> MoeSaturationState:
-    """The state after `seconds` more in which the conditions held or not.
+    """The state after `seconds` more, during which the conditions held (`resembles`) or not.
 
-    Law: it begins after `hold_seconds` in which no pause lasted `release_seconds`, and ends with such a pause.
+    Law: it begins after `hold_seconds` without a pause of `release_seconds`, and ends with such a pause.
     """
     if resembles:
         state = replace(state, held_seconds=state.held_seconds + seconds, released_seconds=0.0)

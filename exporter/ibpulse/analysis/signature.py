@@ -1,9 +1,9 @@
-"""A label for traffic: `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
+"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
 
-It is a resemblance, never a fact: how near a few statistics of a window lie to those of two published runs, both fully
-sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore says "large layers are gathered, without
-a pause", not "experts". A dense model whose layers are as large, at the same speed, has the very same statistics, so
-the confidence of either label never passes `ceiling`: no window can prove one. Only `idle` can be certain.
+The label expresses similarity, not proof: it measures how close a few statistics of a window are to those of two
+published runs, both fully sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore means "large
+layers are gathered without a pause", not "experts". A dense model with equally large layers at the same speed has the
+same statistics, so the confidence of either label is limited to `ceiling`. Only `idle` can be certain.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ LABELS: tuple[Label, ...] = ("idle", "dense_like", "moe_like", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Statistics of a node's bandwidth over a window; NaN for one that is not known.
+    """Statistics of a node's bandwidth over a window; NaN if unknown.
 
-    Utilisations are of the line rate of the rails that carry traffic, both directions together, so that an idle rail
-    does not change them; the peak is that of the finest samples, the mean that of the active ones.
+    Utilisations are relative to the line rate of the rails that carry traffic, both directions together, so that an
+    idle rail does not change them. `peak_utilization` refers to single samples, `active_utilization` is the mean of the
+    active samples.
     """
 
     duty_cycle: float
@@ -39,29 +40,29 @@ class Features:
 
 
 DENSE_RUN = Features(0.747, 0.20, 0.31, 0.385, 0.66, 0.386)
-"""Qwen2.5-7B on 2 nodes: the published table; the CV at 50 and 100 ms, which it lacks, are those of `dense`."""
+"""Qwen2.5-7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `dense`."""
 
 MOE_RUN = Features(0.916, 0.42, 0.25, 0.197, 0.94, 0.519)
-"""Mixtral-8x7B on 2 nodes: the published table; the CV at 50 and 100 ms, which it lacks, are those of `moe`."""
+"""Mixtral-8x7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `moe`."""
 
 EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
-"""Tokens routed between nodes, as in a published training profile, seen at 10 ms. Not dense, and it looks dense."""
+"""Tokens routed between nodes, from a published training profile, sampled at 10 ms. Easily mistaken for dense."""
 
 STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
 """A copy at a steady rate."""
 
 
 TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
-"""The time scales of the features; they are measured at any settings."""
+"""The time scales of the features, measured independently of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureOptions:
-    """Where the labels lie and how wide they are.
+    """Reference points of the labels and their tolerances.
 
-    `tolerance` is the distance, per feature, at which the resemblance has fallen to exp(-1/2). A label needs
-    `least_features` known features and a confidence of `least_confidence`, else it is `unknown`. Up to `idle_duty` of
-    the time may be active in an `idle` window.
+    `tolerance` is the distance, per feature, at which the resemblance drops to exp(-1/2). A label other than `unknown`
+    needs `least_features` known features and a confidence of at least `least_confidence`. `idle_duty` is the maximum
+    duty cycle of an `idle` window.
     """
 
     dense: Features = DENSE_RUN
@@ -76,7 +77,7 @@ class SignatureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The label and its confidence, 0..1; for `unknown` the confidence that the best label would have had."""
+    """The label and its confidence, 0..1; for `unknown`, the confidence of the best rejected label."""
 
     label: Label
     confidence: float
@@ -85,27 +86,27 @@ class Signature:
 def describe_features(
     duty_cycle: float, active_mean: float, peak: float, variations: Mapping[int, float], line: float
 ) -> Features:
-    """The features of a span of the node's bandwidth, from statistics in bytes per second, NaN for what is not known.
+    """The features of the node's bandwidth, from statistics in bytes per second; NaN if unknown.
 
-    `peak` is the usual peak; `variations` are by time scale in nanoseconds; `line` is the line rate of the rails that
-    carry traffic.
+    `peak` is the usual peak; `variations` maps time scales in nanoseconds to coefficients of variation; `line` is the
+    line rate of the rails that carry traffic.
     """
     rated = line > 0
     cv_10ms, cv_50ms, cv_100ms = (variations.get(timescale_ns, math.nan) for timescale_ns in TIMESCALES_NS)
-    # no link carries more than its line; a sample that says so was read late
+    # a value above line rate comes from a sample that was read late
     peak_utilization = float(np.minimum(peak / line, 1.0)) if rated else math.nan
     active_utilization = active_mean / line if rated else math.nan
     return Features(duty_cycle, cv_10ms, cv_50ms, cv_100ms, peak_utilization, active_utilization)
 
 
 def find_signature(features: Features, options: SignatureOptions | None = None) -> Signature:
-    """The label that the features resemble most, `unknown` when none is near enough.
+    """The label that the features resemble most, `unknown` if none is close enough.
 
-    The confidence of `dense_like` and `moe_like` is `ceiling` x resemblance x (1 - that of the nearest other known
-    point) x the part of the features that is known. That of `idle` falls from 1 with no active sample to 0 at
-    `idle_duty`; the two meet in between.
+    The confidence of `dense_like` and `moe_like` is `ceiling` x resemblance x (1 - resemblance of the nearest other
+    reference point) x fraction of known features. The confidence of `idle` falls from 1 without active samples to 0 at
+    `idle_duty`.
 
-    Law: it depends on the features alone, so two workloads that share them share the answer.
+    Law: the result depends only on the features, so workloads with the same features get the same label.
     """
     chosen = options or SignatureOptions()
     if features.duty_cycle < chosen.idle_duty:
@@ -125,7 +126,7 @@ def find_signature(features: Features, options: SignatureOptions | None = None) 
 
 
 def resemblance(features: Features, point: Features, tolerance: Features) -> float:
-    """exp(-d²/2) of the distance d in tolerances over the features that are known: 1 at the point itself."""
+    """exp(-d²/2), where d is the distance in tolerances over the known features: 1 at the point itself."""
     distances = (
         (one - other) / width
         for one, other, width in zip(astuple(features), astuple(point), astuple(tolerance), strict=True)

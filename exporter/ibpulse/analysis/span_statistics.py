@@ -1,4 +1,4 @@
-"""All statistics of a span of samples."""
+"""All statistics of a recorded time range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ibpulse.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """What the statistics of a span are computed with; active is above the upper threshold."""
+    """Parameters of the statistics; samples above the upper threshold are active."""
 
     thresholds: Thresholds
     timescales_ns: tuple[int, ...]
@@ -40,7 +40,7 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a span was seen: `holes` are the runs of ticks without data; `longest_hole_seconds` NaN for none."""
+    """Observed part of a span: `holes` counts runs of missing ticks; `longest_hole_seconds` is NaN without any."""
 
     seconds: float
     observed_ratio: float
@@ -50,11 +50,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class SpanStatistics:
-    """The statistics of a span; NaN for one that is not known.
+    """The statistics of a span; NaN if unknown.
 
-    `whole` are those of the sums over the span. `usual_peak` is what the signature is found by. `rail_means` (rails,)
-    are the mean rates that the rails are weighed by. `units` are what the span is resampled in; `step_sums` (steps,
-    fields) are the sums of its whole steps, `steps` their statistics.
+    `whole` holds the statistics of the whole span. `rail_means` (rails,) are the mean rates behind `balance`. `units`
+    are the units for resampling; `step_sums` (steps, fields) are the sums of the whole steps, `steps` their statistics.
     """
 
     series: RailSeries
@@ -79,7 +78,7 @@ class SpanStatistics:
         return self.whole.node
 
     def of_units(self, sums: Floats) -> UnitStatistics:
-        """The statistics that follow from other sums (..., fields) of units of this span."""
+        """The statistics derived from other sums (..., fields) of units of this span."""
         return describe_units(sums, self.series, self.whole.timescales_ns)
 
 
@@ -114,7 +113,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
 
 
 def sum_over_span(series: RailSeries, active_bytes_per_second: float) -> RailSums:
-    """The sums that the rails are weighed by; time is that of the first direction that was recorded."""
+    """The sums for the balance of the rails; time is taken from the first recorded direction."""
     ways = np.flatnonzero(series.recorded)
     chosen = series.good[:, None] & (series.rates > active_bytes_per_second)
     return RailSums(
@@ -126,10 +125,10 @@ def sum_over_span(series: RailSeries, active_bytes_per_second: float) -> RailSum
 
 
 def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
-    """The period of the sum over the rails, and the steps, whose bounds are places in the series.
+    """The period of the sum over the rails, and the steps, whose bounds are positions in the series.
 
-    A daemon has counters, which say what flowed while data is missing; a series has not: a hole is filled by a straight
-    line from the rate before it to that after, unless it is longer than two bins.
+    Unlike the daemon, a series has no counters that cover missing data: missing rates are interpolated linearly, unless
+    they span more than two bins.
     """
     bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
     span = len(series.whole) * series.interval_seconds
@@ -152,13 +151,13 @@ def _bins_of(series: RailSeries, rail: int, edges: Floats) -> Floats:
         rates = np.interp(at, at[good], rates[good])
     seconds = np.arange(len(good) + 1, dtype=np.float64) * series.interval_seconds
     moved = np.concatenate(([0.0], np.cumsum(rates * series.interval_seconds)))
-    # what is known of a running sum is its value on either side of a known tick
+    # the running sum is known only on either side of a known tick
     kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
     return rate_bins(seconds[kept], moved[kept], edges)
 
 
 def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics:
-    """The statistics of the whole span with its highest tick."""
+    """The statistics of the whole span, with its peak."""
     node = statistics.node
     known = series.whole.any() and series.resolution_ticks == 1
     peak = np.asarray(np.nanmax(series.bandwidth) if known else np.nan)
@@ -167,7 +166,7 @@ def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:
     """Bursts and gaps of the sum over the rails, and the time in runs of unknown length."""
-    # one more hole ends the last run
+    # one missing tick at the end terminates the last run
     rates = np.append(series.bandwidth, np.nan)[None]
     measured = np.append(series.measured, 0.0)[None]
     _, runs = split_runs(start_runs(1), rates, measured, thresholds)
@@ -190,7 +189,7 @@ def _describe_coverage(series: RailSeries) -> Coverage:
 
 
 def _name_traffic(series: RailSeries, whole: UnitStatistics, line: float, options: SignatureOptions) -> Signature:
-    """The signature of the span, by the features of the daemon."""
+    """The signature of the span, from the same features as in the daemon."""
     node = whole.node
     seconds = (-1, series.ticks_per_second)
     peaks = series.directions.sum(axis=0).reshape(seconds).max(axis=1)

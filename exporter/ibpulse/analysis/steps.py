@@ -1,7 +1,7 @@
-"""Where each step of a periodic series begins: found by its shape, one step after the other.
+"""Finds the beginning of each step of a periodic series by its shape, one step after the other.
 
-The mean period says how long a step is; the beginnings say how much each differs, which is what an interval needs.
-Places are in ticks of the series.
+The mean period gives the mean step length; the beginnings give the spread, which confidence intervals need. Places
+are in ticks of the series.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import numpy as np
 
 from ibpulse.arrays import Bools, Floats
 
-# points of a step at which its shape is compared, each the mean of a 24th of it: layers and collectives vanish
+# points per step for comparing shapes, each smoothed over a 24th of the step to average out layers and collectives
 MOST_POINTS = 128
 SMOOTHED = 24
-# steps that are tried as the shape that others are like
+# number of candidates for the typical step
 TRIED = 5
-# steps of which the shape is the mean
+# maximum number of steps averaged into the shape
 SHAPE_STEPS = 400
-# a step may be so much shorter or longer than the period, and after one that was lost
+# how far a step may deviate from the period, normally and after a lost step
 REACH, LOST_REACH = 0.3, 0.5
-# part of the variance of the shape that a step must share with it
+# minimum fraction of the shape's variance that a step must share
 LEAST_LIKENESS = 0.2
-# the part of a step that its edge is compared by, on either side
+# width of the edge on either side, as a fraction of a step
 EDGE = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`bounds` (n,) are the places, in ticks, at which steps begin; `whole` (n - 1,) says which of the spans between
-    two of them is one step. Others lie at holes, or where the series does not look like a step.
+    """`bounds` (n,) are the places, in ticks, at which steps begin; `whole` (n - 1,) is true where the span between two
+    bounds is exactly one step. Elsewhere data is missing or the series does not resemble a step.
     """
 
     bounds: Floats
@@ -41,14 +41,14 @@ NONE = Steps(np.zeros(0), np.zeros(0, dtype=np.bool_))
 
 
 def find_steps(values: Floats, period: float) -> Steps:
-    """The steps of `values`, rates of equal ticks, NaN in holes, whose period is so many ticks.
+    """The steps of `values`, rates at equal ticks, NaN where data is missing, with a period of `period` ticks.
 
-    A typical step of the series is laid on all others, the mean of all is laid on them again, and its sharpest edge,
-    the steepest rise or fall, is then looked for around each place. A bound is where that edge is: between two ticks,
-    to about a tenth of a tick where the edge is sharp.
+    A typical step is matched against the whole series, then the mean of all matches is matched again. Its sharpest
+    edge, the steepest rise or fall, is then located near each match. The edge is the bound of the step, interpolated
+    between ticks and accurate to about a tenth of a tick if it is sharp.
 
-    Law: multiplying the values changes nothing. The mean length of consecutive whole steps depends on the first and
-    the last bound alone, so errors of a bound do not add up.
+    Law: invariant under scaling of the values. The mean length of consecutive whole steps depends only on the first and
+    the last bound, so errors of single bounds do not add up.
     """
     fold = max(1, int(period // MOST_POINTS))
     length = round(period / fold)
@@ -66,7 +66,7 @@ def find_steps(values: Floats, period: float) -> Steps:
 
 
 def _fold(values: Floats, fold: int) -> tuple[Floats, Bools]:
-    """Means of `fold` ticks each, holes filled by a straight line, and which are known."""
+    """Means of `fold` ticks each, with missing values interpolated linearly, and a mask of the known ones."""
     cut = values[: len(values) // fold * fold].reshape(-1, fold)
     hole = np.isnan(cut)
     known = np.asarray(~hole.any(axis=1))
@@ -82,7 +82,7 @@ def _smooth(signal: Floats, width: int) -> Floats:
 
 
 def _most_alike(signal: Floats, length: int) -> int:
-    """Of a few places that lie apart, the one whose step is found again best in all others: no pause, no start-up."""
+    """Among a few places spread over the series, the one whose step matches the others best."""
     places = (len(signal) - length) * np.arange(1, 2 * TRIED, 2) // (2 * TRIED)
     blocks = (len(signal) - length + 1) // length
     found = []
@@ -93,7 +93,7 @@ def _most_alike(signal: Floats, length: int) -> int:
 
 
 def _cut(signal: Floats, places: Floats, length: int, margin: int) -> Floats:
-    """The series from `margin` before each place to `margin` after its step: (places, length + 2 margins)."""
+    """The series from `margin` before each place to `margin` after its step: (places, length + 2 * margin)."""
     at = places[:, None] + np.arange(-margin, length + margin)
     return np.interp(at, np.arange(len(signal)), signal)
 
@@ -104,7 +104,7 @@ def _mean_shape(signal: Floats, places: Floats, length: int) -> Floats:
 
 
 def _likeness(signal: Floats, shape: Floats) -> Floats:
-    """Part of the shape's variance that the series from each place on shares with it: 1 where they are the same."""
+    """Fraction of the shape's variance that the series shares with it at each place: 1 for an exact match."""
     squares = np.concatenate(([0.0], np.cumsum(np.square(signal))))
     energy = squares[len(shape) :] - squares[: -len(shape)]
     distance = energy - 2 * np.correlate(signal, shape, "valid") + np.square(shape).sum()
@@ -113,7 +113,7 @@ def _likeness(signal: Floats, shape: Floats) -> Floats:
 
 
 def _follow(likeness: Floats, period: float, first: float) -> Floats:
-    """The places most like the shape, from the first one to both ends of the series, about a period apart."""
+    """The best matches of the shape, about a period apart, from `first` to both ends of the series."""
     before = _walk(likeness, -period, first)
     return np.array([*reversed(before), first, *_walk(likeness, period, first)])
 
@@ -134,7 +134,7 @@ def _walk(likeness: Floats, period: float, place: float) -> list[float]:
 
 
 def _peak(likeness: Floats, first: int, last: int) -> tuple[float, bool]:
-    """Where the likeness is highest from `first` to `last`, between two places, and whether that is a peak."""
+    """The interpolated place of the highest likeness from `first` to `last`, and whether it is a peak."""
     top = first + int(likeness[first : last + 1].argmax())
     before, here, after = likeness[top - 1 : top + 2].tolist()
     bend = before - 2 * here + after
@@ -144,10 +144,10 @@ def _peak(likeness: Floats, first: int, last: int) -> tuple[float, bool]:
 
 
 def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: int) -> Steps:
-    """Bounds at the sharpest edge of the mean step near each place."""
+    """Steps bounded by the sharpest edge of the mean step near each place."""
     length = round(period)
     width = max(1, int(length * EDGE))
-    # half a step more on either side, so that an edge at the end of the shape is seen whole
+    # half a step more on either side, so that an edge at the end of the shape is included completely
     margin = length // 2 + 2 * width
     inside = places[(places > margin) & (places < len(signal) - length - margin)]
     if not len(inside):
@@ -164,14 +164,14 @@ def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: 
 
 
 def _firsts(edges: Floats, width: int, likeness: Floats) -> list[int]:
-    """Where to begin to look for the shape of the edge, four widths long, near each of the edges."""
+    """Start of the search for the edge's shape, four widths long, near each edge."""
     firsts = np.round(edges).astype(np.intp) - 3 * width
     inside = (firsts >= 1) & (firsts + 2 * width <= len(likeness) - 2)
     return [int(first) for first in firsts[inside]]
 
 
 def _steepest(shape: Floats, width: int, first: int, end: int) -> int:
-    """The place from `first` to before `end` before and after which the means over a width differ most."""
+    """The place from `first` to before `end` where the means over `width` before and after it differ most."""
     sums = np.concatenate(([0.0], np.cumsum(shape)))
     at = np.arange(first, end)
     contrast = sums[at + width] - 2 * sums[at] + sums[at - width]
