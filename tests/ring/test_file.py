@@ -61,20 +61,20 @@ def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, content: bytes)
         RingFile(path)
     assert str(caught.value) == (
         f"ring {path} is {len(content)} bytes long, shorter than a ring's header; "
-        "remove it, it holds nothing but the last minutes of samples"
+        "delete it, it only holds the last minutes of samples"
     )
 
 
 def test_a_file_that_is_no_ring_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ring"
     path.write_bytes(b"x" * (at.RECORD_TABLE * at.WORD + 3))
-    with pytest.raises(RingError, match=r"is not a ring file \(bad magic number\); remove it"):
+    with pytest.raises(RingError, match=r"is not a ring file \(bad magic number\); delete it"):
         RingFile(path)
 
 
 def test_a_ring_of_another_version_is_refused(ring: RingFile) -> None:
     path = damage(ring, at.H_VERSION, at.VERSION + 1)
-    with pytest.raises(RingError, match=f"has version {at.VERSION + 1}, this program reads version {at.VERSION}; "):
+    with pytest.raises(RingError, match=f"has version {at.VERSION + 1}, but this program reads version {at.VERSION}; "):
         RingFile(path)
 
 
@@ -83,7 +83,7 @@ def test_a_ring_of_another_version_is_refused(ring: RingFile) -> None:
 )
 def test_a_ring_with_a_damaged_header_is_refused(ring: RingFile, word: int, value: int) -> None:
     path = damage(ring, word, value)
-    with pytest.raises(RingError, match="has a damaged header; remove it"):
+    with pytest.raises(RingError, match="has a damaged header; delete it"):
         RingFile(path)
 
 
@@ -129,7 +129,7 @@ def test_a_ring_that_cannot_be_created_is_refused_with_the_way_out(tmp_path: Pat
     with pytest.raises(RingError) as caught:
         RingFile.create(path, INTERVAL_NS, 10)
     assert str(caught.value) == (
-        f"ring {path} cannot be created: File exists; set ring.dir to a writable directory, best on tmpfs"
+        f"ring {path} cannot be created: File exists; set ring.dir to a writable directory, preferably on tmpfs"
     )
 
 
@@ -146,7 +146,7 @@ def test_a_port_without_room_is_refused_and_the_others_stay(tiny_tmpfs: Path) ->
     with pytest.raises(RingError) as caught:
         ring.assign("mlx5_1:1", 4, 1)
     assert str(caught.value) == (
-        f"ring {ring.path} has no room for port mlx5_1:1: 480000 bytes: No space left on device; "
+        f"ring {ring.path} has no space for port mlx5_1:1 (480000 bytes): No space left on device; "
         "give ring.dir more space or shorten sampler.history"
     )
     assert ring.slots() == {"mlx5_0:1": 0}

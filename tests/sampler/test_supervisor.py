@@ -267,7 +267,7 @@ async def test_a_ring_without_room_is_an_error_at_the_start(
     inventory: ListedInventory,
 ) -> None:
     ring = RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000)
-    with pytest.raises(RingError, match="has no room for port mlx5_1:1"):
+    with pytest.raises(RingError, match="has no space for port mlx5_1:1"):
         await Supervisor(ring, inventory, SupervisorOptions()).start()
     ring.close()
 

@@ -1,4 +1,4 @@
-"""The aggregator: reads every whole second of the ring once and keeps what `/metrics` shows."""
+"""The aggregator: reads every whole second of the ring once and maintains the values behind `/metrics`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ibpulse.units import SECOND_NS, format_duration
 log = logging.getLogger(__name__)
 
 NO_CAPTURES = CaptureCounts()
-# How far apart the clock and the ring may be at the start. More is a wall clock that was stepped and that the sampler
-# has not seen yet.
+# Maximum distance between the clock and the ring at the start. A larger one means that the wall clock was stepped and
+# the sampler has not noticed yet.
 AGREE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Seconds to aggregate, from `first` up to `end`; the `skipped` seconds before them are lost from the ring."""
+    """Seconds to aggregate, from `first` to `end` (exclusive); the `skipped` seconds before them were overwritten."""
 
     first: int
     end: int
@@ -39,9 +39,10 @@ class Due:
 
 
 class AggregationSchedule:
-    """Which whole seconds of ticks are due: the seconds of a ring, each once and in order.
+    """Schedules the whole seconds of a ring, each once and in order.
 
-    For T ticks a second, second `s` is the ticks from `s * T + 1` to `(s + 1) * T`: its rates cover a whole second.
+    With T ticks per second, second `s` consists of the ticks `s * T + 1` to `(s + 1) * T`, whose rates cover exactly
+    one second.
     """
 
     def __init__(self, interval_ns: int, capacity: int, longest_window_seconds: int) -> None:
@@ -52,10 +53,10 @@ class AggregationSchedule:
         self.next_second: int | None = None
 
     def due(self, now_tick: int, latest_tick: int, widest: int) -> Due | None:
-        """The seconds that became due, or None; `widest` is the widest stride of the ports.
+        """The seconds that have become due, or None; `widest` is the widest stride of the ports.
 
-        `latest_tick` is the newest tick that was sampled. Where nobody samples, the seconds go on a little past it, so
-        that windows empty.
+        `latest_tick` is the newest sampled tick. If sampling has stopped, the seconds continue a little past it, so
+        that windows drain.
         """
         end = (now_tick - ticks_to_settle(self._interval_ns, widest)) // self.ticks_per_second
         oldest = self._oldest_second(latest_tick, widest)
@@ -75,7 +76,7 @@ class AggregationSchedule:
         return latest_tick > 0 and abs(now_tick - latest_tick) <= AGREE_SECONDS * self.ticks_per_second
 
     def _oldest_second(self, latest_tick: int, widest: int) -> int:
-        """The first second of which the ring still holds all, with the stride before it."""
+        """The first second that the ring still holds completely, including the stride before it."""
         oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + widest
         return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))
 
@@ -83,7 +84,7 @@ class AggregationSchedule:
 class Aggregator:
     """Turns a ring into snapshots, once a second.
 
-    What the ring holds at the start fills the windows; the counters begin with the first second after it.
+    The history in the ring fills the windows at the start; counters start at 0 with the first second after it.
     """
 
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
@@ -103,9 +104,9 @@ class Aggregator:
     def update(
         self, fabric: Fabric, health: SamplerHealth, now_tick: int, captures: CaptureCounts = NO_CAPTURES
     ) -> Snapshot:
-        """The numbers up to the newest second that is complete at `now_tick`. To be called once a second.
+        """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
 
-        What others count, `health` and `captures`, stands in the snapshot as it is given.
+        `health` and `captures` are passed through to the snapshot.
         """
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
@@ -119,14 +120,14 @@ class Aggregator:
         return self._snapshot(fabric, health, captures, placed, rows)
 
     def summarize(self, fabric: Fabric, seconds: int, end_ns: int | None = None) -> Summary:
-        """What is known of the newest whole seconds, or of those before a wall time; may run in another thread."""
+        """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread."""
         return summarize(self._reader, fabric, self._options, self._resolutions.ticks_of, seconds, end_ns)
 
     def _skip(self, due: Due) -> None:
         if due.skipped:
             self._skipped_seconds += due.skipped
             log.warning(
-                "aggregation fell behind: %d seconds are in no number, the ring holds %s",
+                "aggregation fell behind: %d seconds are missing from all metrics, because the ring only holds %s",
                 due.skipped,
                 format_duration(self._reader.capacity * self._reader.interval_ns),
             )

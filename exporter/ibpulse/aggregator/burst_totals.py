@@ -1,4 +1,4 @@
-"""Bursts, gaps and saturation of the node and of every port, counted since the process began."""
+"""Bursts, gaps and saturation of the node and of every port since the process started."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ BOUNDS = np.array(DURATION_BUCKETS)
 
 
 class Durations:
-    """A histogram of lengths that grows."""
+    """A histogram of durations."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(len(BOUNDS) + 1, dtype=np.int64)
         self._total = 0.0
 
     def add(self, seconds: Floats) -> None:
-        """Take further lengths."""
+        """Add durations."""
         self._counts += np.bincount(np.searchsorted(BOUNDS, seconds, side="left"), minlength=len(self._counts))
         self._total += float(seconds.sum())
 
     def histogram(self) -> Histogram:
-        """The lengths so far."""
+        """The durations so far."""
         return Histogram(DURATION_BUCKETS, tuple(np.cumsum(self._counts).tolist()), self._total)
 
 
 class Bursts:
-    """Runs of the node's bandwidth, with their lengths, and of each port's, as counts."""
+    """Bursts and gaps of the node's bandwidth, with their lengths, and burst counts and time of each port."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
@@ -55,17 +55,17 @@ class Bursts:
         self.port_seconds = np.zeros(0)
 
     def fit_rows(self, rows: int, fresh: Sequence[int]) -> None:
-        """Make room for so many rows of ports; the fresh ones begin anew."""
+        """Make room for this number of port rows; the `fresh` rows are reset."""
         more = rows - len(self.port_seconds)
         if more > 0:
             self._ports = _join(self._ports, start_runs(more))
             self.port_began = np.concatenate([self.port_began, np.zeros(more, dtype=np.int64)])
             self.port_seconds = np.concatenate([self.port_seconds, np.zeros(more)])
-        # their runs need no word: a port's first sample is always a hole
+        # their runs need no reset: a port's first sample is always missing
         self.port_began[list(fresh)], self.port_seconds[list(fresh)] = 0, 0.0
 
     def add_node(self, node: NodeTicks, counting: bool) -> None:
-        """Take the ticks of the sum over the rails."""
+        """Add the ticks of the sum over the rails."""
         rates = np.where(node.good, node.bandwidth, np.nan).reshape(1, -1)
         self._node, runs = split_runs(self._node, rates, node.measured.reshape(1, -1), self._thresholds)
         if counting:
@@ -76,7 +76,7 @@ class Bursts:
             self.began += int(runs.began[0])
 
     def add_ports(self, rows: Rows, seconds: Seconds, told: npt.NDArray[np.bool_], counting: bool) -> None:
-        """Take the ticks of all ports; those that are not `told` (ports,) are not known."""
+        """Add the ticks of all ports; ports that are not `told` (ports,) count as missing data."""
         ticks = seconds.good.shape[1] * seconds.good.shape[2]
         good = (seconds.good & told[:, None, None]).reshape(len(rows), ticks)
         rates = np.full((len(self.port_seconds), ticks), np.nan)
@@ -90,11 +90,11 @@ class Bursts:
             self.port_seconds += runs.busy_seconds
 
     def break_node(self) -> None:
-        """No run of the node goes on over what is not known."""
+        """End the node's current run at missing data."""
         self._node = start_runs(1)
 
     def break_ports(self) -> None:
-        """No run of a port goes on over what is not known."""
+        """End the current run of every port at missing data."""
         self._ports = start_runs(len(self.port_seconds))
 
 
@@ -107,7 +107,7 @@ def _join(one: RunState, other: RunState) -> RunState:
     )
 
 
-# the first row is the node, then come two per port: transmit, receive
+# row 0 is the node, followed by two rows per port: transmit, receive
 NODE = 0
 
 
@@ -119,7 +119,7 @@ class Saturation:
         self._state = start_saturation(1, options)
 
     def fit_rows(self, ports: int, fresh: Sequence[int]) -> None:
-        """Make room for so many ports; the fresh ones begin anew."""
+        """Make room for this number of ports; the `fresh` ports are reset."""
         state = self._state
         more = 1 + 2 * ports - len(state.saturated)
         if more > 0:
@@ -140,7 +140,7 @@ class Saturation:
     def add(
         self, node: NodeTicks, line: float, ports: Sequence[RingPort], rows: Rows, seconds: Seconds, counting: bool
     ) -> None:
-        """Take whole seconds; `line` is the node's line rate, NaN while it is not known."""
+        """Add whole seconds; `line` is the node's line rate, NaN while it is unknown."""
         span = len(node.good)
         above, observed = (np.zeros((span, len(self._state.saturated))) for _ in range(2))
         if line > 0:
@@ -157,7 +157,7 @@ class Saturation:
             self._advance(above[second], observed[second], counting)
 
     def push_holes(self, seconds: int) -> None:
-        """Take so many seconds in which nothing was seen."""
+        """Add seconds without any data."""
         nothing = np.zeros(len(self._state.saturated))
         for _ in range(min(seconds, self._options.window_seconds)):
             self._advance(nothing, nothing, False)
@@ -169,11 +169,11 @@ class Saturation:
             self._state = replace(self._state, saturated_seconds=before)
 
     def of_node(self) -> tuple[bool, float]:
-        """Whether the node is saturated, and for how long it was."""
+        """Whether the node is saturated, and its total saturated seconds."""
         return bool(self._state.saturated[NODE]), float(self._state.saturated_seconds[NODE])
 
     def of_port(self, row: int) -> tuple[tuple[bool, ...], tuple[float, ...]]:
-        """Whether each direction of a port is saturated, and for how long it was."""
+        """Whether each direction of a port is saturated, and its total saturated seconds."""
         mine = slice(1 + 2 * row, 3 + 2 * row)
         saturated, seconds = self._state.saturated[mine].tolist(), self._state.saturated_seconds[mine].tolist()
         return tuple(saturated), tuple(seconds)

@@ -1,4 +1,4 @@
-"""What is measured every few seconds on the last minute of the ring: step period and effective resolution."""
+"""Measures step period and effective resolution on the last minute of the ring, every few seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPAN_SECONDS = 60
 
 
 class Resolutions:
-    """Measures one port per call, in turn, so that the cost of a second does not grow with the ports."""
+    """Measures one port per call, in turn, so that the cost per second does not grow with the number of ports."""
 
     def __init__(self, reader: RingReader, threshold_bytes_per_second: float) -> None:
         self._reader = reader
@@ -28,7 +28,7 @@ class Resolutions:
         self._found: dict[tuple[str, int], float] = {}
 
     def measure_next(self, ports: list[RingPort], last_tick: int) -> None:
-        """Measure the port whose turn it is, up to a tick."""
+        """Measure the next port in turn, up to a tick."""
         keys = {_key(port) for port in ports}
         self._found = {key: value for key, value in self._found.items() if key in keys}
         if ports:
@@ -44,17 +44,17 @@ class Resolutions:
         )
 
     def seconds_of(self, port: RingPort) -> float | None:
-        """The effective resolution last measured, None while it is not known."""
+        """The last measured effective resolution, None while it is unknown."""
         value = self._found.get(_key(port), float("nan"))
         return None if math.isnan(value) else value
 
     def ticks_of(self, port: RingPort) -> int:
-        """Ticks of the finest statistic that the port's counters can tell: 1, unless they were seen to stand still."""
+        """Ticks of the finest statistic that the port's counters resolve: 1 if they change at every sample."""
         return finest_ticks(self.seconds_of(port), self._reader.interval_ns, port.stride)
 
 
 def _key(port: RingPort) -> tuple[str, int]:
-    """What was measured at one stride says nothing of another."""
+    """The key of a measurement, which is only valid for one stride."""
     return str(port.port.id), port.stride
 
 
@@ -62,7 +62,7 @@ EVERY_SECONDS = 5
 
 
 class StepWatch:
-    """Looks for the period once in a while, because it costs more than a second's worth of anything else."""
+    """Searches for the step period every few seconds, because it costs more than all other work of a second."""
 
     def __init__(self, reader: RingReader, window_ns: int) -> None:
         self._reader = reader
@@ -71,7 +71,7 @@ class StepWatch:
         self.found: StepPeriod | None = None
 
     def look(self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int) -> None:
-        """Look if it is time to; `resolutions` are the ticks between two changes of each rail's counters."""
+        """Search if it is time to; `resolutions` are the ticks between changes of each rail's counters."""
         if self._next_second is None or end_second >= self._next_second:
             self._next_second = end_second + EVERY_SECONDS
             last_tick = end_second * (SECOND_NS // self._reader.interval_ns)
@@ -81,7 +81,7 @@ class StepWatch:
 def measure_step(
     reader: RingReader, rails: Sequence[RingPort], resolutions: Sequence[int], last_tick: int, window_ns: int
 ) -> StepPeriod:
-    """The period of the sum over the rails in the window that ends at a tick."""
+    """The step period of the sum over the rails in the window that ends at a tick."""
     count = window_ns // reader.interval_ns
     coarsest = max((max(port.stride, ticks) for port, ticks in zip(rails, resolutions, strict=True)), default=1)
     bin_seconds = choose_bin_seconds(coarsest, reader.interval_ns / SECOND_NS)

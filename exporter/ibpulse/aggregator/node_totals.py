@@ -1,4 +1,4 @@
-"""Rolling values of the sum over rails, second by second."""
+"""Rolling values of the sum over the rails, second by second."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ibpulse.analysis.signature import Features, describe_features
 
 
 class NodeTotals:
-    """The last minutes of all rails together."""
+    """The last minutes of the sum over the rails."""
 
     def __init__(self, options: AggregatorOptions, interval_ns: int) -> None:
         self._options = options
@@ -38,19 +38,19 @@ class NodeTotals:
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS))
 
     def add_seconds(self, node: NodeTicks, coarsest_stride: int) -> None:
-        """Take the sum over the rails, all of which are ACTIVE."""
+        """Add seconds of the sum over the ACTIVE rails."""
         threshold = self._options.active_bytes_per_second
         self._sums.push(sum_seconds(node, threshold))
         self._peaks.push(node.bandwidth.max(axis=-1))
         self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
 
     def push_holes(self, seconds: int) -> None:
-        """Let the windows move over seconds that were not read."""
+        """Advance the windows over seconds that were not read."""
         for rolling in (self._sums, self._peaks, self._scales):
             rolling.push_holes(seconds)
 
     def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
-        """The rolling values of every window, as far as counters that change every `resolution_ticks` can tell them."""
+        """The rolling values of every window, as far as counters that change every `resolution_ticks` resolve them."""
         found = self._describe(self._options.window_seconds(), resolution_ticks)
         columns = (
             found.transmit,
@@ -69,7 +69,7 @@ class NodeTotals:
         )
 
     def features(self, seconds: int, resolution_ticks: int, line_bytes_per_second: float) -> Features:
-        """What the signature of the last seconds is found by."""
+        """The features that determine the signature of the last seconds."""
         found = self._describe((seconds,), resolution_ticks)
         told = not math.isnan(found.peak[0])
         return describe_features(
@@ -81,11 +81,11 @@ class NodeTotals:
         )
 
     def usual_peak(self, seconds: int) -> float:
-        """Upper quartile of the peaks of the seconds that were observed; NaN without any."""
+        """Upper quartile of the peaks of the observed seconds; NaN without any."""
         return usual_peak(self._peaks.values(seconds), self._sums.values(seconds)[:, OBSERVED])
 
     def observed_seconds(self, seconds: int) -> float:
-        """Time of the window for which there is data."""
+        """Time in the window for which there is data."""
         return float(self._sums.sum(seconds)[OBSERVED])
 
     def _describe(self, spans: tuple[int, ...], resolution_ticks: int) -> NodeStatistics:

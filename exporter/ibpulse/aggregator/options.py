@@ -1,4 +1,4 @@
-"""What the settings tell the aggregator: thresholds, windows, time scales and spans."""
+"""The aggregator's settings: thresholds, windows, time scales and spans."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class AggregatorOptions:
-    """Threshold of active, rolling windows (whole seconds), and time scales of the node's burstiness.
+    """Threshold for active traffic, rolling windows (whole seconds), and time scales of the node's burstiness.
 
-    A time scale that is not a whole number of ticks, or does not divide one second, gives no value. A burst begins
-    above the threshold of active and ends at or below `burst_low_bytes_per_second`, the same threshold unless given.
-    `traffic_window_ns` is what the step period and the signature are found in. The rails are weighed over the first of
-    `balance_spans_seconds` in which they are active: a dead rail is named within seconds, and where a step is longer
-    than that its silence is judged by a longer look back.
-    `xmit_wait_tick_bytes` is how many bytes a port could have sent in one count of its stall counter, if that is known.
+    A time scale that is not a whole number of ticks, or does not divide one second, has no value. A burst begins above
+    `active_bytes_per_second` and ends at or below `burst_low_bytes_per_second`, which defaults to the same threshold.
+    `traffic_window_ns` is the window for the step period and the signature. Rail balance uses the first of
+    `balance_spans_seconds` with active rails: the short span detects a dead rail within seconds, the longer spans cover
+    steps with long idle gaps. `xmit_wait_tick_bytes` is the number of bytes that a port can send during one count of
+    its stall counter, None if unknown.
     """
 
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
@@ -44,11 +44,11 @@ class AggregatorOptions:
         return tuple(period_ns // SECOND_NS for period_ns in self.windows_ns)
 
     def longest_seconds(self) -> int:
-        """The longest span that any rolling value covers."""
+        """The longest span of any rolling value."""
         return max(*self.window_seconds(), self.traffic_window_ns // SECOND_NS)
 
     def thresholds(self) -> Thresholds:
-        """Where bursts begin and end."""
+        """The thresholds at which bursts begin and end."""
         low = self.burst_low_bytes_per_second
         high = self.active_bytes_per_second
         return Thresholds(high, high if low is None else min(low, high))

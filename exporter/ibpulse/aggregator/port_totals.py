@@ -1,4 +1,4 @@
-"""Totals and rolling values of every port seen since the process began, error counters included."""
+"""Totals and rolling values, including error counters, of every port seen since the process started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INFINIBAND = "InfiniBand"
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """The stall counter as it was last read, the port's data rate then if it could tell, and the ratio since before."""
+    """The last reading of the stall counter, the port's data rate at that time, and the last stalled ratio."""
 
     last: CounterReading
     rate_bytes_per_second: float | None
@@ -34,9 +34,9 @@ class _Wait:
 
 
 class CounterTotals:
-    """The totals of every port that was ever seen; a port that is away keeps its own.
+    """Totals of the error counters of every port ever seen; a port that disappears keeps its totals.
 
-    `tick_bytes` is how many bytes could have been sent in one count of the stall counter, None when that is not known.
+    `tick_bytes` is the number of bytes that a port can send during one count of the stall counter, None if unknown.
     """
 
     def __init__(self, tick_bytes: int | None = None) -> None:
@@ -45,9 +45,9 @@ class CounterTotals:
         self._waits: dict[PortId, _Wait] = {}
 
     def update(self, fabric: Fabric) -> tuple[PortCounters, ...]:
-        """The totals of the counters that the fabric has; the same readings may come again."""
+        """The totals of the fabric's counters; passing the same readings repeatedly is allowed."""
         ports = {port.id: port for port in fabric.ports}
-        # a device that was away may have begun anew without its counter being lower
+        # a device that disappeared may have restarted its counters even if they are not lower
         here = {readings.port for readings in fabric.counters}
         self._waits = {port: wait for port, wait in self._waits.items() if port in here}
         return tuple(self._count_port(ports.get(readings.port), readings) for readings in fabric.counters)
@@ -72,7 +72,7 @@ class CounterTotals:
         return total
 
     def _measure_stall(self, port: Port, reading: CounterReading, tick_bytes: int) -> float | None:
-        """The share of the time since the last read in which the port could not send, None when that cannot be told."""
+        """Fraction of the time since the last read during which the port could not send, None if unknown."""
         before = self._waits.get(port.id)
         rate = port.rate_bytes_per_second if port.active and port.identity.link_layer == INFINIBAND else None
         if before is not None and reading.taken_ns <= before.last.taken_ns:
@@ -86,7 +86,7 @@ class CounterTotals:
 
 def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: float) -> float | None:
     grown = now.value - before.value
-    # a counter that has stopped, or began anew, says nothing about the time between
+    # a saturated or reset counter says nothing about the time in between
     if before.saturated or now.saturated or grown < 0:
         return None
     return grown * SECOND_NS / (ticks_per_second * (now.taken_ns - before.taken_ns))
@@ -101,7 +101,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class PortTable:
-    """One row per port; a port that leaves the fabric keeps its row until the ring has forgotten it too."""
+    """One row per port; a port that leaves the fabric keeps its row as long as the ring has a slot for it."""
 
     def __init__(self, threshold: float, longest_window_seconds: int) -> None:
         self._threshold = threshold
@@ -121,23 +121,23 @@ class PortTable:
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
-        """The row of each port, new ones included; `remembered` are the names that the ring knows.
+        """The row of each port, including new ones; `remembered` are the port names in the ring.
 
-        Those that were of another port before, or of none, are then `fresh_rows`.
+        Rows that are new or were taken from another port are then listed in `fresh_rows`.
         """
         here = {str(port.port.id): port.port.source.name for port in ports if port.port.source}
         added = here.keys() - self._rows.keys()
         for name in added:
             self._rows[name] = self._new_row(remembered)
         self.fresh_rows = [self._rows[name] for name in added]
-        # what another source, or a device that was away, counted from is not known
+        # the last value is meaningless after a change of source or for a device that disappeared
         strange = [row for name, row in self._rows.items() if self._sources.get(name) != here.get(name)]
         self._last_known[strange] = False
         self._sources = here
         return np.array([self._rows[name] for name in here], dtype=np.intp)
 
     def _new_row(self, remembered: Collection[str]) -> int:
-        """An empty row: that of a port which the ring has forgotten, or one more."""
+        """An empty row: one of a port that is no longer in the ring, or an additional one."""
         forgotten = next((name for name in self._rows if name not in remembered), None)
         if forgotten is None:
             self._add_row()
@@ -173,10 +173,10 @@ class PortTable:
         self.peaks.clear_row(row)
 
     def add_totals(self, rows: Rows, group: StrideGroup) -> None:
-        """Count the bytes of a group's records, from the last counter of each port on.
+        """Count the bytes of a group's records since the last counter value of each port.
 
-        The count of a port that is new begins with its first record in the span: what lies before it may be another
-        process, or another life of the device.
+        The count of a new port starts with its first record in the span: earlier records may come from before a restart
+        of the daemon or the device.
         """
         block, mine = group.block, rows[group.rows]
         counters, valid = block.counters()[:, :, group.span], block.valid()[:, :, group.span]
@@ -193,7 +193,7 @@ class PortTable:
         self.counted[mine] |= found.known
 
     def add_seconds(self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, counting: bool) -> None:
-        """Take rates over whole seconds; what was sampled before the process began fills the windows alone."""
+        """Add rates over whole seconds; without `counting` (before the process started), they only fill the windows."""
         measurable = np.array([port.port.active for port in ports], dtype=np.bool_)
         good = seconds.good & measurable[:, None, None]
         rate = seconds.bytes_per_second
@@ -206,7 +206,7 @@ class PortTable:
             self._add_utilization(rows, ports, seconds, chosen, sums)
 
     def _roll(self, rows: Rows, sums: Floats, peaks: Floats) -> None:
-        """Push values of ports (ports, 2, seconds, ...) as seconds of all rows."""
+        """Push the values of some ports (ports, 2, seconds, ...) as seconds of all rows."""
         span, ports = sums.shape[2], len(self.observed)
         all_sums, all_peaks = np.zeros((span, ports, 2, FIELDS)), np.zeros((span, ports, 2))
         all_sums[:, rows] = sums.transpose(2, 0, 1, 3)
@@ -237,11 +237,11 @@ class PortTable:
         self.histogram[mine] += counts.reshape(len(rated), 2, -1)
 
     def push_holes(self, seconds: int) -> None:
-        """Let the windows move over seconds that were not read."""
+        """Advance the windows over seconds that were not read."""
         self.sums.push_holes(seconds)
         self.peaks.push_holes(seconds)
 
 
 def _with_row(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """The array with a further row of zeros."""
+    """The array with an additional row of zeros."""
     return np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)])

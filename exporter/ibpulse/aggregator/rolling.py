@@ -1,4 +1,4 @@
-"""The last seconds of an array of values, for windows that move on with every second."""
+"""The last seconds of an array of values, for rolling windows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ibpulse.arrays import Floats
 
 
 class RollingSeconds:
-    """The last `length` seconds of an array of values, one row of the first axis per port or per node.
+    """The last `length` seconds of an array of values.
 
-    A window of W seconds covers exactly the last W values pushed; a second that was never pushed counts as zeros.
+    A window of W seconds covers exactly the last W values pushed; seconds that were never pushed count as zeros.
     """
 
     def __init__(self, length: int, shape: tuple[int, ...]) -> None:
@@ -19,17 +19,17 @@ class RollingSeconds:
 
     @property
     def length(self) -> int:
-        """Seconds that are kept."""
+        """Number of seconds kept."""
         return len(self._values)
 
     def push(self, seconds: Floats) -> None:
-        """Take the values of further seconds, (seconds, *shape)."""
+        """Add the values of further seconds, (seconds, *shape)."""
         for values in seconds:
             self._values[self._next] = values
             self._next = (self._next + 1) % len(self._values)
 
     def push_holes(self, seconds: int) -> None:
-        """Take so many seconds in which nothing was seen."""
+        """Add seconds without any data."""
         for _ in range(min(seconds, len(self._values))):
             self._values[self._next] = 0.0
             self._next = (self._next + 1) % len(self._values)
@@ -47,7 +47,7 @@ class RollingSeconds:
         return np.concatenate(self._last(seconds))
 
     def _last(self, seconds: int) -> list[Floats]:
-        """Views on the last seconds: one, or two where the ring wraps."""
+        """Views of the last seconds: one, or two if they wrap around."""
         begin = self._next - seconds
         if begin >= 0:
             return [self._values[begin : self._next]]
@@ -60,5 +60,5 @@ class RollingSeconds:
         self._values = np.concatenate([self._values, np.zeros((length, 1, *rest))], axis=1)
 
     def clear_row(self, row: int) -> None:
-        """Forget the values of one port."""
+        """Clear the values of one port."""
         self._values[:, row] = 0.0

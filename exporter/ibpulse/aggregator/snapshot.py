@@ -1,7 +1,7 @@
-"""What the aggregator hands out once a second: finished numbers, frozen. No behaviour.
+"""The aggregator's results, frozen, once a second.
 
-None stands for what is not known; nothing in here is ever NaN. Tuples named `windows` run parallel to
-`Snapshot.windows`, `burstiness_cv` of a node window parallel to `Snapshot.timescales`.
+None means unknown; there are no NaNs. Tuples named `windows` are parallel to `Snapshot.windows`, `burstiness_cv` of a
+node window is parallel to `Snapshot.timescales`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ibpulse.units import SECOND_NS
 
 # upper bounds of all histograms, without infinity
 
-# fine near idle (0.002 of 400 Gb/s is the default threshold of active) and near full
+# fine near 0 (0.002 of 400 Gb/s is the default threshold for active traffic) and near 1
 UTILIZATION_BUCKETS = (0.002, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-# half a tick of 10 ms above whole numbers of ticks, so that jitter moves no run to another bucket
+# half a tick of 10 ms above whole ticks, so that jitter does not move a run to another bucket
 DURATION_BUCKETS = (0.005, 0.015, 0.025, 0.035, 0.055, 0.105, 0.155, 0.255, 0.505, 1.005, 2.005, 5.005, 15.005, 60.005)
-# the sampler counts into these two itself
+# the sampler itself counts into these two
 LATENESS_BUCKETS = tuple(bound / SECOND_NS for bound in layout.LATENESS_BOUNDS_NS)
 TICK_DURATION_BUCKETS = tuple(bound / SECOND_NS for bound in layout.DURATION_BOUNDS_NS)
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Cumulative counts, the last for infinity and so the count of all; `bounds` are the finite upper bounds."""
+    """Cumulative counts, the last of which is the total; `bounds` are the finite upper bounds."""
 
     bounds: tuple[float, ...]
     cumulative: tuple[int, ...]
@@ -34,7 +34,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationMoments:
-    """Sums of utilisation x seconds since the process began."""
+    """Sums of utilisation x seconds since the process started."""
 
     utilization_seconds: float
     utilization_squared_seconds: float
@@ -54,7 +54,7 @@ class DirectionWindow:
 
 @dataclass(frozen=True, slots=True)
 class DirectionSnapshot:
-    """One direction of a port; `bytes_total` is None until the counter was read once."""
+    """One direction of a port; `bytes_total` is None until the counter has been read once."""
 
     bytes_total: int | None
     active_seconds: float
@@ -64,7 +64,7 @@ class DirectionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RailStanding:
-    """A rail among its siblings; `share` is None without traffic."""
+    """A rail compared with the other rails; `share` is None without traffic."""
 
     share: float | None
     idle: bool
@@ -73,7 +73,7 @@ class RailStanding:
 
 @dataclass(frozen=True, slots=True)
 class PortTraffic:
-    """What a port's traffic does; `saturated` is one per direction, None while the data rate is not known."""
+    """The traffic of a port; `saturated` has one value per direction, None while the data rate is unknown."""
 
     bursts: int
     burst_seconds: float
@@ -84,7 +84,7 @@ class PortTraffic:
 
 @dataclass(frozen=True, slots=True)
 class PortSnapshot:
-    """One port; `directions` (transmit, receive) is empty when it has no source of bytes or no place in the ring."""
+    """One port; `directions` (transmit, receive) is empty if it has no byte source or no slot in the ring."""
 
     port: Port
     directions: tuple[DirectionSnapshot, ...] = ()
@@ -100,7 +100,7 @@ class PortSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CounterTotal:
-    """One error counter: the metric `name`, the counter's `file`, its sum over resets, whether it has stopped."""
+    """One error counter: its metric `name`, its `file`, its total across resets, and whether it is saturated."""
 
     name: str
     file: str
@@ -110,7 +110,7 @@ class CounterTotal:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """The error counters of a port that were read last; `stalled_ratio` is None when it cannot be told."""
+    """The last readings of a port's error counters; `stalled_ratio` is None if unknown."""
 
     port: PortId
     totals: tuple[CounterTotal, ...]
@@ -119,7 +119,7 @@ class PortCounters:
 
 @dataclass(frozen=True, slots=True)
 class NodeWindow:
-    """Rolling values of the sum over rails."""
+    """Rolling values of the sum over the rails."""
 
     transmit_bytes_per_second: float | None
     receive_bytes_per_second: float | None
@@ -132,10 +132,10 @@ class NodeWindow:
 
 @dataclass(frozen=True, slots=True)
 class NodeTraffic:
-    """What the traffic of all rails together does.
+    """The traffic of the sum over the rails.
 
-    `utilization` is None until the line rate of a rail that carries traffic was known. `step_score` is None until a
-    period was looked for, `step_seconds` while none was found.
+    `utilization` is None until the line rate of a rail that carries traffic is known. `step_score` is None before the
+    first search for a period, `step_seconds` is None if none was found.
     """
 
     utilization: Histogram | None
@@ -157,7 +157,7 @@ class NodeTraffic:
 
 @dataclass(frozen=True, slots=True)
 class SamplerSnapshot:
-    """What the main sampler counted, since the ring was made."""
+    """Counts of the main sampler since the ring was created."""
 
     interval_seconds: float
     ticks: int
@@ -170,9 +170,9 @@ class SamplerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All numbers of one second. `end_tick` is the last tick in them, 0 and `end_wall_ns` None before the first.
+    """The complete state at one second. `end_tick` is its last tick; before the first, it is 0 and `end_wall_ns` None.
 
-    `health` and `captures` come from the sampler's supervisor and the flight recorder; the aggregator hands them on.
+    `health` and `captures` come from the sampler's supervisor and from the flight recorder.
     """
 
     end_tick: int

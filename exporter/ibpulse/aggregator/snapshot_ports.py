@@ -1,4 +1,4 @@
-"""The parts of a snapshot that are read from the table of ports and from the header of the ring."""
+"""Builds the parts of a snapshot that come from the table of ports and from the ring's header."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAIN_LANE = 0
 
 
 def read_sampler(ring: RingFile) -> SamplerSnapshot:
-    """What the main sampler counted."""
+    """Counts of the main sampler."""
     begin = at.lane_at(MAIN_LANE)
     words = ring.words[begin : begin + at.LANE_WORDS].tolist()
     return SamplerSnapshot(
@@ -69,7 +69,7 @@ def port_snapshots(
     resolutions: Resolutions,
     ring: RingFile,
 ) -> tuple[PortSnapshot, ...]:
-    """A snapshot of every port of the fabric, in its order; those that the ring does not know have no numbers."""
+    """A snapshot of every port of the fabric, in order; ports without a slot in the ring have no values."""
     table = totals.table
     strides = np.array([port.stride for port in placed], dtype=np.int64)
     told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
@@ -103,7 +103,7 @@ def port_snapshots(
 
 
 def _moments(port: Port, sums: list[float], cumulative: list[int]) -> UtilizationMoments | None:
-    """Sums of utilisation, from the moment on at which the port's rate was known."""
+    """Sums of utilisation, None until the port's rate is known."""
     if port.rate_bytes_per_second is None and not cumulative[-1]:
         return None
     return UtilizationMoments(
@@ -122,7 +122,7 @@ def _window_values(
     told: npt.NDArray[np.bool_],
     windows: Sequence[int],
 ) -> list[list[list[list[float | None]]]]:
-    """Peak, duty cycle and variation by window, port and direction; none of ports whose counters do not tell them."""
+    """Peak, duty cycle and variation by window, port and direction; None if the counters do not resolve them."""
     found = describe_directions(
         np.stack([table.sums.sum(seconds)[rows] for seconds in windows]),
         np.stack([table.peaks.max(seconds)[rows] for seconds in windows]),

@@ -1,6 +1,6 @@
-"""Everything that is known of one window, computed from the ring when it is asked for.
+"""All statistics of one window, computed from the ring on request.
 
-The numbers come from the same code as the running ones, over the seconds of the window alone.
+They come from the same code as the running totals, applied only to the seconds of the window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Number = float | None
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Bursts, or gaps: how many ended within the window, and the mean of those of known length."""
+    """Bursts or gaps that ended within the window: the number of known length, and their means."""
 
     count: int
     mean_seconds: Number
@@ -68,7 +68,7 @@ class DirectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class PortSummary:
-    """One port; the rail's numbers are null for a port that is none."""
+    """One port; the rail values are null for a port that is not a rail."""
 
     port: str
     rail: bool
@@ -84,7 +84,7 @@ class PortSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A window from `start_ms` to `end_ms`, epoch milliseconds; null stands for what is not known."""
+    """A window from `start_ms` to `end_ms`, in milliseconds since the epoch; null means unknown."""
 
     window_seconds: int
     start_ms: int
@@ -102,7 +102,7 @@ def summarize(
     end_ns: int | None,
     now_ns: int | None = None,
 ) -> Summary:
-    """The summary of the newest whole seconds, or of those before `end_ns`, a wall time."""
+    """The summary of the newest `seconds` whole seconds, or of those before the wall time `end_ns`."""
     slots = reader.ring.slots()
     ports = place_ports(reader, fabric.ports, slots)
     ticks = SECOND_NS // reader.interval_ns

@@ -1,4 +1,4 @@
-"""All numbers that a run of seconds adds up to, for the running totals and for a window asked for alike."""
+"""All totals over a run of seconds, both for the running totals and for a requested window."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
-# Ticks that are read in one go: enough to be quick, little enough to stay small.
+# Ticks read at a time, a compromise between speed and memory.
 TICKS_AT_ONCE = 2000
 
 
 class RunningTotals:
-    """Ports, their sum and their traffic over the seconds that were added."""
+    """Totals of the ports, of their sum and of their traffic over the seconds added."""
 
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader = reader
@@ -32,11 +32,11 @@ class RunningTotals:
 
     @property
     def seconds_at_once(self) -> int:
-        """How many seconds are best added in one go."""
+        """The number of seconds to add per call."""
         return max(1, TICKS_AT_ONCE // self._ticks)
 
     def rows_of(self, ports: list[RingPort], remembered: Collection[str]) -> Rows:
-        """The row of each port, new ones included; `remembered` are the names that the ring knows."""
+        """The row of each port, including new ones; `remembered` are the port names in the ring."""
         rows = self.table.rows_of(ports, remembered)
         self.traffic.fit_rows(len(self.table.observed), self.table.fresh_rows)
         return rows
@@ -44,7 +44,7 @@ class RunningTotals:
     def add(
         self, first: int, end: int, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counting: bool
     ) -> None:
-        """Read and take the seconds from `first` up to `end`; what is not `counting` fills the windows alone."""
+        """Add the seconds from `first` to `end` (exclusive); without `counting`, they only fill the windows."""
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
         groups = list(read_groups(self._reader, slots, strides, first * self._ticks + 1, end * self._ticks))
         seconds = whole_seconds(join_rates(groups, len(ports), (end - first) * self._ticks), self._ticks)
@@ -59,12 +59,12 @@ class RunningTotals:
         self.traffic.add_seconds(summed, ports, self.table, rows, seconds, resolutions, counting)
 
     def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
-        """Draw the conclusions from the seconds so far, of which so many are new and count."""
+        """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`."""
         coarsest = coarsest_rail(ports, resolutions)
         self.traffic.conclude(ports, self.table, rows, self.node, coarsest, counted_seconds)
 
     def push_holes(self, seconds: int) -> None:
-        """Let the windows move over seconds that were not read."""
+        """Advance the windows over seconds that were not read."""
         self.table.push_holes(seconds)
         self.node.push_holes(seconds)
         self.traffic.push_holes(seconds)

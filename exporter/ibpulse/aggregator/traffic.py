@@ -1,4 +1,4 @@
-"""What the traffic does, second after second: bursts, rail balance, saturation, signature."""
+"""Describes the traffic, second by second: bursts, rail balance, saturation, signature."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNKNOWN = Signature("unknown", 0.0)
 
 @dataclass(frozen=True, slots=True)
 class RailBalance:
-    """The balance of the rails, each by the name of its port; None where nothing flowed."""
+    """The balance of the rails, by port name; `fairness` is None without traffic."""
 
     fairness: float | None
     active: int
@@ -39,7 +39,7 @@ class RailBalance:
 
 
 class Traffic:
-    """Everything that is said of the traffic beyond its moments and peaks."""
+    """All descriptions of the traffic beyond moments and peaks."""
 
     def __init__(self, options: AggregatorOptions) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class Traffic:
         self._utilization_sum = 0.0
 
     def fit_rows(self, ports: int, fresh: Sequence[int]) -> None:
-        """Make room for so many rows of ports; the fresh ones begin anew."""
+        """Make room for this number of port rows; the `fresh` rows are reset."""
         self.bursts.fit_rows(ports, fresh)
         self._saturation.fit_rows(ports, fresh)
 
@@ -68,7 +68,7 @@ class Traffic:
         resolutions: Sequence[int],
         counting: bool,
     ) -> None:
-        """Take whole seconds that the table of ports has taken already; `resolutions` is in ticks, one per port."""
+        """Add whole seconds, after they were added to `table`; `resolutions` is in ticks, one per port."""
         self.line = carriers_line(ports, rows, table, self._window_seconds)
         told = np.array([ticks == 1 and port.port.active for port, ticks in zip(ports, resolutions, strict=True)])
         self.bursts.add_ports(rows, seconds, told.astype(np.bool_), counting)
@@ -95,7 +95,7 @@ class Traffic:
         resolution_ticks: int,
         counted_seconds: int,
     ) -> None:
-        """Weigh the rails and name the traffic, after `counted_seconds` more seconds of it."""
+        """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
         self.balance = weigh_ports(ports, rows, table, self._options)
         features = node.features(self._window_seconds, resolution_ticks, self.line)
         self.signature = find_signature(features, self._options.signature)
@@ -105,13 +105,13 @@ class Traffic:
         self._moe = advance_moe_saturation(self._moe, alike, self._options.moe_saturation, counted_seconds)
 
     def push_holes(self, seconds: int) -> None:
-        """Some seconds were not read."""
+        """Account for seconds that were not read."""
         self.bursts.break_node()
         self.bursts.break_ports()
         self._saturation.push_holes(seconds)
 
     def of_port(self, port: RingPort, row: int) -> PortTraffic:
-        """What a port's traffic does."""
+        """The traffic of a port."""
         saturated, saturated_seconds = self._saturation.of_port(row)
         rated = port.port.rate_bytes_per_second is not None
         return PortTraffic(
@@ -123,7 +123,7 @@ class Traffic:
         )
 
     def of_node(self, step: StepPeriod | None) -> NodeTraffic:
-        """What the traffic of all rails together does."""
+        """The traffic of the sum over the rails."""
         saturated, saturated_seconds = self._saturation.of_node()
         cumulative = tuple(np.cumsum(self._counts).tolist())
         return NodeTraffic(
@@ -146,13 +146,13 @@ class Traffic:
 
 
 def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
-    """Ticks between two changes of the slowest counter that the node's sum takes; 1 when all move at every sample."""
+    """Ticks between changes of the slowest counter in the node's sum; 1 if all change at every sample."""
     rails = (ticks for port, ticks in zip(ports, resolutions, strict=True) if port.port.rail and port.port.active)
     return coarsest_ticks(rails)
 
 
 def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options: AggregatorOptions) -> RailBalance:
-    """The balance over the first of the spans in which rails were active."""
+    """The balance of the rails over the first of the spans in which rails were active."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
 
@@ -170,7 +170,7 @@ def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options
 
 
 def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
-    """Line rate, both directions, of the ACTIVE rails that carry traffic, of all where none does; NaN if not known."""
+    """Line rate, both directions, of the ACTIVE rails that carry traffic, or of all if none does; NaN if unknown."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     moved = table.sums.sum(seconds)[rows[chosen]][..., MOVED].sum(axis=-1)
     return line_of_carriers(moved, np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen]))

@@ -1,4 +1,4 @@
-"""The ring as a file mapped into memory: create, open, assign slots, read and write its header.
+"""The ring as a memory-mapped file: creates and opens it, assigns slots, reads and writes its header.
 
 Standard library only, because the sampler process imports it.
 """
@@ -17,13 +17,13 @@ from ibpulse.ring import layout as at
 
 
 class RingFile:
-    """A ring file mapped into memory; `words` is the whole of it as unsigned 64-bit words."""
+    """A memory-mapped ring file; `words` is its whole content as unsigned 64-bit words."""
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         """Map an existing ring.
 
         Raises:
-            RingError: the file is missing, is not a ring, or is of another version.
+            RingError: the file is missing, is not a ring, or has a different version.
         """
         self.path = path
         try:
@@ -45,7 +45,7 @@ class RingFile:
         self.words = memoryview(self._map).cast("Q")
 
     def _check_header(self) -> tuple[int, int]:
-        """Interval and capacity, after a look at everything that tells a ring from another file."""
+        """Interval and capacity, after validating the header."""
         size = os.fstat(self._descriptor).st_size
         if size < at.RECORD_TABLE * at.WORD:
             self._refuse(f"is {size} bytes long, shorter than a ring's header")
@@ -54,17 +54,17 @@ class RingFile:
         if magic != at.MAGIC:
             self._refuse("is not a ring file (bad magic number)")
         if version != at.VERSION:
-            self._refuse(f"has version {version}, this program reads version {at.VERSION}")
+            self._refuse(f"has version {version}, but this program reads version {at.VERSION}")
         if not interval_ns or not capacity or size != at.file_bytes(capacity):
             self._refuse("has a damaged header")
         return interval_ns, capacity
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise RingError(f"ring {self.path} {reason}; remove it, it holds nothing but the last minutes of samples")
+        raise RingError(f"ring {self.path} {reason}; delete it, it only holds the last minutes of samples")
 
     @classmethod
     def create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
-        """A new, empty ring in place of whatever is at `path`; the old file stays intact for those who map it.
+        """Create an empty ring in place of any file at `path`; processes that have the old file mapped keep it.
 
         Raises:
             RingError: the directory is missing, read-only or full.
@@ -75,7 +75,7 @@ class RingFile:
             descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
             try:
                 os.ftruncate(descriptor, at.file_bytes(capacity))
-                # a full file system must be an error here, not a bus error at the first tick
+                # makes a full file system an error here instead of a bus error at the first tick
                 os.posix_fallocate(descriptor, 0, at.RECORD_TABLE * at.WORD)
                 header = [at.MAGIC, at.VERSION, interval_ns, capacity, time.time_ns()]
                 os.pwrite(descriptor, b"".join(word.to_bytes(at.WORD, sys.byteorder) for word in header), 0)
@@ -86,13 +86,14 @@ class RingFile:
             if fresh.is_file():
                 fresh.unlink()
             raise RingError(
-                f"ring {path} cannot be created: {error.strerror}; set ring.dir to a writable directory, best on tmpfs"
+                f"ring {path} cannot be created: {error.strerror}; "
+                "set ring.dir to a writable directory, preferably on tmpfs"
             ) from error
         return cls(path)
 
     @classmethod
     def open_or_create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
-        """The ring at `path` with its history if it fits these settings, else a new one."""
+        """The ring at `path` with its history if it matches these settings, otherwise a new one."""
         try:
             ring = cls(path)
         except RingError:
@@ -103,12 +104,12 @@ class RingFile:
         return cls.create(path, interval_ns, capacity)
 
     def close(self) -> None:
-        """Unmap the file. Arrays that view it keep it mapped until they go."""
+        """Unmap the file. Arrays that view it keep it mapped until they are freed."""
         try:
             self.words.release()
             self._map.close()
         except BufferError:
-            pass  # a reader's array still looks at it
+            pass  # a reader's array still refers to it
         os.close(self._descriptor)
 
     # segments of the wall clock
@@ -116,7 +117,7 @@ class RingFile:
     def segments(self) -> list[tuple[int, int]]:
         """(first tick, shift) of the last segments, oldest first; `tick - shift` is wall time in intervals."""
         count = self.words[at.H_SEGMENTS]
-        # the place of the oldest is where the next one is written, perhaps just now
+        # the oldest entry is skipped: the next one overwrites it, possibly right now
         return [self._segment(number) for number in range(max(0, count - at.SEGMENT_COUNT + 1), count)]
 
     def _segment(self, number: int) -> tuple[int, int]:
@@ -124,7 +125,7 @@ class RingFile:
         return self.words[index], at.signed(self.words[index + 1])
 
     def last_shift(self) -> int | None:
-        """Shift of the newest segment, or None while nothing was sampled."""
+        """Shift of the newest segment, or None before the first sample."""
         count = self.words[at.H_SEGMENTS]
         return self._segment(count - 1)[1] if count else None
 
@@ -137,11 +138,11 @@ class RingFile:
         self.words[at.H_SEGMENTS] = count + 1
 
     def latest_tick(self) -> int:
-        """The newest tick that any sampler finished, 0 in an empty ring."""
+        """The newest tick completed by any sampler, 0 in an empty ring."""
         return self._newest(at.L_TICK)
 
     def latest_begun_tick(self) -> int:
-        """The newest tick that any sampler may have written a record of, finished or not."""
+        """The newest tick for which any sampler may have written a record, completed or not."""
         return max(self._newest(at.L_TICK), self._newest(at.L_BEGUN))
 
     def _newest(self, which: int) -> int:
@@ -151,11 +152,11 @@ class RingFile:
     # slots
 
     def slots(self) -> dict[str, int]:
-        """Slot of each port that the ring knows, by the port's name."""
+        """Slots of the ports in the ring, by port name."""
         return {self.slot_name(slot): slot for slot in range(at.SLOT_COUNT) if self.slot_word(slot, at.S_ASSIGNED)}
 
     def slot_name(self, slot: int) -> str:
-        """Name of the port that a slot belongs to, such as `mlx5_0:1`."""
+        """Name of a slot's port, such as `mlx5_0:1`."""
         begin = at.slot_at(slot) + at.S_NAME
         raw = self.words[begin : begin + at.NAME_BYTES // at.WORD].tobytes()
         return raw.rstrip(b"\0").decode()
@@ -165,17 +166,17 @@ class RingFile:
         return self.words[at.slot_at(slot) + which]
 
     def assign(self, name: str, scale: int, stride: int) -> int:
-        """The slot of a port: its old one with its history, a free one, or that of the port unseen for longest.
+        """The slot of a port: its previous slot with its history, a free one, or that of the port unseen for longest.
 
         Raises:
-            RingError: the file system has no room for the port's records, or the name is too long.
+            RingError: the file system has no space for the port's records, or the name is too long.
         """
         known = self.slots()
         old = known.get(name)
         if old is not None and self.slot_word(old, at.S_SCALE) == scale:
             self._describe(old, scale, stride)
             return old
-        # never the old slot at once: a sampler may still write what it counted in the old scale there
+        # the old slot is not reused immediately: a sampler may still write records in the old scale to it
         slot = self._free_slot(known)
         self._clear(slot, name)
         self._describe(slot, scale, stride)
@@ -206,7 +207,7 @@ class RingFile:
             os.posix_fallocate(self._descriptor, begin, length)
         except OSError as error:
             raise RingError(
-                f"ring {self.path} has no room for port {name}: {length} bytes: {error.strerror}; "
+                f"ring {self.path} has no space for port {name} ({length} bytes): {error.strerror}; "
                 "give ring.dir more space or shorten sampler.history"
             ) from error
         words = at.slot_at(slot)

@@ -1,21 +1,22 @@
-"""Where every word of the ring file lies. Numbers only, standard library only: the sampler process imports it.
+"""Defines the layout of the ring file. Standard library only, because the sampler process imports it.
 
 The file is an array of 64-bit words in the machine's byte order:
 
     header      magic, version, interval, capacity, then the table of clock segments
     lanes       one block per sampler process: heartbeat, counts, lateness and duration histograms
-    slots       one block per port: name, scale, read errors, reads whose instant is uncertain
+    slots       one block per port: name, scale, read errors, reads at an uncertain time
     records     per slot `capacity` records of six words, indexed by tick modulo capacity
 
-A *tick* is an ordinal that only grows. `tick - shift` of the last segment that began at or before it is the wall
-clock in intervals; a step of the wall clock begins a new segment, so it makes a hole in wall time, never a jump.
+A *tick* is an ordinal that only increases. `tick - shift`, with the shift of the last segment that began at or before
+the tick, is wall time in intervals. A step of the wall clock begins a new segment, so data may be missing in wall time,
+but ticks stay continuous.
 
 One record is `before, between, after, transmit, receive, tick`: the monotonic clock (ns) before the first read,
-between the two and after the second, and the raw counters. `ABSENT` stands for a counter that was not read.
-The upper bits of the last word hold the stride at which the port was sampled: it may change while the ring is filled.
-A record whose tick is not the one asked for is a hole. A writer of a tick first stores it in its lane's `L_BEGUN`;
-then it zeroes each record, fills it, and writes the record's tick last. So a reader that copies records and looks at
-`L_BEGUN` afterwards knows which of them may have been overwritten under its hands.
+between the two and after the second, and the raw counters. `ABSENT` marks a counter that was not read.
+The upper bits of the last word hold the stride at which the port was sampled, because the stride may change over time.
+A record with a different tick than expected is missing data. A writer first stores the tick in its lane's `L_BEGUN`;
+then it zeroes each record, fills it, and writes the record's tick last. A reader that copies records and reads
+`L_BEGUN` afterwards therefore knows which of them may have been overwritten in the meantime.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ LANE_TABLE = HEADER_WORDS
 L_LATENESS = 16
 L_DURATION = 32
 BUCKET_COUNT = 16
-# upper bounds in ns; the last bucket takes the rest
+# upper bounds in ns; the last bucket has no bound
 LATENESS_BOUNDS_NS = tuple(
     int(us * 1000) for us in (50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3000, 5000, 10000, 50000, 250000, 500000)
 )
@@ -79,7 +80,7 @@ OK, LEFT_ALONE, GONE = range(3)
 R_BEFORE, R_BETWEEN, R_AFTER, R_TRANSMIT, R_RECEIVE, R_TICK = range(6)
 RECORD_WORDS = 6
 RECORD_FORMAT = "=6Q"
-# the word of R_TICK is `tick | stride << STRIDE_SHIFT`; no stride stands for that of the slot
+# the word of R_TICK is `tick | stride << STRIDE_SHIFT`; a stride of 0 means the stride of the slot
 STRIDE_SHIFT = 52
 TICK_MASK = (1 << STRIDE_SHIFT) - 1
 _PAGE_WORDS = 512

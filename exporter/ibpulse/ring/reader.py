@@ -1,4 +1,4 @@
-"""Reads of the ring as numpy arrays. It never writes, and never blocks the writer."""
+"""Reads the ring as numpy arrays, without ever writing to it or blocking the writer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy.typing as npt
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 
-# Readers stay this far from both ends of the ring: the newest tick may be half written, the oldest may be overwritten.
+# Readers stay this far from both ends of the ring: the newest tick may be incomplete, the oldest may be overwritten.
 GUARD_TICKS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records of some ports over consecutive ticks, or, after `every`, over every few of them.
+    """Records of some ports over consecutive ticks, or over every nth tick after `every`.
 
-    `records` is uint64 (ports, ticks, 6) as `layout` names the words; `present` is bool (ports, ticks) and false
-    where the ring holds no record of that tick. `scale` (bytes per count) and `stride` (ticks between two samples, now)
-    are int64 (ports,); `strides` is int64 (ports, ticks), the stride at which each record was taken, and None when it
-    is that of its port for all of them.
+    `records` is uint64 (ports, ticks, 6) with the words of `layout`; `present` is bool (ports, ticks), false where the
+    ring holds no record of the tick. `scale` (bytes per count) and `stride` (current ticks between two samples) are
+    int64 (ports,). `strides` is int64 (ports, ticks), the stride of each record, or None if it is the current stride of
+    the port for all records.
     """
 
     first_tick: int
@@ -35,13 +35,13 @@ class Block:
     present: npt.NDArray[np.bool_]
 
     def time_ns(self) -> npt.NDArray[np.int64]:
-        """Monotonic instant of each read, the middle of its bracket: int64 (ports, 2, ticks)."""
+        """Monotonic time of each read, the midpoint between its two timestamps: int64 (ports, 2, ticks)."""
         stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
         middle = (stamps[:, :, :-1] + stamps[:, :, 1:]) >> 1
         return np.ascontiguousarray(middle.transpose(0, 2, 1))
 
     def uncertainty_ns(self) -> npt.NDArray[np.int64]:
-        """Half the length of each read, i.e. how far `time_ns` may be off: int64 (ports, 2, ticks)."""
+        """Half the duration of each read, i.e. the maximum error of `time_ns`: int64 (ports, 2, ticks)."""
         stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
         return np.ascontiguousarray((np.diff(stamps, axis=2) >> 1).transpose(0, 2, 1))
 
@@ -50,21 +50,21 @@ class Block:
         return np.ascontiguousarray(self.records[:, :, at.R_TRANSMIT : at.R_RECEIVE + 1].transpose(0, 2, 1))
 
     def taken_every(self) -> npt.NDArray[np.int64]:
-        """Ticks between two samples: int64 (ports,), or (ports, ticks) where that changed meanwhile."""
+        """Ticks between two samples: int64 (ports,), or (ports, ticks) if the stride changed within the block."""
         return self.stride if self.strides is None else self.strides
 
     def every(self, stride: int) -> Block:
-        """The first record of each port and every `stride`-th after it, alone."""
+        """The block with only the first record of each port and every `stride`-th record after it."""
         strides = None if self.strides is None else self.strides[:, ::stride]
         return replace(self, records=self.records[:, ::stride], present=self.present[:, ::stride], strides=strides)
 
     def valid(self) -> npt.NDArray[np.bool_]:
-        """Whether a counter was read at that tick: bool (ports, 2, ticks)."""
+        """Whether each counter was read at each tick: bool (ports, 2, ticks)."""
         return np.asarray(self.present[:, None, :] & (self.counters() != at.ABSENT))
 
 
 class RingReader:
-    """Reads records of a ring by tick; the ring may be written at the same time by another process."""
+    """Reads records of a ring by tick, possibly while another process writes to it."""
 
     def __init__(self, ring: RingFile) -> None:
         self.ring = ring
@@ -74,7 +74,7 @@ class RingReader:
         self._records = words[at.RECORD_TABLE :].reshape(at.SLOT_COUNT, ring.capacity, at.RECORD_WORDS)
 
     def newest_tick(self, wall_ns: int | None = None) -> int:
-        """The newest tick that is surely complete at this wall time (now by default), sampled or not."""
+        """The newest tick that is certain to be complete at this wall time (default: now), sampled or not."""
         shift = self.ring.last_shift()
         if shift is None:
             return 0
@@ -83,15 +83,15 @@ class RingReader:
 
     @property
     def readable_ticks(self) -> int:
-        """How many ticks up to the newest complete one can be read at any time."""
+        """The number of ticks, up to the newest complete one, that can be read at any time."""
         return self.capacity - 2 * GUARD_TICKS
 
     def oldest_tick(self, wall_ns: int | None = None) -> int:
-        """The oldest tick that the ring can still hold at this wall time (now by default)."""
+        """The oldest tick that the ring can still hold at this wall time (default: now)."""
         return max(1, self.newest_tick(wall_ns) - self.readable_ticks + 1)
 
     def wall_ns(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Wall time of ticks (int64, any shape) in ns since the epoch, by the clock segment of each."""
+        """Wall time of ticks (int64, any shape) in ns since the epoch, according to the clock segment of each."""
         segments = self.ring.segments() or [(0, 0)]
         begins = np.array([begin for begin, _ in segments], dtype=np.int64)
         shifts = np.array([shift for _, shift in segments], dtype=np.int64)
@@ -99,9 +99,9 @@ class RingReader:
         return np.asarray((ticks - shifts[which]) * self.interval_ns)
 
     def tick_at(self, wall_ns: int) -> int:
-        """The tick of a wall time; where the clock was set back, the later of the ticks with that time.
+        """The tick at a wall time; if the clock was set back, the later of the ticks with that time.
 
-        A wall time that the clock was set forward over never was: it gives the first tick after it.
+        For a wall time that was skipped when the clock was set forward, it is the first tick after it.
         """
         segments = self.ring.segments() or [(0, 0)]
         wall_tick = wall_ns // self.interval_ns
@@ -116,17 +116,17 @@ class RingReader:
         return wall_tick + segments[0][1] if after is None else after
 
     def stride(self, slot: int) -> int:
-        """Ticks between two samples of a slot's port, now."""
+        """Current number of ticks between two samples of a slot's port."""
         return max(1, self.ring.slot_word(slot, at.S_STRIDE))
 
     def strides(self, slots: Sequence[int]) -> list[int]:
-        """Ticks between two samples of each slot's port, now."""
+        """Current number of ticks between two samples of each slot's port."""
         return [self.stride(slot) for slot in slots]
 
     def read(self, slots: Sequence[int], first_tick: int, last_tick: int) -> Block:
-        """Records of `slots` at the ticks from `first_tick` to `last_tick`, both included.
+        """Records of `slots` at the ticks from `first_tick` to `last_tick`, inclusive.
 
-        What is not in the ring, or was overwritten while it was copied, is absent in the block.
+        Records that are not in the ring, or were overwritten while being copied, are not `present` in the block.
         """
         count = max(0, last_tick - first_tick + 1)
         newest = self.ring.latest_begun_tick()
@@ -138,7 +138,7 @@ class RingReader:
         ticks = np.arange(first_tick, first_tick + count, dtype=np.int64)
         stride = np.array(self.strides(slots), dtype=np.int64)
         present, strides = _find_records(records[:, :, at.R_TICK], ticks, stride)
-        # a record this old may have been half replaced under our hands: the look comes after the copy
+        # older records may have been partly overwritten during the copy, so this is read after it
         oldest = max(1, self.ring.latest_begun_tick() - self.capacity + GUARD_TICKS + 1)
         present[:, : max(0, oldest - first_tick)] = False
         return Block(
@@ -152,7 +152,7 @@ class RingReader:
         )
 
     def _copy(self, slot: int, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
-        """Copy a run of records, no longer than the slot's ring, which may pass its end."""
+        """Copy consecutive records, at most the slot's capacity, wrapping at its end."""
         view, done = self._records[slot], 0
         while done < len(out):
             here = (first_tick + done) % self.capacity
@@ -164,8 +164,8 @@ class RingReader:
 def _find_records(
     marks: npt.NDArray[np.uint64], ticks: npt.NDArray[np.int64], stride: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
-    """Which records are of their tick, and the strides of a block, both (ports, ticks), from the marks of records."""
-    # nearly all are of the stride that their slot has now
+    """Which records belong to their tick, and the strides of a block, both (ports, ticks), from the records' marks."""
+    # nearly all records have the current stride of their slot
     present = marks == (ticks | (stride << at.STRIDE_SHIFT)[:, None]).view(np.uint64)
     strides = None
     unsigned = ticks.view(np.uint64)

@@ -1,7 +1,7 @@
-"""A window of the ring as rates: which ticks are certain, how often each port is sampled, and ticks to rates.
+"""Reads windows of the ring as rates: finds complete ticks, groups ports by stride, computes rates.
 
-A port with a stride of N is sampled every N ticks, and each sample also stands for the N - 1 ticks before it. So every
-reader here takes one stride of ticks before the span and the rest of a stride after it, and cuts both off again.
+A port with a stride of N is sampled every N ticks, and each sample also covers the N - 1 ticks before it. Therefore all
+functions here read one stride before the span and the rest of a stride after it, and cut both off again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
 
 SETTLE_NS = 200_000_000
-"""However late a sampler is, it has written a tick this long after the tick."""
+"""A sampler has written each tick at most this long after it."""
 AHEAD_SECONDS = 2
-"""How far past the newest sample readers go on with holes when nobody samples.
+"""How far past the newest sample readers continue with missing data while no sampler runs.
 
-More than that between the clock and the newest sample means that the wall clock was set.
+A larger distance between the clock and the newest sample means that the wall clock was set.
 """
 CACHED_RECORDS = 16_384
-"""Records of 48 bytes that still fit into the second-level cache when rates are computed from them."""
+"""Number of 48-byte records that fit into the L2 cache while rates are computed from them."""
 
 
 def widest_stride(strides: Iterable[int]) -> int:
-    """Ticks between two samples of the port that is sampled most rarely; 1 without ports."""
+    """Ticks between two samples of the least frequently sampled port; 1 without ports."""
     return max(strides, default=1)
 
 
 def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
-    """The newest tick for which all ports have a rate, if the sampler is on time, at this wall time (now by default).
+    """The newest tick for which all ports have a rate at this wall time (default: now), if the sampler is on time.
 
     `widest` is the widest stride of the ports.
     """
@@ -42,18 +42,18 @@ def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -
 
 
 def settled_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
-    """The newest tick of which nothing more will be written: the ports have their rates by now, or have holes there."""
+    """The newest tick that is final: each port either has a rate for it by now, or never will."""
     return reader.newest_tick(wall_ns) - ticks_to_settle(reader.interval_ns, widest)
 
 
 def ticks_to_settle(interval_ns: int, widest: int) -> int:
-    """How many ticks the newest settled tick is behind the newest tick."""
+    """The number of ticks from the newest settled tick to the newest tick."""
     return -(-SETTLE_NS // interval_ns) + widest - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RingPort:
-    """A port with its place in the ring."""
+    """A port with its slot in the ring."""
 
     port: Port
     slot: int
@@ -61,7 +61,7 @@ class RingPort:
 
 
 def place_ports(reader: RingReader, ports: Iterable[Port], slots: Mapping[str, int]) -> list[RingPort]:
-    """The ports that have a slot in the ring, in their order; `slots` is by the port's name."""
+    """The ports that have a slot in the ring, in the given order; `slots` maps port names to slots."""
     placed = []
     for port in ports:
         slot = slots.get(str(port.id))
@@ -71,13 +71,13 @@ def place_ports(reader: RingReader, ports: Iterable[Port], slots: Mapping[str, i
 
 
 def rows_by_stride(strides: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Each stride that occurs, narrowest first, with the positions at which it does."""
+    """Each stride that occurs, shortest first, with its positions."""
     return [(stride, [row for row, one in enumerate(strides) if one == stride]) for stride in sorted(set(strides))]
 
 
 @dataclass(frozen=True, slots=True)
 class StrideGroup:
-    """Records of the ports of one stride, padded before and after `span`; `rows` are their places among all ports."""
+    """Records of the ports with one stride, padded before and after `span`; `rows` are their indices in all ports."""
 
     rows: Rows
     block: Block
@@ -94,7 +94,7 @@ class StrideGroup:
 def read_groups(
     reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
 ) -> Iterator[StrideGroup]:
-    """Records of slots at the ticks from `first_tick` to `last_tick`, stride by stride."""
+    """Yield records of slots at the ticks from `first_tick` to `last_tick`, stride by stride."""
     for stride, rows in rows_by_stride(strides):
         block = reader.read([slots[row] for row in rows], first_tick - stride, last_tick + stride - 1)
         span = slice(stride, stride + max(0, last_tick - first_tick + 1))
@@ -118,17 +118,17 @@ def join_rates(groups: Sequence[StrideGroup], rows: int, ticks: int) -> Rates:
 def read_rates(
     reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
 ) -> Rates:
-    """Rates at the ticks from `first_tick` to `last_tick`, both included: arrays (slots, 2, ticks), NaN in holes.
+    """Rates at the ticks from `first_tick` to `last_tick`, inclusive: arrays (slots, 2, ticks), NaN if missing.
 
-    `strides` are those of the slots, or wider where a port was sampled more rarely in the span than now. A tick has a
-    rate only once the ring holds the sample at the end of its stride.
+    `strides` are those of the slots, or wider if a port was sampled less often in the span than now. A tick has a rate
+    only once the ring holds the sample at the end of its stride.
     """
     groups = list(read_groups(reader, slots, strides, first_tick, last_tick))
     return join_rates(groups, len(slots), max(0, last_tick - first_tick + 1))
 
 
 def read_planned(reader: RingReader, slots: Sequence[int], stride: int, count: int, last_tick: int) -> Block:
-    """The last `count` records up to a tick at which ports of one stride were meant to be sampled.
+    """The last `count` records, up to a tick, at which ports with one stride were scheduled to be sampled.
 
     Those ticks are the multiples of the stride.
     """
@@ -138,7 +138,7 @@ def read_planned(reader: RingReader, slots: Sequence[int], stride: int, count: i
 
 @dataclass(frozen=True, slots=True)
 class TickRun:
-    """A run of `count` ticks from `tick` on, the first at `wall_tick`: wall time in intervals since the epoch."""
+    """`count` ticks starting at `tick`; `wall_tick` is the wall time of the first, in intervals since the epoch."""
 
     tick: int
     wall_tick: int
@@ -148,10 +148,10 @@ class TickRun:
 def read_series(
     reader: RingReader, slots: Sequence[int], run: TickRun, newest_tick: int
 ) -> Iterator[tuple[int, Singles]]:
-    """Rates of each slot over a run: its position and float32 (2, ticks), NaN in holes.
+    """Yield the position of each slot and its rates over a run: float32 (2, ticks), NaN where data is missing.
 
-    Nothing after `newest_tick` is read. This is the fast way to long windows: as many ports at a time are read as stay
-    in the cache.
+    Nothing after `newest_tick` is read. For speed with long windows, only as many ports are read at a time as fit into
+    the cache.
     """
     last = run.tick + run.count - 1
     for stride, rows in rows_by_stride(reader.strides(slots)):
@@ -178,7 +178,7 @@ def _series(block: Block, index: int) -> Singles:
 
 
 def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:
-    """The ticks from `first_tick` to before `end_tick`, cut where the wall clock was set."""
+    """The ticks from `first_tick` to `end_tick` (exclusive), split where the wall clock was set."""
     ticks = np.arange(first_tick, end_tick, dtype=np.int64)
     wall = reader.wall_ns(ticks) // reader.interval_ns
     begins = [0, *(np.flatnonzero(np.diff(wall) != 1) + 1).tolist()] if len(ticks) else []
@@ -189,10 +189,10 @@ def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[Ti
 def runs_of_wall_time(
     segments: Sequence[tuple[int, int]], oldest: int, newest: int, begin: int, end: int
 ) -> list[TickRun]:
-    """Runs of ticks that fill the wall ticks from `begin` to before `end`; no two share a wall tick.
+    """Runs of ticks that cover the wall ticks from `begin` to `end` (exclusive) without overlap.
 
-    `segments` are (first tick, shift), oldest first. The newest run has its wall time to itself: what an older one
-    measured at the same wall time, before the clock was set back, is left out.
+    `segments` are (first tick, shift), oldest first. If the clock was set back, the newer run takes precedence over the
+    older run with the same wall time.
     """
     free, found, following = [(begin, end)], [], newest + 1
     for first, shift in reversed(segments):
