@@ -174,7 +174,10 @@ def test_seconds_that_the_ring_has_lost_are_skipped_and_told(tmp_path: Path, cap
         found = update(ring, aggregator, 33)
     # the ring holds ten seconds less its guard; 24..32 are whole
     assert found.skipped_seconds == 21
-    assert "aggregation fell behind: 21 seconds are missing from all metrics, because the ring only holds 10s" in caplog.text
+    assert (
+        "aggregation fell behind: 21 seconds are missing from all metrics, because the ring only holds 10s"
+        in caplog.text
+    )
     assert found.end_tick == 3300
     assert found.ports[0].observed_seconds == pytest.approx(2.99 + 9)
     assert found.ports[0].directions[0].bytes_total == pytest.approx(20e9 * 32.99 + 25e9 * 0.01)
