@@ -41,7 +41,7 @@ def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 
 def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys; sys.stdin.buffer.read()")
-    with pytest.raises(FabricError, match="the process that looks at the devices gave no answer"):
+    with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
 
 

@@ -49,19 +49,19 @@ def test_a_pods_view_on_an_old_kernel_can_crash_it(release: str, expected: bool)
         [port],
         tree={"folders": {port.id: Folders()}, "shared": ("mlx5_0",)},
         machine={"kernel": release},
-        no_sampling="no port counts bytes",
+        no_sampling="no port has byte counters",
     )
     assert any("crash the kernel" in finding.sentence for finding in troubles(facts)) is expected
 
 
 def test_cached_counters_are_told_as_a_trap_that_is_taken_care_of() -> None:
     facts = make_facts([make_port("rdmap0", source=HW_SOURCE, identity={"driver": "efa"})])
-    assert any("renews a tick of its clock after their lifespan" in text for text in sentences(facts, "kernel"))
+    assert any("refreshes one clock tick after their lifespan" in text for text in sentences(facts, "kernel"))
 
 
 def test_a_kernel_without_traps_says_so() -> None:
     assert sentences(make_facts(machine={"kernel": "5.15.0"}), "kernel") == [
-        ": Linux 5.15.0 has no trap that is known and matters here."
+        ": Linux 5.15.0 has no known problem that matters here."
     ]
 
 
@@ -72,31 +72,33 @@ def test_a_clock_that_is_not_synchronised_is_a_warning() -> None:
 
 
 def test_a_synchronised_clock_tells_its_own_bound() -> None:
-    assert sentences(make_facts(), "clock") == [": The wall clock is synchronised, within 2 ms by its own bound."]
+    assert sentences(make_facts(), "clock") == [": The wall clock is synchronised, with an error of at most 2 ms."]
 
 
 def test_a_clock_that_may_not_be_asked_is_no_fault() -> None:
     facts = make_facts(machine={"clock": None})
-    assert sentences(facts, "clock") == [": The kernel may not be asked for the state of its clock."]
+    assert sentences(facts, "clock") == [": The state of the kernel's clock is not accessible."]
 
 
 def test_a_step_of_the_clock_during_the_look_is_a_warning() -> None:
     assert only_trouble(make_facts(sampling={"clock_steps": 1})).sentence == (
-        "The wall clock was stepped 1 time while it was looked at."
+        "The wall clock was stepped 1 time while doctor was running."
     )
 
 
 def test_a_quota_is_a_warning_with_the_throttling() -> None:
     finding = only_trouble(make_facts(sampling={"quota_cpus": 0.2, "throttled_periods": 7}))
-    assert finding.sentence == "The sampler's cgroup has a quota of 0.2 CPUs, and was throttled in 7 periods so far."
+    assert finding.sentence == "The sampler's cgroup has a quota of 0.2 CPUs and has been throttled in 7 periods."
     finding = only_trouble(make_facts(sampling={"quota_cpus": 0.2, "throttled_periods": None}))
     assert finding.sentence == "The sampler's cgroup has a quota of 0.2 CPUs."
 
 
 def test_without_a_look_the_quota_is_that_of_doctor() -> None:
-    facts = make_facts(no_sampling="it was not asked for", options={"sample": False}, machine={"quota_cpus": 1.5})
+    facts = make_facts(no_sampling="sampling was not requested", options={"sample": False}, machine={"quota_cpus": 1.5})
     assert only_trouble(facts).sentence == "The sampler's cgroup has a quota of 1.5 CPUs."
-    facts = make_facts(no_sampling="it was not asked for", options={"sample": False}, machine={"quota_cpus": None})
+    facts = make_facts(
+        no_sampling="sampling was not requested", options={"sample": False}, machine={"quota_cpus": None}
+    )
     assert troubles(facts) == []
 
 
@@ -109,20 +111,20 @@ def test_a_scheduler_that_was_refused_is_a_warning() -> None:
 
 def test_timers_that_stayed_slack_are_a_warning() -> None:
     assert only_trouble(make_facts(sampling={"timer_slack_ns": 50_000})).sentence == (
-        "The sampler's timers may be 50 µs late (timer slack)."
+        "The sampler's timers may fire up to 50 µs late (timer slack)."
     )
 
 
 def test_without_a_look_the_scheduler_was_not_tried() -> None:
-    facts = make_facts(no_sampling="it was not asked for", options={"sample": False, "scheduler": "fifo"})
-    assert sentences(facts, "scheduler") == [": sampler.scheduler is fifo; what the kernel allows was not tried."]
+    facts = make_facts(no_sampling="sampling was not requested", options={"sample": False, "scheduler": "fifo"})
+    assert sentences(facts, "scheduler") == [": sampler.scheduler is fifo; not tested without sampling."]
 
 
 def test_a_sampler_that_is_not_pinned_tells_where_the_rails_are() -> None:
     assert sentences(make_facts(), "affinity") == [
         ": The sampler is not pinned to a CPU; the rails are on NUMA node 0."
     ]
-    assert sentences(make_facts((), no_sampling="no port counts bytes"), "affinity") == [
+    assert sentences(make_facts((), no_sampling="no port has byte counters"), "affinity") == [
         ": The sampler is not pinned to a CPU."
     ]
 
@@ -142,7 +144,7 @@ def test_a_cpu_that_may_not_be_used_is_a_warning() -> None:
 
 def test_a_cpu_far_from_every_rail_is_a_warning() -> None:
     finding = only_trouble(pinned(9, "9", allowed_cpus=frozenset(range(16))))
-    assert (finding.sentence, finding.advice) == ("9 is near none of the rails.", "Choose one of 0-3.")
+    assert (finding.sentence, finding.advice) == ("9 is not local to any rail.", "Choose one of 0-3.")
 
 
 def test_a_cpu_near_a_rail_is_fine() -> None:
@@ -160,8 +162,8 @@ def test_a_list_of_cpus_is_read(text: str, cpus: set[int]) -> None:
 @pytest.mark.parametrize(
     ("space", "level", "words"),
     [
-        (replace(RING, writable=False), Level.WARN, "/run/ibpulse cannot be written by this user."),
-        (replace(RING, free_bytes=5_000_000), Level.FAIL, "needs 12 MB, and 5 MB are free at /run/ibpulse."),
+        (replace(RING, writable=False), Level.WARN, "/run/ibpulse is not writable for this user."),
+        (replace(RING, free_bytes=5_000_000), Level.FAIL, "needs 12 MB, but /run/ibpulse has only 5 MB free."),
         (replace(RING, needed_bytes=10**12, free_bytes=None), Level.WARN, "needs 1 TB of memory"),
         (replace(RING, type="ext4"), Level.WARN, "/run/ibpulse is on ext4, not in memory."),
     ],
@@ -175,15 +177,15 @@ def test_a_ring_that_has_no_good_place_is_said(space: Space, level: Level, words
 @pytest.mark.parametrize(
     ("space", "words"),
     [
-        (Space("capture.dir", "/captures", 5 * 10**8, 10**8, True, "ext4"), "capture.min-free leaves 500 MB free"),
-        (Space("capture.dir", "/captures", 5 * 10**8, 10**10, False, "ext4"), "cannot be written by this user"),
+        (Space("capture.dir", "/captures", 5 * 10**8, 10**8, True, "ext4"), "capture.min-free reserves 500 MB"),
+        (Space("capture.dir", "/captures", 5 * 10**8, 10**10, False, "ext4"), "is not writable for this user"),
     ],
 )
 def test_captures_without_a_place_are_a_warning_and_no_more(space: Space, words: str) -> None:
     finding = only_trouble(make_facts(machine={"spaces": (space,)}))
     assert finding.level is Level.WARN
     assert words in finding.sentence
-    assert finding.meaning == "No capture is taken; samples and metrics go on."
+    assert finding.meaning == "No capture is written. Sampling and metrics are not affected."
 
 
 def test_a_ring_on_disk_is_fine_for_a_simulated_fabric() -> None:
@@ -205,9 +207,9 @@ def test_a_running_daemon_may_write_where_doctor_may_not() -> None:
     ("web", "by_daemon", "words"),
     [
         (WebPort("free"), False, ":10055 is free."),
-        (WebPort("ibpulse"), False, ":10055 is held by ibpulse."),
-        (WebPort("other"), True, "a daemon runs here: its web server, as it seems."),
-        (None, False, "could not be found out in time."),
+        (WebPort("ibpulse"), False, ":10055 is used by ibpulse."),
+        (WebPort("other"), True, "is in use, probably by the daemon that runs here."),
+        (None, False, "could not be checked in time."),
     ],
 )
 def test_a_web_address_that_can_be_used_is_fine(web: WebPort | None, by_daemon: bool, words: str) -> None:
@@ -219,8 +221,8 @@ def test_a_web_address_that_can_be_used_is_fine(web: WebPort | None, by_daemon: 
 @pytest.mark.parametrize(
     ("web", "words"),
     [
-        (WebPort("other"), ":10055 cannot be listened on: another program listens there."),
-        (WebPort("refused", "Permission denied"), ":10055 cannot be listened on: Permission denied."),
+        (WebPort("other"), "cannot listen on :10055: another program uses it."),
+        (WebPort("refused", "Permission denied"), "cannot listen on :10055: Permission denied."),
     ],
 )
 def test_a_web_address_that_cannot_be_used_is_a_failure(web: WebPort, words: str) -> None:

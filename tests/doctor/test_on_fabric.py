@@ -33,7 +33,7 @@ NAMED = {
     "link-flap": ("rails", "FAIL", "its link is DOWN"),
     "vanish": ("devices", "FAIL", "vanished"),
     "reset": ("counting", "WARN", "was reset"),
-    "stuck": ("balance", "FAIL", "counters that are stuck"),
+    "stuck": ("balance", "FAIL", "has stuck byte counters"),
     "refresh": ("resolution", "WARN", "refreshed only every 100 ms"),
     "einval": ("rails", "FAIL", "is not sampled: counters/port_xmit_data"),
 }
@@ -172,7 +172,7 @@ def test_doctor_sees_through_a_running_daemon_and_does_not_disturb_it(simulation
         assert [one["topic"] for one in answer.troubles()] == ["balance"]
         assert answer.document["look"]["by_daemon"] is True
         web = next(one for one in answer.document["findings"] if one["topic"] == "web")
-        assert web["sentence"] == f"127.0.0.1:{port} is held by ibpulse."
+        assert web["sentence"] == f"127.0.0.1:{port} is used by ibpulse."
         for name in ("ibpulse_sampler_restarts_total", "ibpulse_sampler_takeovers_total"):
             assert after.value(name) == before.value(name) == 0
         assert sum(after.find("ibpulse_sampler_read_errors_total").values()) == 0
@@ -247,7 +247,7 @@ def test_a_full_counter_is_named(fuse: FuseFabric, tmp_path: Path) -> None:
     fuse.set(DEVICE, value=65535, files=("symbol_error",))
     answer = ask(fuse.root, tmp_path / "ring", "--no-look")
     fuse.clear()
-    assert [one["sentence"] for one in answer.troubles()] == ["has full counters: symbol_error."]
+    assert [one["sentence"] for one in answer.troubles()] == ["has counters at their maximum: symbol_error."]
 
 
 @pytest.mark.fuse

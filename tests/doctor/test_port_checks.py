@@ -23,29 +23,31 @@ def test_a_healthy_node_is_all_ok() -> None:
 
 
 def test_a_tree_without_the_class_has_nothing_to_sample() -> None:
-    facts = make_facts((), tree={"listed": None, "admitted": ()}, no_sampling="no port counts bytes")
+    facts = make_facts((), tree={"listed": None, "admitted": ()}, no_sampling="no port has byte counters")
     finding = only_trouble(facts)
     assert (finding.level, finding.sentence) == (Level.FAIL, "has no class/infiniband.")
-    assert "set path.sysfs to where the host's /sys is mounted" in finding.advice
+    assert "set path.sysfs to the mount point of the host's /sys" in finding.advice
 
 
 def test_a_class_without_devices_has_nothing_to_sample() -> None:
-    facts = make_facts((), tree={"listed": ()}, no_sampling="no port counts bytes")
-    assert only_trouble(facts).sentence == "has no device in class/infiniband."
+    facts = make_facts((), tree={"listed": ()}, no_sampling="no port has byte counters")
+    assert only_trouble(facts).sentence == "has no devices in class/infiniband."
 
 
 def test_patterns_that_leave_nothing_are_named() -> None:
-    facts = make_facts((), tree={"listed": ("mlx5_0", "mlx5_1"), "admitted": ()}, no_sampling="no port counts bytes")
+    facts = make_facts(
+        (), tree={"listed": ("mlx5_0", "mlx5_1"), "admitted": ()}, no_sampling="no port has byte counters"
+    )
     finding = only_trouble(facts) if len(troubles(facts)) == 1 else troubles(facts)[0]
-    assert finding.sentence == "and ports.include leave out all 2 devices of this node."
+    assert finding.sentence == "and ports.include exclude all 2 devices of this node."
 
 
 def test_the_view_of_another_namespace_is_one_failure() -> None:
     ports = [replace(port, source=None, problem="no file of this port counts bytes.") for port in RAILS]
     folders = {port.id: Folders(False, False) for port in ports}
-    facts = make_facts(ports, tree={"folders": folders}, no_sampling="no port counts bytes")
+    facts = make_facts(ports, tree={"folders": folders}, no_sampling="no port has byte counters")
     finding = only_trouble(facts)
-    assert "the view of another network namespace" in finding.sentence
+    assert "as the sysfs of another network namespace does" in finding.sentence
     assert "hostNetwork is not needed" in finding.advice
 
 
@@ -55,7 +57,7 @@ def test_the_view_of_another_namespace_is_one_failure() -> None:
         (Mount("/host/sys", "sysfs", True), "sysfs mounted at /host/sys, read-only."),
         (Mount("/sys", "sysfs", False), "sysfs mounted at /sys, writable."),
         (Mount("/", "ext4", False), "holds plain files, not a kernel's sysfs"),
-        (None, "how it is mounted is not known."),
+        (None, "its mount is unknown."),
     ],
 )
 def test_the_mount_is_told(mount: Mount | None, words: str) -> None:
@@ -68,7 +70,7 @@ def test_the_machine_is_not_judged_over_a_tree_that_is_no_kernels() -> None:
     facts = make_facts(tree={"mount": Mount("/", "ext4", False)}, machine={"clock": None}, sampling={"quota_cpus": 0.2})
     quota = examine(facts, ["cpu"])[0]
     assert (quota.level, quota.advice) == (Level.OK, "")
-    assert quota.meaning.startswith("Not judged")
+    assert quota.meaning.startswith("Does not count: ")
     assert "0.2 CPUs" in quota.sentence
 
 
@@ -77,7 +79,7 @@ def test_a_stuck_device_is_one_failure() -> None:
     finding = only_trouble(replace(facts, fabric=replace(facts.fabric, stuck_devices=("mlx5_2",))))
     assert (finding.subject, finding.level) == ("mlx5_2", Level.FAIL)
     assert finding.sentence.startswith("does not answer")
-    assert "ports.exclude keeps ibpulse away from it" in finding.advice
+    assert "Until then, add it to ports.exclude." in finding.advice
 
 
 def test_a_device_that_the_sampler_tries_alone_is_one_failure() -> None:
@@ -93,7 +95,7 @@ def test_a_device_that_the_sampler_tries_alone_is_one_failure() -> None:
 def test_devices_left_out_by_patterns_are_told_and_fine() -> None:
     facts = make_facts(tree={"listed": ("mlx5_0", "mlx5_1", "mlx5_9")})
     assert sentences(facts, "devices") == [
-        "mlx5_9: is left out by ports.include and ports.exclude; no file of it is read.",
+        "mlx5_9: is excluded by ports.include and ports.exclude; none of its files is read.",
         ": 2 devices answer.",
     ]
 
@@ -107,7 +109,7 @@ def test_a_card_without_its_device_is_a_failure() -> None:
     cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
     assert (finding.subject, finding.level) == ("0000:3d:00.0", Level.FAIL)
-    assert finding.sentence == "is a card like the rails' whose RDMA device vanished."
+    assert finding.sentence == "is a card of the rails' model, but it has no RDMA device."
 
 
 def test_a_card_of_another_make_may_be_without_a_device() -> None:
@@ -147,21 +149,21 @@ def test_without_rails_every_infiniband_card_must_have_a_device() -> None:
 def test_a_device_that_goes_away_during_the_look_is_named() -> None:
     facts = make_facts(later=[RAILS[0]], samples={"mlx5_1": make_port_samples(gone=True, errors=2)})
     finding = only_trouble(facts)
-    assert (finding.subject, finding.sentence) == ("mlx5_1", "went away while it was looked at.")
+    assert (finding.subject, finding.sentence) == ("mlx5_1", "disappeared while doctor was running.")
 
 
 def test_a_port_that_only_the_daemon_remembers_is_named() -> None:
     facts = make_facts(sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})
     finding = only_trouble(facts)
     assert (finding.subject, finding.level) == ("mlx5_2:1", Level.FAIL)
-    assert finding.sentence == "is not there any more; the daemon sampled it before."
+    assert finding.sentence == "disappeared; the daemon sampled it earlier."
 
 
 def test_the_daemons_memory_names_the_device_of_a_bare_card() -> None:
     facts = make_facts(sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})
     cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
-    assert finding.sentence.endswith("vanished. The daemon sampled mlx5_2:1 before.")
+    assert finding.sentence.endswith("no RDMA device. The daemon sampled mlx5_2:1 earlier.")
 
 
 def test_a_rail_that_is_down_is_a_failure() -> None:
@@ -172,7 +174,7 @@ def test_a_rail_that_is_down_is_a_failure() -> None:
 
 def test_a_rail_without_a_known_state_says_so() -> None:
     facts = make_facts([RAILS[0], replace(RAILS[1], active=False, state="")])
-    assert "its link is in no known state" in only_trouble(facts).sentence
+    assert "its link is in an unknown state" in only_trouble(facts).sentence
 
 
 def test_a_rail_with_a_problem_is_a_warning() -> None:
@@ -183,7 +185,7 @@ def test_a_rail_with_a_problem_is_a_warning() -> None:
 
 def test_a_rail_of_unknown_rate_is_told() -> None:
     facts = make_facts([RAILS[0], replace(RAILS[1], rate_bytes_per_second=None)])
-    assert "mlx5_1:1: is a rail: InfiniBand link ACTIVE, a data rate that is not known." in sentences(facts, "rails")
+    assert "mlx5_1:1: is a rail: InfiniBand link ACTIVE, unknown data rate." in sentences(facts, "rails")
 
 
 def test_a_port_of_the_rails_make_that_is_not_sampled_is_a_failure() -> None:
@@ -201,27 +203,39 @@ def test_a_port_of_another_make_that_is_not_sampled_is_a_warning() -> None:
 def test_a_slow_twin_is_a_warning() -> None:
     slow = replace(RAILS[1], rail=False, rate_bytes_per_second=25e9)
     finding = only_trouble(make_facts([RAILS[0], slow]))
-    assert finding.sentence == "is of the rails' make but runs at 25.0 GB/s, so it is no rail."
+    assert finding.sentence == "is not a rail: it is of the rails' model but runs at 25.0 GB/s."
 
 
 @pytest.mark.parametrize(
     ("port", "options", "why"),
     [
-        (make_port("mlx5_an0", identity=ETHERNET, rail=False), {}, "its link is Ethernet, the rails are InfiniBand"),
-        (make_port("x0", identity={"link_layer": "", "driver": "d"}, rail=False), {}, "its link is of no known kind"),
-        (make_port("mlx5_9", rail=False), {"rails": ("mlx5_0", "mlx5_1")}, "no pattern of ports.rails names it"),
-        (make_port("mlx5_9", identity={"kind": "twin"}, rail=False), {}, "it is a second device on a function"),
-        (make_port("mlx5_9", identity={"kind": "unused"}, rail=False), {}, "no data runs over this port"),
+        (
+            make_port("mlx5_an0", identity=ETHERNET, rail=False),
+            {},
+            "its link layer is Ethernet, but the rails are InfiniBand",
+        ),
+        (make_port("x0", identity={"link_layer": "", "driver": "d"}, rail=False), {}, "its link layer is unknown"),
+        (make_port("mlx5_9", rail=False), {"rails": ("mlx5_0", "mlx5_1")}, "no pattern in ports.rails matches it"),
+        (
+            make_port("mlx5_9", identity={"kind": "twin"}, rail=False),
+            {},
+            "it shares its PCI function with another device",
+        ),
+        (
+            make_port("mlx5_9", identity={"kind": "unused"}, rail=False),
+            {},
+            "this port of a multiplane card carries no data",
+        ),
         (
             make_port("mlx5_9", identity={"board": "B"}, rail=False, active=False, state="DOWN"),
             {},
-            "its link is DOWN, and it is of another make than the rails",
+            "its link is DOWN, and it is not of the rails' model",
         ),
-        (make_port("mlx5_9", identity={"board": "B"}, rail=False, rate_bytes_per_second=None), {}, "rate is not known"),
+        (make_port("mlx5_9", identity={"board": "B"}, rail=False, rate_bytes_per_second=None), {}, "rate is unknown"),
         (
             make_port("mlx5_9", identity={"board": "B"}, rail=False, rate_bytes_per_second=12.5e9),
             {},
-            "it runs at 12.5 GB/s, the rails are faster",
+            "it runs at 12.5 GB/s, but the rails are faster",
         ),
     ],
 )
@@ -256,7 +270,7 @@ def test_remarks_of_the_scan_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "what"),
     [
-        ("firmware", "28.39.1002", "firmware 28.39.1002, where 2 of 3 active rails have 28.41.1000"),
+        ("firmware", "28.39.1002", "firmware 28.39.1002, but 2 of 3 active rails have 28.41.1000"),
         ("board", "MT_0000000840", "board MT_0000000840"),
         ("driver", "mlx4_core", "driver mlx4_core"),
     ],
@@ -271,7 +285,7 @@ def test_rails_that_differ_are_named(field: str, value: str, what: str) -> None:
 def test_a_rail_of_another_rate_is_named() -> None:
     slow = make_port("mlx5_2", rate_bytes_per_second=25e9)
     assert only_trouble(make_facts([*RAILS, slow], options={"rails": ("mlx5_*",)})).sentence == (
-        "has rate 25.0 GB/s, where 2 of 3 active rails have 50.0 GB/s."
+        "has rate 25.0 GB/s, but 2 of 3 active rails have 50.0 GB/s."
     )
 
 
@@ -286,18 +300,22 @@ def test_a_rail_of_unknown_rate_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("driver", "problem", "advice"),
     [
-        ("mlx5_core", "counters/port_xmit_data cannot be read: Invalid argument.", "Look in the kernel's log for"),
+        (
+            "mlx5_core",
+            "counters/port_xmit_data cannot be read: Invalid argument.",
+            "Check the kernel log for errors from",
+        ),
         ("i40e", "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters.", "Its driver has no "),
-        ("mthca", LEGACY, "It is sampled as soon as one of its counts is above 32 bits"),
-        ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes since it has rxe_process_mad: use Linux 7.2 or later."),
-        ("hns", NO_BYTES, "Its driver counts no bytes; that of a newer kernel may."),
+        ("mthca", LEGACY, "It is sampled as soon as one of its counters exceeds 32 bits"),
+        ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."),
+        ("hns", NO_BYTES, "Its driver does not count bytes; the driver of a newer kernel may."),
     ],
 )
 def test_a_port_without_bytes_has_the_advice_for_its_reason(driver: str, problem: str, advice: str) -> None:
     port = make_port("x0", identity={"driver": driver}, source=None, rail=False, problem=problem)
     finding = only_trouble(make_facts([*RAILS, port]))
     assert finding.advice.startswith(advice)
-    assert finding.advice.endswith("If it is no rail, put it into ports.exclude.")
+    assert finding.advice.endswith("If it is not a rail, add it to ports.exclude.")
 
 
 def test_rails_on_different_pcie_paths_are_named() -> None:
@@ -308,7 +326,7 @@ def test_rails_on_different_pcie_paths_are_named() -> None:
     )
     facts = make_facts([*RAILS, make_port("mlx5_2")], fabric={"topology": Topology(places)})
     finding = only_trouble(facts)
-    assert finding.sentence.startswith("has PCIe path 31.5 GB/s, where 2 of 3 active rails have 63 GB/s")
+    assert finding.sentence.startswith("has PCIe path 31.5 GB/s, but 2 of 3 active rails have 63 GB/s")
 
 
 def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:
@@ -323,4 +341,4 @@ def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:
 def test_a_pcie_path_of_unknown_speed_is_no_fault() -> None:
     places = (DevicePlace("mlx5_0", verdicts=(Verdict("unknown", "the kernel does not say."),)),)
     facts = make_facts([RAILS[0]], fabric={"topology": Topology(places)})
-    assert sentences(facts, "pcie") == ["mlx5_0: has a PCIe path of which the kernel does not say the speed."]
+    assert sentences(facts, "pcie") == ["mlx5_0: has a PCIe path whose speed the kernel does not report."]

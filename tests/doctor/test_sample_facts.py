@@ -251,14 +251,14 @@ def test_a_sampler_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.Mo
 
 def test_a_tree_without_bytes_is_not_sampled(tmp_path: Path) -> None:
     facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tmp_path, port=0))))
-    assert (facts.sampling, facts.no_sampling) == (None, "no port counts bytes")
+    assert (facts.sampling, facts.no_sampling) == (None, "no port has byte counters")
     assert only_trouble(facts).topic == "tree"
 
 
 def test_no_sample_is_taken_when_none_is_asked_for(tree: Tree) -> None:
     tree.add("mlx5_0")
     facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False))))
-    assert (facts.sampling, facts.no_sampling) == (None, "it was not asked for")
+    assert (facts.sampling, facts.no_sampling) == (None, "sampling was not requested")
     assert PortId("mlx5_0", 1) in facts.counts
 
 

@@ -169,7 +169,7 @@ def test_a_port_without_bytes_has_no_bytes_and_no_zero_instead(visits: Visits, n
 
 
 def test_doctor_says_how_to_keep_away_from_functions_that_answer_einval(visits: Visits) -> None:
-    assert "If it is no rail, put it into ports.exclude." in visits["limited_functions"].pages.doctor
+    assert "If it is not a rail, add it to ports.exclude." in visits["limited_functions"].pages.doctor
 
 
 @pytest.mark.parametrize("index", range(4))

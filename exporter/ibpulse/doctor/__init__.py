@@ -1,7 +1,7 @@
 """`ibpulse doctor`: facts of a node, checks over them, a page of findings, a redacted bundle.
 
-Facts are found by parts that no device can hang. Checks are pure functions of the facts. Nothing on the node is
-changed. A new check is a function with the decorator `check`, in one of the modules `*_checks`.
+A child process collects the facts, with a deadline for every device. Checks are pure functions of the facts. Doctor
+changes nothing on the node. To add a check, decorate a function with `check` in one of the modules `*_checks`.
 """
 
 from ibpulse.doctor.examination import CHECKS, document, examine, page

@@ -1,4 +1,4 @@
-"""What a maintainer needs of a node, as one redacted file."""
+"""Writes a bundle: everything that a maintainer needs from a node, in one redacted archive."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ibpulse.errors import ConfigError
 _HEX = "[0-9a-fA-F]"
 _GROUP = _HEX + "{4}"
 _BEGIN, _END = r"(?<![0-9A-Za-z:])", r"(?![0-9A-Za-z:])"
-# all at once, so that no pseudonym is taken for an original
+# one combined expression, so that no pseudonym is mistaken for an original
 _PATTERNS = (
     rf"{_BEGIN}(?P<gid>{_GROUP}(?::{_GROUP}){{7}}){_END}",
     rf"{_BEGIN}(?P<guid>{_GROUP}(?::{_GROUP}){{3}}){_END}",
     rf"{_BEGIN}(?P<plain>(?:0x)?{_HEX}{{16}}){_END}",
     rf"{_BEGIN}(?P<mac>{_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5}}){_END}",
-    # an interface or device that is named after its address, as `enxb8cef60300aa`
+    # an interface or device named after its address, such as `enxb8cef60300aa`
     r"(?<![0-9A-Za-z])(?P<named>(?:en|eth|ib|roce|rdma|iw|opa|wl|ww)x(?:[0-9a-f]{16}|[0-9a-f]{12}))(?![0-9a-z])",
     r"(?<![0-9A-Za-z.:])(?P<address>[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*[0-9A-Fa-f:])(?![0-9A-Za-z])",
 )
 _NAMING = re.compile("|".join(_PATTERNS))
-# without IP addresses: versions of firmware look like these
+# without IP addresses, because firmware versions look like them
 _NAMING_HARDWARE = re.compile("|".join(_PATTERNS[:-1]))
 _ZERO = frozenset("0:x")
 LINK_LOCAL = "fe80:0000:0000:0000"
@@ -41,10 +41,10 @@ SHORTEST_HOST = 2
 
 
 class Redactor:
-    """Replaces what names a node or its owner.
+    """Replaces everything that identifies a node or its owner by pseudonyms.
 
-    `hosts` are names of machines, whole or first part; what is shorter than two letters, a number or `localhost` is
-    left. `versions` are texts that look like an IP address and are none.
+    `hosts` are host names, full or first part; names shorter than two letters, numbers and `localhost` are kept.
+    `versions` are texts that look like an IP address but are not.
     """
 
     def __init__(self, hosts: Iterable[str] = (), guids: Iterable[str] = (), versions: Iterable[str] = ()) -> None:
@@ -60,14 +60,14 @@ class Redactor:
         )
 
     def clean(self, text: str) -> str:
-        """The text without anything that names a node."""
+        """The text with everything that identifies a node replaced."""
         text = _NAMING.sub(self._replace, text)
         if self._host_pattern is None:
             return text
         return self._host_pattern.sub(lambda found: self._host(found[0]), text)
 
     def clean_hardware(self, text: str) -> str:
-        """The text without GUIDs and MAC addresses; all else stays, so that a path stays one, and a number too."""
+        """The text with GUIDs and MAC addresses replaced; paths and numbers stay valid."""
         return _NAMING_HARDWARE.sub(self._replace, text)
 
     def _replace(self, found: re.Match[str]) -> str:
@@ -86,7 +86,7 @@ class Redactor:
         return self._address(text)
 
     def clean_values(self, value: object) -> object:
-        """A document of dictionaries, lists and texts with every text cleaned; keys stay."""
+        """A document of dictionaries, lists and texts with every text cleaned; keys are kept."""
         if isinstance(value, str):
             return self.clean(value)
         if isinstance(value, dict):
@@ -96,7 +96,7 @@ class Redactor:
         return value
 
     def guid(self, text: str) -> str:
-        """The pseudonym of a GUID, written as the original is; one that is all zeros stays."""
+        """The pseudonym of a GUID, in the notation of the original; an all-zero GUID is kept."""
         if _is_zero(text):
             return text
         digits = self._digits(_digits(text))
@@ -112,7 +112,7 @@ class Redactor:
         return self.host(self._hosts.get(text.lower(), text))
 
     def _plain_guid(self, text: str) -> str:
-        """Sixteen digits are a GUID when they are one that is known, or cannot be a count."""
+        """Sixteen digits are a GUID if the GUID is known, or if they cannot be a count."""
         digits = _digits(text)
         known = digits in self._guids or text.startswith("0x") or not digits.isdigit()
         return self.guid(text) if known else text
@@ -146,13 +146,13 @@ class Redactor:
             return text
         made = int(self._hash("address", address.exploded)[:12], 16)
         if address.version == 4:
-            # 240.0.0.0/4 is nobody's
+            # 240.0.0.0/4 is reserved
             return str(ipaddress.IPv4Address(0xF000_0000 | made & 0x0FFF_FFFF))
-        # 2001:db8::/32 is for documents
+        # 2001:db8::/32 is reserved for documentation
         return str(ipaddress.IPv6Address(0x2001_0DB8 << 96 | made))
 
     def _digits(self, digits: str) -> str:
-        """As many hexadecimal digits, whose first two mark an address that no card has."""
+        """The same number of hexadecimal digits; the first two mark an address that no card has."""
         return "02" + self._hash("digits", digits.lower())[: len(digits) - 2]
 
     def _hash(self, kind: str, text: str) -> str:
@@ -168,7 +168,7 @@ def _is_zero(text: str) -> bool:
 
 
 def _name_hosts(hosts: Iterable[str]) -> dict[str, str]:
-    """Every way in which the hosts may be written, in lower case, with the first part of the name; domains too."""
+    """All spellings of the hosts and their domains in lower case, each with its first part."""
     found: dict[str, str] = {}
     for host in hosts:
         whole = host.strip().lower().rstrip(".")
@@ -186,24 +186,24 @@ VERSION_FILES = frozenset({"fw_ver"})
 README = """\
 A bundle of `ibpulse doctor`.
 
-sys/             the part of the node's sysfs that ibpulse reads, as it was at one instant. It is a fixture:
+sys/             the part of the node's sysfs that ibpulse reads, at one instant. Use it as a fixture:
                  ibpulse serve --path.sysfs=sys
-                 A file that could not be read says "N/A (no PMA)" there.
-unreadable.json  which files these are, and why
-doctor.txt       what doctor found
-doctor.json      the same for programs
+                 A file that could not be read contains "N/A (no PMA)".
+unreadable.json  these files, with the reason
+doctor.txt       the findings of doctor
+doctor.json      the same as JSON
 settings.yaml    the settings
-versions.json    versions of the program, of Python, of the kernel
+versions.json    the versions of ibpulse, Python and the kernel
 
-GUIDs, host names, IP and MAC addresses are replaced by made-up ones, the same original by the same one everywhere. The
-key was random and is kept nowhere. GIDs, keys, LIDs and serial numbers are left out. Names of devices and interfaces,
-PCI addresses, firmware versions and counts are as they were. SamplingResult through it before you hand it on.
+GUIDs, host names, IP and MAC addresses are replaced by pseudonyms, the same original by the same pseudonym everywhere.
+They were made with a random key that was not stored. GIDs, keys, LIDs and serial numbers are not included. Names of
+devices and interfaces, PCI addresses, firmware versions and counts are unchanged. Review the bundle before sharing it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a bundle is made of, not redacted yet; `hosts` are names under which the node is known."""
+    """The contents of a bundle before redaction; `hosts` are the names of the node."""
 
     tree: TreeCopy
     page: str
@@ -214,13 +214,13 @@ class Contents:
 
 
 def write_bundle(path: Path, contents: Contents) -> None:
-    """Write the bundle to `path`, readable by its owner alone.
+    """Write the bundle to `path`, readable only by its owner.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     data = io.BytesIO()
-    # without a name: that of the file may be the node's
+    # without a file name, which may contain the name of the node
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=data, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -232,7 +232,7 @@ def write_bundle(path: Path, contents: Contents) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data.getvalue())
     except OSError as error:
-        raise ConfigError([f"--bundle: {path} cannot be written: {error.strerror}; name a file that can be"]) from error
+        raise ConfigError([f"--bundle: cannot write {path}: {error.strerror}; choose another file"]) from error
 
 
 def _list_members(contents: Contents) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
@@ -253,7 +253,7 @@ def _list_members(contents: Contents) -> Iterator[tuple[tarfile.TarInfo, bytes |
 
 
 def _list_tree(tree: TreeCopy, redactor: Redactor) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
-    """Folders before what is in them, then files, then links."""
+    """Folders, outer ones first, then files, then links."""
     above = {str(part) for path in (*tree.files, *tree.links, *tree.folders) for part in PurePosixPath(path).parents}
     for folder in sorted(above | tree.folders, key=lambda path: path.split("/")):
         yield _folder(_place(folder, redactor)), None
@@ -274,7 +274,7 @@ def _clean_file(path: str, text: str, redactor: Redactor) -> str:
     if name in GUID_FILES:
         return f"{redactor.guid(text.strip())}\n"
     if name == DESCRIPTION_FILE:
-        # free text, in which nothing is known to be harmless
+        # free text, any part of which may identify the node
         return f"{redactor.host(text.strip())}\n"
     return redactor.clean_hardware(text)
 
@@ -284,7 +284,7 @@ def _clean_reasons(tree: TreeCopy, redactor: Redactor) -> dict[str, str]:
 
 
 def _find_hosts(tree: TreeCopy) -> Iterator[str]:
-    """First words of `node_desc`, which by custom are the host's name."""
+    """First words of `node_desc`, by convention the host name."""
     types = _find_texts(tree, frozenset({"hca_type"}))
     for text in _find_texts(tree, frozenset({DESCRIPTION_FILE})):
         words = text.split()
@@ -293,7 +293,7 @@ def _find_hosts(tree: TreeCopy) -> Iterator[str]:
 
 
 def _find_texts(tree: TreeCopy, names: frozenset[str]) -> list[str]:
-    """What the files of these names say."""
+    """The contents of the files of these names."""
     return [text.strip() for path, text in tree.files.items() if PurePosixPath(path).name in names]
 
 
@@ -302,7 +302,7 @@ def _write_json(value: object) -> str:
 
 
 def _write_yaml(value: object) -> str:
-    import yaml  # takes longer to import than all else here
+    import yaml  # slower to import than the rest of this module together
 
     return str(yaml.safe_dump(value, sort_keys=False))
 

@@ -1,4 +1,4 @@
-"""Finds all facts of a node in a child process, within ten seconds whatever a device does."""
+"""Collects all facts of a node in a child process, within ten seconds even if a device hangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ibpulse.sysfs.inventory import Inventory
 
 @dataclass(frozen=True, slots=True)
 class FactsRequest:
-    """What the child is to do: with which inventory and sampler, and whether the tree is to be copied."""
+    """Input of the child process; `with_tree` asks for a copy of the tree as well."""
 
     options: DoctorOptions
     inventory: Inventory
@@ -35,7 +35,7 @@ class FactsRequest:
 
 
 async def find_facts(request: FactsRequest) -> Facts:
-    """All that can be found out now; a device that does not answer is named, and holds up nothing."""
+    """All facts of the node. A device that does not answer is reported as such and delays nothing else."""
     options, inventory = request.options, request.inventory
     fabric = await asyncio.to_thread(inventory.scan)
     (tree, machine, begin), (sampling, no_sampling) = await asyncio.gather(
@@ -46,19 +46,19 @@ async def find_facts(request: FactsRequest) -> Facts:
 
 
 def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, PortCounts]]:
-    """What stands still while the samples are taken, and the counters at their begin."""
+    """Facts of the tree and the machine, and the counters before sampling."""
     begin = read_counts(options.sysfs, fabric.ports, READ_TWICE)
     sampled = sum(port.source is not None for port in fabric.ports)
     return read_tree(options, fabric), read_machine(options, sampled), begin
 
 
 async def _sample(request: FactsRequest, fabric: Fabric) -> tuple[SamplingResult | None, str]:
-    """The samples, or why there are none."""
+    """The samples, or None and the reason."""
     options, inventory = request.options, request.inventory
     if not options.sample:
-        return None, "it was not asked for"
+        return None, "sampling was not requested"
     if not any(port.source for port in fabric.ports):
-        return None, "no port counts bytes"
+        return None, "no port has byte counters"
     daemon = await asyncio.to_thread(find_daemon, options)
     try:
         if daemon is None:
@@ -68,7 +68,7 @@ async def _sample(request: FactsRequest, fabric: Fabric) -> tuple[SamplingResult
         return None, str(error)
 
 
-# Scan, sampling, the end of a sampler that hangs, counters, tree: each has its own deadline, well within this together.
+# Scan, sampling, stopping a hung sampler, counters, tree: each has its own deadline, and their sum is well below this.
 LONGEST_SECONDS = 20.0
 LENGTH_BYTES = 8
 ENDING_SECONDS = 0.5
@@ -76,17 +76,17 @@ ENDING_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FoundFacts:
-    """What the child found; `tree` is None when it was not asked for."""
+    """Output of the child process; `tree` is None unless requested."""
 
     facts: Facts
     tree: TreeCopy | None = None
 
 
 def find_facts_in_child(request: FactsRequest) -> FoundFacts:
-    """What a child process found. A child that hangs in a read is left behind.
+    """Collect the facts in a child process. A child that hangs in a read is abandoned.
 
     Raises:
-        FabricError: it gave no answer; its own message is on standard error.
+        FabricError: the child did not answer; its own message is on standard error.
     """
     command = [sys.executable, "-c", "import sys; from ibpulse.doctor.child_process import main; sys.exit(main())"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -106,29 +106,29 @@ def find_facts_in_child(request: FactsRequest) -> FoundFacts:
 
 
 def _read(descriptor: int, length: int, deadline: float) -> bytes:
-    """So many bytes of a pipe that others may hold open."""
+    """Exactly `length` bytes of a pipe that other processes may hold open."""
     data = b""
     while len(data) < length:
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         part = os.read(descriptor, min(1 << 20, length - len(data))) if ready else b""
         if not part:
-            raise FabricError("the process that looks at the devices gave no answer; its own message is above")
+            raise FabricError("the process that examines the devices did not answer; see its own message above")
         data += part
     return data
 
 
 def _end_child(process: subprocess.Popen[bytes]) -> None:
-    """Let the child end; one that hangs in a read ends when the device answers."""
+    """Wait for the child to exit, then kill it; a child that hangs in a read exits when the device answers."""
     try:
         process.wait(ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        # its end is awaited by nobody
+        # without a return code, Popen would warn that the child still runs
         process.returncode = 0
 
 
 def find_as_requested(request: FactsRequest) -> FoundFacts:
-    """What the request asks for, found by this process."""
+    """Collect the requested facts in this process."""
     facts = asyncio.run(find_facts(request))
     devices = [name for name in facts.tree.admitted if name not in facts.tree.silent]
     tree = copy_tree(request.options.sysfs, facts.fabric, devices) if request.with_tree else None
@@ -136,13 +136,13 @@ def find_as_requested(request: FactsRequest) -> FoundFacts:
 
 
 def main() -> int:
-    """Take the request from standard input, and hand over what was found on standard output."""
+    """Read the pickled request from standard input and write the pickled facts to standard output."""
     request = pickle.load(sys.stdin.buffer)
     assert isinstance(request, FactsRequest)
-    # the sampler inherits standard output, which is to hold nothing but the answer
+    # the sampler inherits standard output, which may contain nothing but the answer
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # what the daemon's parts would log is told by the findings
+    # the findings cover everything that the daemon's parts would log
     logging.disable(logging.CRITICAL)
     try:
         answer = pickle.dumps(find_as_requested(request))

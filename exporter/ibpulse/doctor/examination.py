@@ -1,4 +1,4 @@
-"""All checks in their request, what they find in the facts, and the findings as a page or a document."""
+"""Runs all checks in order over the facts, and renders the findings as a page or a JSON document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
 from ibpulse.text import count_text, names_text
 
-NOT_JUDGED = "Not judged: the tree is no kernel's, so this machine is not the node."
+NOT_JUDGED = "Does not count: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
     one for module in (port_checks, hardware_checks, sample_checks, machine_checks) for one in checks_of(module)
 )
@@ -25,22 +25,22 @@ _LEVEL, _TOPIC = 6, 12
 
 
 def examine(facts: Facts, names: Collection[str] = ()) -> tuple[Finding, ...]:
-    """What the checks of these names find, all without any, in the order of the table."""
+    """Findings of the named checks, or of all checks if `names` is empty, in the order of `CHECKS`."""
     chosen = [check for check in CHECKS if not names or check.name in names]
     return tuple(_file(finding, check, facts) for check in chosen for finding in check.find(facts))
 
 
 def _file(finding: Finding, check: Check, facts: Facts) -> Finding:
-    """The finding under the name of its check, excused where it says nothing of the node."""
+    """The finding with the name of its check as topic; OK if it is about a machine that is not the node."""
     if check.of_machine and not facts.tree.is_kernel and finding.level is not Level.OK:
         finding = replace(finding, level=Level.OK, meaning=NOT_JUDGED, advice="")
     return replace(finding, topic=check.name)
 
 
 def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) -> str:
-    """The findings as text: a line each, with what it means and what to do where that is not OK, and the verdict.
+    """The findings as text, one line each, with meaning and advice if not OK, and the verdict at the end.
 
-    Findings that say the same of several subjects stand in one line.
+    Findings that differ only in their subject share one line.
     """
     lines = [title, ""] if title else []
     for finding, subjects in merge(findings):
@@ -50,7 +50,7 @@ def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) 
 
 
 def merge(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
-    """Findings that differ in their subject alone put together, each at the place of its first, with all subjects."""
+    """Findings without their subject, in order of first appearance, each with all its subjects."""
     found: dict[Finding, list[str]] = {}
     for finding in findings:
         found.setdefault(replace(finding, subject=""), []).append(finding.subject)
@@ -58,7 +58,7 @@ def merge(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """The worst level in a word, with how many findings are not OK."""
+    """The last line of the page: the worst level, and the number of failures and warnings."""
     counts = Counter(finding.level for finding in findings)
     worst = worst_level(findings)
     if worst is Level.OK:
@@ -68,7 +68,7 @@ def verdict(findings: Sequence[Finding]) -> str:
 
 
 def document(findings: Sequence[Finding], about: Mapping[str, object]) -> dict[str, object]:
-    """The findings as values that JSON knows: `verdict`, what `about` says, and `findings` one by one."""
+    """The findings as JSON values: `version`, `verdict`, the items of `about`, and `findings`."""
     return {
         "version": DOCUMENT_VERSION,
         "verdict": worst_level(findings).name,

@@ -1,4 +1,4 @@
-"""What doctor is asked and what it found out about a node, as values."""
+"""Doctor's options, and the facts of a node that it collects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ibpulse.model import Fabric, PortId, SamplerHealth
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """The settings that the daemon would run with, and what doctor does.
+    """The daemon's settings, and doctor's own options.
 
-    `sample` is whether the counters are sampled for some seconds; without it only files are read. `keep` names
-    directories beside the ring's that will hold files, with the bytes that these may take. `root` is the file system
-    under which /proc lies.
+    `sample` is whether to sample the counters for some seconds; otherwise only static files are read. `keep` lists
+    further directories that will hold files: setting, path, and the bytes they may need. `root` is the directory that
+    contains /proc.
     """
 
     sysfs: Path = Path("/sys")
@@ -42,7 +42,7 @@ SYSFS = "sysfs"
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What is mounted where the tree lies."""
+    """The mount that contains the tree."""
 
     point: str
     type: str
@@ -71,11 +71,11 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class TreeFacts:
-    """The tree beside its ports.
+    """Facts of the sysfs tree as a whole.
 
-    `listed` are the names in `class/infiniband`, None when there is no such directory; `admitted` those that the
-    patterns leave. `shared` are devices that have an `hw_counters` folder of their own. `silent` are devices that did
-    not answer doctor itself. `cards` is None when the tree does not show the PCI functions.
+    `listed` are the names in `class/infiniband`, None if there is no such directory; `admitted` are those that the
+    include and exclude patterns admit. `shared` are devices with an `hw_counters` folder of their own. `silent` are
+    devices that did not answer doctor. `cards` is None if the tree does not show the PCI functions.
     """
 
     mount: Mount | None = None
@@ -88,21 +88,21 @@ class TreeFacts:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether a kernel serves the tree, which is assumed where the mount is unknown.
+        """Whether the tree is a kernel's sysfs, not a simulated fabric, a fixture or a bundle.
 
-        Else it is a simulated one, a fixture or a bundle.
+        True if the mount is unknown.
         """
         return self.mount is None or self.mount.type == SYSFS
 
     @property
     def is_other_namespace(self) -> bool:
-        """Whether there are ports and none has a counter folder, as in a pod's own sysfs."""
+        """Whether there are ports but none has a counter folder, as in a pod's own sysfs."""
         return bool(self.folders) and not any(one.counters or one.hw_counters for one in self.folders.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Seconds that one read of a byte counter took, and the slowest percent of both reads of a port together."""
+    """Durations in seconds of single reads of a byte counter; `both_p99` is that of both reads of a port together."""
 
     count: int
     p50: float
@@ -113,7 +113,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class PortSamples:
-    """What the samples of one port show. Rates are bytes per second, transmit and receive."""
+    """Statistics of one port's samples. Rates are bytes per second, transmit and receive."""
 
     samples: int
     expected: int
@@ -133,10 +133,10 @@ class PortSamples:
 class SamplingResult:
     """The samples of some seconds.
 
-    `by_daemon` is whether they are those of a running daemon. `history_seconds` is how far back resets were looked
-    for. `fabrics` are those that the scans meanwhile saw, oldest first, each unlike the one before. `remembered` are
-    ports that the ring knows and the fabric does not. The lateness is an upper bound. Quota, throttling and timer slack
-    are those of the sampler.
+    `by_daemon` is whether a running daemon took them. `history_seconds` is the period searched for resets. `fabrics`
+    are the results of the scans during that time, oldest first, without repetitions. `remembered` are ports that are
+    in the ring but no longer in the fabric. Lateness values are upper bounds. Quota, throttling and timer slack are
+    those of the sampler process.
     """
 
     by_daemon: bool
@@ -159,10 +159,10 @@ class SamplingResult:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Slow counters of a port by folder and file name, at the begin and at the end of the sampling.
+    """Slow counters of a port by folder and file name, before and after sampling.
 
-    At the begin only those that tell traffic and flaps are read. `full` are those of the end that stand at the largest
-    number that they can hold. `unreadable` are those that gave no count, with the reason in words.
+    `begin` holds only the counters that show traffic and flaps. `full` are counters at their maximum in `end`.
+    `unreadable` are those without a value, with the reason.
     """
 
     begin: Mapping[str, int] = field(default_factory=dict)
@@ -171,13 +171,13 @@ class Counts:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def rise(self, name: str) -> int:
-        """By how much a counter rose; 0 when it was not read twice, or fell."""
+        """The increase of a counter; 0 if it was not read twice, or if it dropped."""
         return max(0, self.end.get(name, 0) - self.begin.get(name, self.end.get(name, 0)))
 
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """What the kernel says of its clock (adjtimex(2)); the error is its own bound."""
+    """State of the kernel's clock (adjtimex(2)); the maximum error is the kernel's own estimate."""
 
     synchronised: bool
     max_error_seconds: float
@@ -185,7 +185,7 @@ class ClockState:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A directory that will hold files: what they take at most, what is free there, None when that is unknown."""
+    """A directory that will hold files: the bytes they need at most, and the free bytes, None if unknown."""
 
     setting: str
     path: str
@@ -197,7 +197,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class WebPort:
-    """Who holds the address of the web server: `free`, `ibpulse`, `other`, or `refused` with the reason."""
+    """Who uses the address of the web server: `free`, `ibpulse`, `other`, or `refused` with the reason."""
 
     holder: str
     reason: str = ""
@@ -205,7 +205,7 @@ class WebPort:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine that doctor runs on. `quota_cpus` is that of doctor itself, infinite without a quota."""
+    """The machine that doctor runs on. `quota_cpus` is doctor's own CPU quota, infinite without one."""
 
     kernel: str = ""
     clock: ClockState | None = None
@@ -218,7 +218,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the checks know. `sampling` is None when nothing was sampled; `no_sampling` then says why."""
+    """All input of the checks. If `sampling` is None, `no_sampling` gives the reason."""
 
     options: DoctorOptions
     fabric: Fabric = field(default_factory=Fabric)

@@ -1,4 +1,4 @@
-"""A check: a function from the facts of a node to findings; and a finding, one line about one subject."""
+"""A check, which is a function from the facts of a node to findings, and a finding, one sentence about one subject."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ibpulse.doctor.facts import Facts
 
 
 class Level(enum.IntEnum):
-    """How a finding stands.
+    """Severity of a finding.
 
-    OK: nothing to do. WARN: the numbers are true, but not all that they could be, or something of the node needs a
-    look. FAIL: numbers are missing, or would be wrong.
+    OK: nothing to do. WARN: the data is correct but incomplete, or something on the node needs attention. FAIL: data is
+    missing or would be wrong.
     """
 
     OK = 0
@@ -27,9 +27,8 @@ class Level(enum.IntEnum):
 class Finding:
     """One line of the page.
 
-    `topic` is the name of the check, filled in by whoever runs it. `subject` is a port, a device, a card, or what else
-    the sentence is about, and may be empty. `meaning` says what follows from it, `advice` what to do; both may be empty
-    when all is well.
+    `topic` is the name of the check; `examine` fills it in. `subject` is the port, device, card or setting that the
+    sentence is about, and may be empty. `meaning` gives the consequence and `advice` the remedy; both may be empty.
     """
 
     level: Level
@@ -41,22 +40,22 @@ class Finding:
 
 
 def passed(subject: str, sentence: str) -> Finding:
-    """A finding that all is well."""
+    """A finding of level OK."""
     return Finding(Level.OK, subject, sentence)
 
 
 def worst_level(findings: Iterable[Finding]) -> Level:
-    """The worst level of all, OK without any."""
+    """The worst level of the findings; OK if there are none."""
     return max((finding.level for finding in findings), default=Level.OK)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its name, the function, what the page of checks says of it.
+    """One check: its name, its function and its documentation.
 
-    `sentence` is the first line of the function's docstring. `detail` explains what the sentence cannot, for the
-    documentation. `of_machine` is one whose findings are about the machine that doctor runs on: over a simulated
-    fabric, a fixture or a bundle they are told, but not judged.
+    `sentence` is the first line of the function's docstring. `detail` adds an explanation to docs/doctor.md.
+    `of_machine` marks a check of the machine that doctor runs on: over a simulated fabric, a fixture or a bundle its
+    findings are shown, but count as OK.
     """
 
     name: str
@@ -69,14 +68,14 @@ class Check:
         object.__setattr__(self, "sentence", (inspect.getdoc(self.find) or "").partition("\n")[0])
 
     def __call__(self, facts: Facts) -> Iterator[Finding]:
-        """What the check finds."""
+        """The findings of this check."""
         return self.find(facts)
 
 
 def check(
     name: str, detail: str = "", *, of_machine: bool = False
 ) -> Callable[[Callable[[Facts], Iterator[Finding]]], Check]:
-    """Declare a function to be the check of this name; see `Check` for the rest."""
+    """Decorator that turns a function into the check of this name; see `Check` for the other parameters."""
     return lambda find: Check(name, find, detail, of_machine)
 
 

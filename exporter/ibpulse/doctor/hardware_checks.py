@@ -1,4 +1,4 @@
-"""Checks of the rails as hardware: whether they are alike, their PCIe paths, their counter files."""
+"""Checks of the rails' hardware: differences between them, their PCIe paths, their counter files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ibpulse.text import count_text, link_rate_text, names_text, rate_text, sent
 
 @check("likeness")
 def check_likeness(facts: Facts) -> Iterator[Finding]:
-    """Rails are alike in rate, driver, board, firmware and PCIe."""
+    """All rails have the same rate, driver, board, firmware and PCIe path."""
     rails = [port for port in facts.fabric.ports if port.rail and port.active]
     paths = {place.device: place.pcie_bytes_per_second for place in facts.fabric.topology.devices}
 
@@ -27,21 +27,23 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
 
     same = True
     for what, advice, read in (
-        ("rate", "Look at cable and switch port.", _say_rate),
+        ("rate", "Check the cable and the switch port.", _say_rate),
         ("driver", "Use the same driver for all rails.", lambda port: port.identity.driver),
-        ("board", "Mixed cards behave differently; the job waits for the slowest.", lambda port: port.identity.board),
-        ("firmware", "Update all to the same version.", lambda port: port.identity.firmware),
-        ("PCIe path", "Look at the slot, and at the line about PCIe.", pcie),
+        ("board", "Use the same card for all rails if you can.", lambda port: port.identity.board),
+        ("firmware", "Update all rails to the same version.", lambda port: port.identity.firmware),
+        ("PCIe path", "Check the slot, and see the pcie finding.", pcie),
     ):
         for finding in _find_odd_ones(rails, what, advice, read):
             same = False
             yield finding
     if rails and same:
-        yield passed("", f"{count_text(len(rails), 'active rail')}, alike in rate, driver, board, firmware and PCIe.")
+        yield passed(
+            "", f"{count_text(len(rails), 'active rail')} with the same rate, driver, board, firmware and PCIe path."
+        )
 
 
 def _say_rate(port: Port) -> str:
-    """The data rate, since the same one has several labels: 400 Gb/s of Ethernet is 4X NDR or 8X HDR."""
+    """The data rate as a number, because the same rate has several labels: 400 Gb/s is 4X NDR or 8X HDR."""
     return "" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
 
 
@@ -54,43 +56,43 @@ def _find_odd_ones(rails: list[Port], what: str, advice: str, read: Callable[[Po
             yield Finding(
                 Level.WARN,
                 str(port.id),
-                f"has {what} {value}, where {values[usual]} of {len(rails)} active rails have {usual}.",
-                "Rails that differ make a job uneven, and its slowest rail sets the pace.",
+                f"has {what} {value}, but {values[usual]} of {len(rails)} active rails have {usual}.",
+                "Rails that differ perform differently, and the job waits for the slowest.",
                 advice,
             )
 
 
 @check("pcie")
 def check_pcie(facts: Facts) -> Iterator[Finding]:
-    """The PCIe path of each rail carries what its port does."""
+    """The PCIe path of each rail is as fast as its port."""
     rails = {port.id.device: port for port in facts.fabric.ports if port.rail}
     for place in facts.fabric.topology.devices:
         if place.device not in rails:
             continue
         faults = [verdict for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         for verdict in faults:
-            # the sentence of a verdict ends with what to do
+            # the sentence of a verdict ends with the advice
             sentence, _, advice = verdict.sentence.partition(": ")
             yield Finding(
                 Level.WARN,
                 place.device,
                 f"{sentence}.",
-                "The port can be filled only as far as its PCIe path; its utilisation stays below 1.",
+                "The PCIe path limits the port; its utilisation cannot reach 1.",
                 advice[:1].upper() + advice[1:],
             )
         if not faults:
             rate = place.pcie_bytes_per_second
             yield passed(
                 place.device,
-                "has a PCIe path of which the kernel does not say the speed."
+                "has a PCIe path whose speed the kernel does not report."
                 if rate is None
-                else f"has a PCIe path of {link_rate_text(rate)}, as good as its links can be.",
+                else f"has a PCIe path of {link_rate_text(rate)}, the maximum of its links.",
             )
 
 
 @check("files")
 def check_files(facts: Facts) -> Iterator[Finding]:
-    """Which files count the bytes, which folders there are, which counters refuse."""
+    """The files that count bytes, the counter folders, and counters that cannot be read."""
     for port in facts.fabric.ports:
         if port.source is None:
             continue
@@ -99,8 +101,8 @@ def check_files(facts: Facts) -> Iterator[Finding]:
         yield passed(
             str(port.id),
             f"counts bytes in {_say_files(port.source)}, "
-            f"{count_text(port.source.scale, 'byte')} a count; "
-            f"it has {sentence_list(there) or 'no folder that answered'}.",
+            f"in units of {count_text(port.source.scale, 'byte')}; "
+            f"it has {sentence_list(there) or 'no readable counter folder'}.",
         )
         counts = facts.counts.get(port.id)
         if counts and counts.unreadable:
@@ -109,17 +111,17 @@ def check_files(facts: Facts) -> Iterator[Finding]:
 
 def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
     first, reason = next(iter(unreadable.items()))
-    sentence = f"has {count_text(len(unreadable), 'counter')} without a value, first {first}, which {reason}"
-    # those of counters/ are the physical port's, which is not for every virtual function to see
+    sentence = f"has {count_text(len(unreadable), 'counter')} without a value, such as {first}, which {reason}"
+    # counters/ belongs to the physical port, which not every virtual function may read
     if port.identity.kind == VF and all(name.startswith(f"{COUNTERS}/") for name in unreadable):
-        return passed(str(port.id), f"{sentence}: usual on a virtual function. The daemon leaves such files alone.")
+        return passed(str(port.id), f"{sentence}. This is normal on a virtual function; the daemon skips such files.")
     return Finding(
         Level.WARN,
         str(port.id),
         f"{sentence}.",
-        "Errors that these count are not known; the bytes do not suffer.",
-        "Look in the kernel's log for errors of its driver. The daemon leaves such files alone; slow.counters=none "
-        "reads none.",
+        "The errors that these count are unknown. Byte counts are not affected.",
+        "Check the kernel log for errors from its driver. The daemon skips such files; slow.counters=none turns "
+        "error counters off.",
     )
 
 
@@ -128,16 +130,16 @@ def _say_files(source: ByteSource) -> str:
 
 
 def _short(paths: Sequence[str]) -> str:
-    """Files as folder and name, added up."""
+    """Files as folder and name, joined by plus signs."""
     return " + ".join("/".join(Path(path).parts[-2:]) for path in paths)
 
 
 @check(
     "saturation",
-    detail="Counters of 4, 8, 16 and 32 bits stop when they are full. From then on they are only a lower bound.",
+    detail="Counters of 4, 8, 16 and 32 bits stop at their maximum; from then on their value is only a lower bound.",
 )
 def check_saturation(facts: Facts) -> Iterator[Finding]:
-    """Error counters that are full, and count no more."""
+    """Error counters that have stopped at their maximum."""
     full = False
     for port, counts in facts.counts.items():
         if counts.full:
@@ -146,10 +148,10 @@ def check_saturation(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 Level.WARN,
                 str(port),
-                f"has full counters: {names}.",
-                "These stop when they are full: what happens now is not counted, and 'at least this' is all they say.",
-                "Clear the port's error counters (perfquery -R) when no other tool needs them; ibpulse never does.",
+                f"has counters at their maximum: {names}.",
+                "They have stopped there: new errors are not counted, and their values are only lower bounds.",
+                "Clear the port's error counters (perfquery -R) if no other tool needs them; ibpulse never does that.",
             )
     read = sum(len(counts.end) for counts in facts.counts.values())
     if read and not full:
-        yield passed("", f"None of {count_text(read, 'counter')} is full.")
+        yield passed("", f"None of {count_text(read, 'counter')} is at its maximum.")

@@ -1,4 +1,4 @@
-"""The machine that doctor runs on: clock, quota, memory, free space, the address of the web server."""
+"""Facts of the machine that doctor runs on: clock, quota, memory, free space, the address of the web server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Timex(ctypes.Structure):
 
 
 def read_clock_state() -> ClockState | None:
-    """Whether somebody keeps the wall clock synchronised, None where the kernel may not be asked."""
+    """The state of the wall clock, None where adjtimex(2) is not permitted."""
     asked = _Timex(modes=0)
     state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked))
     if state < 0:
@@ -61,12 +61,12 @@ def read_clock_state() -> ClockState | None:
 
 ANSWER_SECONDS = 2.0
 WEB_SECONDS = 1.0
-# The ends of the ring cannot be read while the sampler writes there.
+# The oldest samples of the ring cannot be read while the sampler overwrites them.
 SPARE_NS = 2_000_000_000
 
 
 def read_machine(options: DoctorOptions, ports: int) -> Machine:
-    """What the machine says, for a daemon that samples so many ports."""
+    """Facts of the machine; `ports` is the number of ports that the daemon samples."""
     spaces = {"ring.dir": (options.ring_dir, ring_bytes(options, ports))}
     spaces |= {setting: (path, needed) for setting, path, needed in options.keep}
     calls: dict[str, Callable[[], object]] = {
@@ -87,13 +87,13 @@ def read_machine(options: DoctorOptions, ports: int) -> Machine:
 
 
 def ring_bytes(options: DoctorOptions, ports: int) -> int:
-    """Bytes that the ring takes for so many ports; the rest of the sparse file takes none."""
+    """Bytes that the ring needs for this number of ports; the rest of the file is sparse."""
     capacity = (options.history_ns + SPARE_NS) // options.interval_ns
     return (at.RECORD_TABLE + ports * capacity * at.RECORD_WORDS) * at.WORD
 
 
 def find_space(root: Path, setting: str, path: Path, needed_bytes: int) -> Space:
-    """The room at `path`, or where it would be made. What lies there already counts as free for the same use."""
+    """The space at `path`, or at its nearest existing parent. The space of an existing ring counts as free."""
     here = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
     system = os.statvfs(here)
     mount = find_mount(root, str(here))
@@ -115,7 +115,7 @@ def _used_bytes(file: Path) -> int:
 
 
 def read_available(root: Path) -> int | None:
-    """Memory that can be had without swapping (proc(5), meminfo)."""
+    """Bytes of memory available without swapping (proc(5), meminfo)."""
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
     except OSError:
@@ -126,7 +126,7 @@ def read_available(root: Path) -> int | None:
 
 
 def find_web_holder(host: str, port: int) -> WebPort:
-    """Whether the address can be listened on, and if not, whether ibpulse is what listens there."""
+    """Whether the address is free, and if not, whether ibpulse uses it."""
     if port == 0:
         return WebPort("free")
     try:
@@ -139,7 +139,7 @@ def find_web_holder(host: str, port: int) -> WebPort:
 
 
 def _try_to_listen(host: str, port: int) -> None:
-    """Bind as the web server would, without listening. Raises OSError."""
+    """Bind the address as the web server would, without listening. Raises OSError."""
     both = not host and socket.has_dualstack_ipv6()
     family, *_, address = (
         (socket.AF_INET6, ("", port))

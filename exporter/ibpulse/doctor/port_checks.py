@@ -1,4 +1,4 @@
-"""Checks of the tree, its devices, its ports and rails."""
+"""Checks of the sysfs tree, its devices, its ports and rails."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUS
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.text import count_text, names_text, rate_text
 
-NOT_SAMPLED = "It is not sampled, and missing in every number of the node."
+NOT_SAMPLED = "It is not sampled and is missing from all metrics of the node."
 
-# why a port of this kind is never a rail by itself
+# why a port of this kind is never chosen as a rail automatically
 NEVER = {
-    PLANE: "it shows a plane of another device again",
-    TWIN: "it is a second device on a function that another one stands for",
-    UNUSED: "no data runs over this port of a multiplane card",
+    PLANE: "it is a single plane of another device",
+    TWIN: "it shares its PCI function with another device, which is the rail",
+    UNUSED: "this port of a multiplane card carries no data",
 }
 
 
 @check("tree")
 def check_tree(facts: Facts) -> Iterator[Finding]:
-    """Whose tree it is, how it is mounted, whether it shows counters."""
+    """The sysfs tree: whether it is the host's, how it is mounted, whether it has counters."""
     listed = facts.tree.listed
     if not listed:
-        what = "has no class/infiniband" if listed is None else "has no device in class/infiniband"
+        what = "has no class/infiniband" if listed is None else "has no devices in class/infiniband"
         yield Finding(
             Level.FAIL,
             "path.sysfs",
             f"{what}.",
             "There is nothing to sample.",
-            "Load the driver of the RDMA devices, or set path.sysfs to where the host's /sys is mounted.",
+            "Load the driver of the RDMA devices, or set path.sysfs to the mount point of the host's /sys.",
         )
         return
     if not facts.tree.admitted:
         yield Finding(
             Level.FAIL,
             "ports.exclude",
-            f"and ports.include leave out all {count_text(len(listed), 'device')} of this node.",
+            f"and ports.include exclude all {count_text(len(listed), 'device')} of this node.",
             "There is nothing to sample.",
             "Change these settings.",
         )
@@ -52,20 +52,20 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.FAIL,
             "path.sysfs",
-            "shows devices without counters: it is the view of another network namespace.",
+            "shows devices without counters, as the sysfs of another network namespace does.",
             "No port can be sampled. (Drivers without any counters look the same.)",
-            "Mount the host's /sys read-only, as /host/sys, and set path.sysfs to it; hostNetwork is not needed.",
+            "Mount the host's /sys read-only at /host/sys and set path.sysfs to it; hostNetwork is not needed.",
         )
         return
     mount = facts.tree.mount
     if not facts.tree.is_kernel:
         yield passed(
             "path.sysfs",
-            "holds plain files, not a kernel's sysfs: a simulated fabric, a fixture or a bundle. Lines about this "
-            "machine are not judged.",
+            "holds plain files, not a kernel's sysfs: a simulated fabric, a fixture or a bundle. Findings about this "
+            "machine are shown but do not count.",
         )
     elif mount is None:
-        yield passed("path.sysfs", "shows the host's counters; how it is mounted is not known.")
+        yield passed("path.sysfs", "shows the host's counters; its mount is unknown.")
     else:
         how = "read-only" if mount.read_only else "writable"
         yield passed("path.sysfs", f"shows the host's counters: sysfs mounted at {mount.point}, {how}.")
@@ -73,25 +73,24 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
 
 @check(
     "devices",
-    detail="A card of the rails' model without an RDMA device: it lost the device, or the device was moved into "
-    "another network namespace.",
+    detail="A card of the rails' model without an RDMA device has lost it, or the device was moved to another network "
+    "namespace.",
 )
 def check_devices(facts: Facts) -> Iterator[Finding]:
-    """Every device answers, and every card of the rails' make has its device."""
+    """Every device answers, and every card of the rails' model has its RDMA device."""
     silent = _silent_devices(facts)
     for device in silent:
         yield Finding(
             Level.FAIL,
             device,
-            "does not answer: a read of it did not come back in time.",
-            "Its ports are not sampled; all others are, without waiting for it.",
-            "Look in the kernel's log for errors of its driver, and reset the card; ports.exclude keeps ibpulse away "
-            "from it until then.",
+            "does not answer: reading one of its files timed out.",
+            "Its ports are not sampled. All others are, and do not wait for it.",
+            "Check the kernel log for errors from its driver and reset the card. Until then, add it to ports.exclude.",
         )
     yield from _find_gone(facts)
     left_out = set(facts.tree.listed or ()) - set(facts.tree.admitted)
     for device in sorted(left_out):
-        yield passed(device, "is left out by ports.include and ports.exclude; no file of it is read.")
+        yield passed(device, "is excluded by ports.include and ports.exclude; none of its files is read.")
     answering = len(facts.tree.admitted) - len(silent)
     if answering > 0:
         verb = "answers" if answering == 1 else "answer"
@@ -105,22 +104,22 @@ def _silent_devices(facts: Facts) -> tuple[str, ...]:
 
 
 def _find_gone(facts: Facts) -> Iterator[Finding]:
-    """Devices that went away, and cards without one."""
-    advice = "Look in the kernel's log for the card: a reset, a driver that was unloaded, a move to another namespace."
+    """Devices that disappeared, and cards without an RDMA device."""
+    advice = "Check the kernel log for a reset of the card, an unloaded driver or a move to another namespace."
     gone: tuple[str, ...] = ()
     if facts.sampling:
         last = {port.id.device for port in facts.sampling.fabrics[-1].ports}
         gone = tuple(dict.fromkeys(port.id.device for port in facts.fabric.ports if port.id.device not in last))
     for device in gone:
-        yield Finding(Level.FAIL, device, "went away while it was looked at.", NOT_SAMPLED, advice)
+        yield Finding(Level.FAIL, device, "disappeared while doctor was running.", NOT_SAMPLED, advice)
     remembered = facts.sampling.remembered if facts.sampling else ()
     cards = [] if gone else _missing_cards(facts)
     for card in cards:
-        known = f" The daemon sampled {names_text(remembered)} before." if remembered else ""
+        known = f" The daemon sampled {names_text(remembered)} earlier." if remembered else ""
         yield Finding(
             Level.FAIL,
             card.address,
-            f"is a card like the rails' whose RDMA device vanished.{known}",
+            f"is a card of the rails' model, but it has no RDMA device.{known}",
             NOT_SAMPLED,
             advice,
         )
@@ -128,16 +127,16 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.FAIL,
             names_text(remembered),
-            "is not there any more; the daemon sampled it before.",
+            "disappeared; the daemon sampled it earlier.",
             NOT_SAMPLED,
             advice,
         )
 
 
 def _missing_cards(facts: Facts) -> list[Card]:
-    """Cards of the same make as those of the rails, or without any rail all InfiniBand ones, that have no device.
+    """Cards of the rails' model without an RDMA device; on a node without rails, InfiniBand cards without one.
 
-    Of a bond only one function has a device, by design: the others in its slot are not missed.
+    Only one function of a bond has a device, by design, so the others in its slot are not missing.
     """
     bonds = {_slot(port.identity.pci_address) for port in facts.fabric.ports if port.identity.kind == BOND}
     addresses = {port.identity.pci_address for port in facts.fabric.ports if port.rail}
@@ -156,10 +155,10 @@ def _slot(address: str) -> str:
     detail="A rail whose link is down is a failure; a port that looks like a rail but runs slower is a warning.",
 )
 def check_rails(facts: Facts) -> Iterator[Finding]:
-    """Every port, and why it is or is not a rail; rails that are down."""
+    """Every port: whether and why it is a rail, and rails whose link is down."""
     ports = facts.fabric.ports
     if facts.tree.is_other_namespace:
-        # no port counts anything there, which is said once
+        # no port has counters there, which the check of the tree reports once
         return
     for port in ports:
         yield _judge_rail(port) if port.rail else _judge_other(port, facts)
@@ -168,8 +167,8 @@ def check_rails(facts: Facts) -> Iterator[Finding]:
             Level.FAIL,
             "",
             "No port of this node is a rail.",
-            "Every number of the node stays empty.",
-            "See the lines above for each port, or name the rails by ports.rails.",
+            "The node's metrics stay empty.",
+            "See the findings above for each port, or name the rails in ports.rails.",
         )
 
 
@@ -178,15 +177,13 @@ def _judge_rail(port: Port) -> Finding:
         return Finding(
             Level.FAIL,
             str(port.id),
-            f"is a rail, but its link is {port.state or 'in no known state'}.",
-            "The job runs with a rail less, or not at all; nothing is computed from a port that is not ACTIVE.",
-            "Look at cable, transceiver and switch port, and at the subnet manager if the state is INIT or ARMED.",
+            f"is a rail, but its link is {port.state or 'in an unknown state'}.",
+            "The job runs with one rail less, or not at all. Ports that are not ACTIVE have no traffic metrics.",
+            "Check the cable, the transceiver and the switch port; if the state is INIT or ARMED, the subnet manager.",
         )
-    rate = (
-        "a data rate that is not known" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
-    )
+    rate = "unknown data rate" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
     if port.problem:
-        return Finding(Level.WARN, str(port.id), f"is a rail: {port.problem}", "It is sampled without what is missing.")
+        return Finding(Level.WARN, str(port.id), f"is a rail: {port.problem}", "It is sampled, but only in part.")
     layer = f"{port.identity.link_layer} " if port.identity.link_layer in (INFINIBAND, ETHERNET) else ""
     return passed(str(port.id), f"is a rail: {layer}link {port.state}, {rate}.")
 
@@ -200,55 +197,55 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
             Level.FAIL if alike or not rails else Level.WARN,
             subject,
             f"is not sampled: {port.problem}",
-            "It is of the rails' make, and missing in every number of the node."
+            "It is of the rails' model and is missing from all metrics of the node."
             if alike
-            else "It has no bytes to show; nothing else suffers from it.",
-            f"{_advise_on_bytes(port)} If it is no rail, put it into ports.exclude.",
+            else "It has no byte counters. The other ports are not affected.",
+            f"{_advise_on_bytes(port)} If it is not a rail, add it to ports.exclude.",
         )
     if not facts.options.rails and port in find_downtrained_ports(facts.fabric.ports):
         return Finding(
             Level.WARN,
             subject,
-            f"is of the rails' make but runs at {rate_text(port.rate_bytes_per_second or 0)}, so it is no rail.",
-            "If it should be a rail, its link came up too slow; the job waits for it.",
-            "Look at cable and switch port; if it is meant so, name the rails by ports.rails.",
+            f"is not a rail: it is of the rails' model but runs at {rate_text(port.rate_bytes_per_second or 0)}.",
+            "If it should be a rail, its link came up too slow, and the job waits for it.",
+            "Check the cable and the switch port; if the rate is intended, name the rails in ports.rails.",
         )
-    return passed(subject, f"is no rail: {_say_why_not(port, facts)}.")
+    return passed(subject, f"is not a rail: {_say_why_not(port, facts)}.")
 
 
 def _advise_on_bytes(port: Port) -> str:
-    """What may give a port bytes that has none: only files that fail have something to do with the kernel's log."""
+    """How to get byte counters for a port that has none; the kernel log helps only if reads fail."""
     if NO_PMA in port.problem:
-        return "Its driver has no counters; nothing can be set for that."
+        return "Its driver has no counters; no setting can change this."
     if LEGACY in port.problem:
-        return "It is sampled as soon as one of its counts is above 32 bits, which shows that they go on."
+        return "It is sampled as soon as one of its counters exceeds 32 bits, which proves that they do not stop there."
     if NO_BYTES not in port.problem:
-        return "Look in the kernel's log for errors of its driver."
+        return "Check the kernel log for errors from its driver."
     if port.identity.driver == SOFT_ROCE:
-        return "Soft-RoCE counts bytes since it has rxe_process_mad: use Linux 7.2 or later."
-    return "Its driver counts no bytes; that of a newer kernel may."
+        return "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."
+    return "Its driver does not count bytes; the driver of a newer kernel may."
 
 
 def _say_why_not(port: Port, facts: Facts) -> str:
     if facts.options.rails:
-        return "no pattern of ports.rails names it"
+        return "no pattern in ports.rails matches it"
     if port.identity.kind in NEVER_RAILS:
         return NEVER[port.identity.kind]
     layers = {rail.identity.link_layer for rail in facts.fabric.ports if rail.rail}
     if INFINIBAND in layers and port.identity.link_layer != INFINIBAND:
-        return f"its link is {port.identity.link_layer or 'of no known kind'}, the rails are InfiniBand"
+        return f"its link layer is {port.identity.link_layer or 'unknown'}, but the rails are InfiniBand"
     if not port.active:
-        return f"its link is {port.state or 'in no known state'}, and it is of another make than the rails"
+        return f"its link is {port.state or 'in an unknown state'}, and it is not of the rails' model"
     if port.rate_bytes_per_second is None:
-        return "its data rate is not known"
-    return f"it runs at {rate_text(port.rate_bytes_per_second)}, the rails are faster"
+        return "its data rate is unknown"
+    return f"it runs at {rate_text(port.rate_bytes_per_second)}, but the rails are faster"
 
 
 @check("remarks")
 def check_remarks(facts: Facts) -> Iterator[Finding]:
-    """What the scan remarked that no other line says."""
+    """Remarks of the device scan that no other check reports."""
     if facts.tree.is_other_namespace or not facts.tree.admitted:
-        # the line about the tree says it all
+        # the check of the tree already reports it
         return
     told = {port.problem for port in facts.fabric.ports} | {
         text for _, text in inventory.remark_on_slow_twins(facts.fabric.ports)
@@ -262,4 +259,4 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
         if harmless:
             yield passed(subject, text)
         else:
-            yield Finding(Level.WARN, subject, text, "What is said of this port is true only with that in mind.")
+            yield Finding(Level.WARN, subject, text, "Keep this in mind when you read this port's metrics.")

@@ -1,4 +1,4 @@
-"""What the ring holds of some seconds, port by port and of the sampler itself."""
+"""Statistics of some seconds of the ring, per port and for the sampler itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WINDOW_NS = WHOLE_SECONDS * SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class RingState:
-    """Where the ring stood at an instant: its newest tick, and the words that only grow."""
+    """State of the ring at one instant: its newest tick and its running totals."""
 
     tick: int
     lane: tuple[int, ...]
@@ -37,7 +37,7 @@ class RingState:
 
     @classmethod
     def take(cls, ring: RingFile) -> RingState:
-        """The ring as it stands now."""
+        """The current state of the ring."""
         begin = at.lane_at(MAIN_LANE)
         lane = tuple(ring.words[begin : begin + at.LANE_WORDS].tolist())
         errors = {slot: ring.slot_word(slot, at.S_ERRORS) for slot in ring.slots().values()}
@@ -45,7 +45,7 @@ class RingState:
 
 
 def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPort]) -> int:
-    """The tick that must have come before the whole seconds after `first_tick` can be judged."""
+    """The tick after which the whole seconds that follow `first_tick` are complete."""
     ticks_per_second = SECOND_NS // reader.interval_ns
     settle = ticks_to_settle(reader.interval_ns, widest_stride(port.stride for port in ports))
     return (-(-first_tick // ticks_per_second) + WHOLE_SECONDS) * ticks_per_second + settle + 1
@@ -54,7 +54,7 @@ def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPo
 def read_port_samples(
     reader: RingReader, fabric: Fabric, begin: RingState, last_tick: int, active_bytes_per_second: float
 ) -> dict[PortId, PortSamples]:
-    """What the samples after `begin` up to a tick show of each port that has a place in the ring."""
+    """Statistics of the samples after `begin` up to `last_tick`, for each port in the ring."""
     placed = place_ports(reader, fabric.ports, reader.ring.slots())
     standings = _rail_standings(reader, fabric, last_tick, active_bytes_per_second)
     return {
@@ -68,7 +68,7 @@ def read_port_samples(
 def _rail_standings(
     reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float
 ) -> dict[PortId, RailStanding]:
-    """How the rails stand by the aggregator's own judgement over the last whole seconds."""
+    """The aggregator's verdict on each rail over the last whole seconds."""
     options = AggregatorOptions(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
@@ -85,7 +85,7 @@ def _read_one_port(
     standing: RailStanding | None,
 ) -> PortSamples:
     ring, slot = reader.ring, port.slot
-    # samples stand at multiples of the stride
+    # samples are at multiples of the stride
     first_tick = (begin.tick // port.stride + 1) * port.stride
     block = reader.read([slot], first_tick, last_tick)
     history = reader.read([slot], max(1, last_tick - _history_ticks(reader)), last_tick)
@@ -108,7 +108,7 @@ def _read_one_port(
 
 
 def _mean_rates(block: Block) -> tuple[float, float] | None:
-    """Bytes per second of each direction from the first whole sample to the last, None without two."""
+    """Bytes per second per direction between the first and the last valid sample; None with fewer than two."""
     instants = block.time_ns()[0][0, block.valid()[0].all(axis=0)]
     if len(instants) < 2:
         return None
@@ -120,7 +120,7 @@ def _mean_rates(block: Block) -> tuple[float, float] | None:
 def _measure_resolution(
     block: Block, stride: int, rates: tuple[float, float] | None, active_bytes_per_second: float
 ) -> float | None:
-    """Seconds between two changes of a busy counter, None without traffic."""
+    """Seconds between two changes of a counter under traffic; None without traffic."""
     if rates is None or max(rates) <= active_bytes_per_second:
         return None
     planned = block.every(stride)
@@ -128,7 +128,7 @@ def _measure_resolution(
     found = effective_resolution(instants, counters, valid, int(block.scale[0]), active_bytes_per_second)
     if not math.isnan(found):
         return found
-    # a counter that changes too rarely for that: what passed between its changes, on average
+    # the counter changes too rarely for that: use the average time between its changes
     busiest = int(np.argmax(rates))
     kept = counters[busiest][valid[busiest]]
     times = instants[busiest][valid[busiest]]
@@ -141,7 +141,7 @@ def _history_ticks(reader: RingReader) -> int:
 
 
 def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
-    """Quantiles of the reads of records (samples, 6), both directions together; None without a record."""
+    """Quantiles of the read times in `records` (samples, 6), both directions together; None without records."""
     if not len(records):
         return None
     stamps = records[:, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
@@ -152,7 +152,7 @@ def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
 
 
 def quantile_of_lateness(begin: RingState, end: RingState, share: float) -> float | None:
-    """The bound in seconds that this share of the ticks between two marks kept, None without a tick."""
+    """Upper bound in seconds of this quantile of the wake-up delay between two states; None without a tick."""
     counts = np.array(end.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]) - np.array(
         begin.lane[at.L_LATENESS : at.L_LATENESS + at.BUCKET_COUNT]
     )
@@ -164,7 +164,7 @@ def quantile_of_lateness(begin: RingState, end: RingState, share: float) -> floa
 
 
 def forgotten_ports(ring: RingFile, fabric: Fabric) -> tuple[str, ...]:
-    """Ports whose place in the ring says that their device went away, and that the fabric does not have."""
+    """Ports that the ring marks as disappeared and that are not in the fabric."""
     here = {str(port.id) for port in fabric.ports}
     slots = ring.slots()
     return tuple(name for name, slot in slots.items() if name not in here and ring.slot_word(slot, at.S_STATUS))

@@ -1,4 +1,4 @@
-"""Checks of the samples: resets, resolution, flaps, balance, cost of reads, ticks kept and lost."""
+"""Checks of the samples: resets, resolution, flaps, balance, read times, missed samples."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ from ibpulse.units import GRID_NS, format_duration
 
 MOST_LOST = 0.05
 
-# A device whose reads take this many times the usual is worth a look.
+# A device whose reads take this many times longer than those of the others is reported.
 SLOW_DEVICE = 10.0
 
 LEAST_SLOW_SECONDS = 100e-6
 
 ASK_FOR_FIRMWARE = (
-    "Ask the vendor for firmware that renews its counters at each read; nothing can be set for it in ibpulse."
+    "Ask the vendor for firmware that updates its counters on every read; no ibpulse setting can change this."
 )
 
 
 @check("counting")
 def check_counting(facts: Facts) -> Iterator[Finding]:
-    """Counters that fell, reads that failed."""
+    """Counter resets and failed reads."""
     sampling = facts.sampling
     if sampling is None:
         if facts.no_sampling and facts.options.sample and any(port.source for port in facts.fabric.ports):
-            yield Finding(
-                Level.FAIL, "", f"Nothing could be sampled: {facts.no_sampling}.", "A daemon would fail the same way."
-            )
+            yield Finding(Level.FAIL, "", f"Sampling failed: {facts.no_sampling}.", "A daemon would fail the same way.")
         return
     whole = True
     for port, one in sampling.ports.items():
@@ -45,10 +43,10 @@ def check_counting(facts: Facts) -> Iterator[Finding]:
             whole = False
             yield finding
     if whole and sampling.ports:
-        source = "a running daemon" if sampling.by_daemon else "a sampler of doctor's own"
+        source = "the running daemon" if sampling.by_daemon else "doctor itself"
         yield passed(
             "",
-            f"{count_text(len(sampling.ports), 'port')} counted without a reset or a failed read in "
+            f"{count_text(len(sampling.ports), 'port')} had no counter reset and no failed read in "
             f"{sampling.seconds:.1f} s, sampled every {format_duration(sampling.interval_ns)} by {source}.",
         )
 
@@ -61,31 +59,34 @@ def _judge_counting(port: PortId, one: PortSamples, sampling: SamplingResult) ->
         yield Finding(
             Level.WARN,
             str(port),
-            f"was reset: its counters fell {times} in the last {sampling.history_seconds:.0f} s.",
-            "The samples across the reset are holes; totals count on.",
-            "Find what resets the card or clears its counters: its driver, firmware, or another tool.",
+            f"was reset: its counters dropped {times} in the last {sampling.history_seconds:.0f} s.",
+            "The samples around the reset are missing; totals continue across it.",
+            "Find out what resets the card or clears its counters: its driver, its firmware, or another tool.",
         )
     if (one.errors or one.left_alone) and not one.gone and not away:
-        rest = ", and is left alone for a minute at a time" if one.left_alone else ""
+        rest = "; the sampler retries it once a minute" if one.left_alone else ""
         yield Finding(
             Level.FAIL,
             str(port),
-            f"has reads that fail with {errno_text(one.last_errno)}{rest}.",
-            "What was not read is a hole, never 0.",
-            "Look in the kernel's log for errors of its driver.",
+            f"has failing reads: {errno_text(one.last_errno)}{rest}.",
+            "Failed reads become missing samples, never zeros.",
+            "Check the kernel log for errors from its driver.",
         )
     elif not one.samples and not away and not one.gone:
         yield Finding(
-            Level.FAIL, str(port), f"gave no sample in {sampling.seconds:.1f} s.", "It is a hole in every number."
+            Level.FAIL,
+            str(port),
+            f"produced no sample in {sampling.seconds:.1f} s.",
+            "Its data is missing from all metrics.",
         )
 
 
 @check(
     "resolution",
-    detail="The time between two changes of a counter while traffic flows. Without traffic it is unknown.",
+    detail="The time between two changes of a counter while traffic flows; unknown without traffic.",
 )
 def check_resolution(facts: Facts) -> Iterator[Finding]:
-    """How often the counters really change; the kernel's cache."""
+    """How often the counters really change, and the kernel's cache."""
     for port in facts.fabric.ports:
         if port.source is not None:
             folders = facts.tree.folders.get(port.id, Folders())
@@ -101,21 +102,21 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
             port.id, port.source, one.stride * sampling.interval_ns / 1e9 if sampling and one else None
         )
     by_cache = (
-        "Its bytes are in hw_counters, which the kernel renews every "
-        f"{time_text(port.source.refresh_seconds)} at best{lifespan}."
+        "Its byte counters are in hw_counters, which the kernel refreshes at most every "
+        f"{time_text(port.source.refresh_seconds)}{lifespan}."
         if cached and port.source
         else ""
     )
     if sampling is None or one is None:
-        return passed(str(port.id), by_cache or "Its counters were not sampled, so how often they change is not known.")
+        return passed(str(port.id), by_cache or "was not sampled; how often its counters change is unknown.")
     planned = one.stride * sampling.interval_ns / 1e9
     if one.resolution_seconds is not None and stands_still(one.resolution_seconds, planned):
         return Finding(
             Level.WARN,
             str(port.id),
-            f"has counters that are refreshed only every {time_text(one.resolution_seconds)}, "
-            f"and is sampled every {time_text(planned)}.",
-            "Bursts shorter than that cannot be seen; nothing finer is computed from this port.",
+            f"is sampled every {time_text(planned)}, but its counters are refreshed only every "
+            f"{time_text(one.resolution_seconds)}.",
+            "Bursts shorter than that cannot be seen, and no finer statistics are computed for this port.",
             ASK_FOR_FIRMWARE,
         )
     if cached and one.stride > 1:
@@ -123,36 +124,36 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
             Level.WARN,
             str(port.id),
             f"is sampled every {time_text(planned)}. {by_cache}".rstrip(),
-            "Sampled faster, a cached counter would show 0, 2x, 0, 2x; bursts shorter than this cannot be seen.",
-            "As root, write 0 into the port's hw_counters/lifespan; that is for every reader of the node.",
+            "Sampled faster, a cached counter would show 0, 2x, 0, 2x. Bursts shorter than this cannot be seen.",
+            "As root, write 0 to the port's hw_counters/lifespan; this affects every program that reads them.",
         )
     if one.resolution_seconds is None:
-        return passed(str(port.id), "carries too little to tell how often its counters change: not known.")
-    return passed(str(port.id), f"has counters that change at every sample of {time_text(planned)}.")
+        return passed(str(port.id), "carries too little traffic to measure how often its counters change.")
+    return passed(str(port.id), f"has counters that change with every sample, each {time_text(planned)}.")
 
 
 def _is_slow_device(source: ByteSource, folders: Folders) -> bool:
-    """Whether it is the device, and not the kernel's cache, that renews the counters so seldom."""
+    """Whether the device itself, not the kernel's cache, limits how often the counters change."""
     lifespan = DEFAULT_LIFESPAN_SECONDS if folders.lifespan_ms is None else folders.lifespan_ms / 1000
     return source.refresh_seconds > lifespan + JIFFY_SECONDS
 
 
 def _judge_slow_device(port: PortId, source: ByteSource, planned: float | None) -> Finding:
-    how = f"The device itself renews its counters every {time_text(source.refresh_seconds)}."
+    how = f"The device itself updates its counters every {time_text(source.refresh_seconds)}."
     if planned is None:
         return passed(str(port), how)
     return Finding(
         Level.WARN,
         str(port),
         f"is sampled every {time_text(planned)}. {how}",
-        "Bursts shorter than that cannot be seen, and one sample can show no renewal, the next one two.",
+        "Bursts shorter than that cannot be seen, and one sample can miss an update that the next one then includes.",
         ASK_FOR_FIRMWARE,
     )
 
 
 @check("links")
 def check_links(facts: Facts) -> Iterator[Finding]:
-    """Links that went down or recovered while doctor looked."""
+    """Links that went down or recovered while doctor was running."""
     if facts.sampling is None:
         return
     still = True
@@ -161,29 +162,29 @@ def check_links(facts: Facts) -> Iterator[Finding]:
         changes = [state for index, state in enumerate(states) if index == 0 or state != states[index - 1]]
         counts = facts.counts.get(port.id)
         risen = [name for name in FLAPS if counts and counts.rise(name)]
-        # one that is down now has its line among the rails
+        # the check of the rails reports links that are down now
         if port.active and (len(changes) > 1 or risen):
             still = False
             told = " then ".join(changes) if len(changes) > 1 else f"{names_text(risen)} rose"
             yield Finding(
                 Level.WARN,
                 str(port.id),
-                f"flapped while it was looked at: {told}.",
+                f"flapped while doctor was running: {told}.",
                 "While a link is down its traffic stops, and the job waits or fails.",
-                "Look at cable, transceiver and switch port.",
+                "Check the cable, the transceiver and the switch port.",
             )
     if still and facts.sampling.fabrics[-1].ports:
-        yield passed("", f"No link that is up now went down in {facts.sampling.seconds:.1f} s.")
+        yield passed("", f"No active link flapped in {facts.sampling.seconds:.1f} s.")
 
 
 @check(
     "balance",
-    detail=f"The rails over the last {WHOLE_SECONDS} s, compared with the median of their siblings, by the rules "
-    "of the daemon. A rail that carries nothing is *idle*. If its queue pairs nevertheless count requests, its "
-    "counters are *stuck*. If nothing else on the port distinguishes the two, the finding says so.",
+    detail=f"Compares each rail's traffic over the last {WHOLE_SECONDS} s with the median of the other rails, by the "
+    "daemon's rules. A rail without traffic is *idle*. If its queue pairs still count requests, its counters are "
+    "*stuck*. If no other counter of the port can distinguish the two, the finding says so.",
 )
 def check_balance(facts: Facts) -> Iterator[Finding]:
-    """Idle and slow rails, and counters that are stuck while traffic flows."""
+    """Idle and slow rails, and byte counters that are stuck while traffic flows."""
     sampling = facts.sampling
     rails = [port.id for port in sampling.fabrics[-1].ports if port.rail and port.active] if sampling else []
     seen = {port: one for port in rails if sampling and (one := sampling.ports.get(port)) and one.rates}
@@ -191,7 +192,7 @@ def check_balance(facts: Facts) -> Iterator[Finding]:
         return
     carried = {port: sum(one.rates or ()) for port, one in seen.items()}
     if max(carried.values()) <= facts.options.active_bytes_per_second:
-        yield passed("", "No traffic flows on the rails, so how evenly they carry it is not known.")
+        yield passed("", "The rails carry no traffic, so their balance is unknown.")
         return
     even = True
     for port, one in seen.items():
@@ -202,12 +203,13 @@ def check_balance(facts: Facts) -> Iterator[Finding]:
             yield finding
     if even:
         yield passed(
-            "", f"{count_text(len(seen), 'rail')} carry {say_spread(list(carried.values()))} each, both ways together."
+            "",
+            f"{count_text(len(seen), 'rail')} carry {say_spread(list(carried.values()))} each (both directions).",
         )
 
 
 def say_spread(rates: Sequence[float]) -> str:
-    """The least and the most of some rates."""
+    """The lowest and the highest rate as text, or one of them if they read the same."""
     least, most = rate_text(min(rates)), rate_text(max(rates))
     return least if least == most else f"{least} to {most}"
 
@@ -219,9 +221,9 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
         return Finding(
             Level.WARN,
             str(port),
-            f"is slow: it carries {rate_text(rate)}, the median of the other rails {rate_text(others)}.",
+            f"is slow: it carries {rate_text(rate)}; the median of the other rails is {rate_text(others)}.",
             "The job waits for its slowest rail.",
-            "Look at its errors, its PCIe path, its cable and its switch port.",
+            "Check its errors, its PCIe path, its cable and its switch port.",
         )
     counts = facts.counts.get(port)
     requests = sum(counts.rise(name) for name in REQUESTS) if counts else 0
@@ -229,32 +231,34 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
         return Finding(
             Level.FAIL,
             str(port),
-            f"has counters that are stuck: its bytes stand still, yet it received {count_text(requests, 'request')}.",
-            "Its traffic is missing in every number of the node.",
+            f"has stuck byte counters: they do not change, although it received {count_text(requests, 'request')}.",
+            "Its traffic is missing from all metrics of the node.",
             "Reset the card, and ask the vendor about its firmware.",
         )
     doubt = (
-        "" if counts and any(name in counts.end for name in REQUESTS) else " Or its counters are stuck: nothing tells."
+        ""
+        if counts and any(name in counts.end for name in REQUESTS)
+        else " Its counters may also be stuck; this port has no other counter to tell the two apart."
     )
     return Finding(
         Level.WARN,
         str(port),
-        f"is idle: it carries {rate_text(rate)}, the median of the other rails {rate_text(others)}.{doubt}",
-        "The job does not use this rail, and loses its bandwidth.",
-        "Look at the job's choice of devices (NCCL_IB_HCA and the like), and at the GPU next to it.",
+        f"is idle: it carries {rate_text(rate)}; the median of the other rails is {rate_text(others)}.{doubt}",
+        "The job does not use this rail and loses its bandwidth.",
+        "Check the job's device selection (such as NCCL_IB_HCA) and the GPU next to this rail.",
     )
 
 
 @check(
     "reads",
-    detail=f"A read that takes longer than {LONGEST_READ:.0%} of the interval counts as missing, because the time at "
-    "which its counter was taken is too uncertain. The shortest reliable interval is therefore the shortest one that "
-    f"divides a second, that is long enough for a p99 read to fit in {LONGEST_READ:.0%} of it, and for the p99 of all "
-    f"reads of a sample, done one after the other in a single thread, to fit in {BUSY_SHARE:.0%} of it.",
+    detail=f"A read that takes longer than {LONGEST_READ:.0%} of the interval counts as missing, because its time is "
+    "too uncertain. An interval is reliable if it divides one second, if a p99 read fits in "
+    f"{LONGEST_READ:.0%} of it, and if the p99 of all reads of one sample, done one after the other in a single "
+    f"thread, fits in {BUSY_SHARE:.0%} of it.",
     of_machine=True,
 )
 def check_reads(facts: Facts) -> Iterator[Finding]:
-    """Cost of a read, and the shortest honest interval on this node."""
+    """Read times, and the shortest reliable interval on this node."""
     sampling = facts.sampling
     costs = {port: one.reads for port, one in sampling.ports.items() if one.reads} if sampling else {}
     if sampling is None or not costs:
@@ -264,22 +268,22 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
     tick = sum(reads.both_p99 for reads in costs.values())
     shortest = find_shortest_interval(max(reads.p99 for reads in costs.values()), tick)
     cost = (
-        f"One read takes {time_text(p50)} (median), {time_text(costs[slowest].p99)} at p99 on {slowest}, "
-        f"{time_text(max(reads.worst for reads in costs.values()))} at worst; "
-        f"all of a tick {time_text(tick)} at p99. "
+        f"One read takes {time_text(p50)} (median), {time_text(costs[slowest].p99)} (p99, on {slowest}), "
+        f"{time_text(max(reads.worst for reads in costs.values()))} (maximum); "
+        f"all reads of a sample take {time_text(tick)} (p99). "
     )
     if shortest is None or shortest > sampling.interval_ns:
-        honest = "longer than 1s" if shortest is None else format_duration(shortest)
+        reliable = "longer than 1s" if shortest is None else format_duration(shortest)
         yield Finding(
             Level.WARN,
             "",
-            f"{cost}The shortest honest interval is {honest}, "
+            f"{cost}The shortest reliable interval is {reliable}, but "
             f"sampler.interval is {format_duration(sampling.interval_ns)}.",
-            "A read that takes over a tenth of the interval is a hole; what remains is true, but not whole.",
-            f"Set sampler.interval to {honest}." if shortest else "Look for the device that is so slow.",
+            "A read that takes over a tenth of the interval is a missing sample; the others are correct.",
+            f"Set sampler.interval to {reliable}." if shortest else "Find the slow device and check its driver.",
         )
     else:
-        yield passed("", f"{cost}The shortest honest interval is {format_duration(shortest)}.")
+        yield passed("", f"{cost}The shortest reliable interval is {format_duration(shortest)}.")
     yield from _find_lengthened(facts, sampling)
     usual = statistics.median(reads.p99 for reads in costs.values())
     for port, reads in costs.items():
@@ -287,28 +291,28 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 Level.WARN,
                 str(port),
-                f"takes {time_text(reads.p99)} for a read at p99, the other ports {time_text(usual)}.",
-                "The firmware of this card is busy or sick; its slow reads hold up the others' ticks.",
-                "Look in the kernel's log for its driver, and for what else asks this card.",
+                f"has slow reads: {time_text(reads.p99)} at p99, compared with {time_text(usual)} on the other ports.",
+                "The firmware of this card is busy or faulty; its slow reads delay the samples of the other ports.",
+                "Check the kernel log for errors from its driver, and find out what else queries this card.",
             )
 
 
 def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding]:
-    """Ports that the sampler reads more seldom than it should, because their reads take so long."""
+    """Ports that the sampler reads less often than planned because their reads are slow."""
     for port in facts.fabric.ports:
         one = sampling.ports.get(port.id)
         if one and port.source and one.stride > stride_for(port.source.refresh_seconds, sampling.interval_ns):
             yield Finding(
                 Level.WARN,
                 str(port.id),
-                f"is sampled every {time_text(one.stride * sampling.interval_ns / 1e9)}, since its reads take so long.",
-                "What it shows is true at that interval; shorter bursts are not seen.",
-                "Set sampler.interval to what the node can keep, or look for what makes this card slow.",
+                f"is sampled only every {time_text(one.stride * sampling.interval_ns / 1e9)}, as its reads are slow.",
+                "Its data is correct at that interval, but shorter bursts are not seen.",
+                "Set a longer sampler.interval, or find out what makes this card slow.",
             )
 
 
 def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
-    """The shortest interval in ns whose tenth holds a read and whose half holds all of a tick; None above a second."""
+    """The shortest interval in ns with a tenth for one read and half for all reads of a sample; None above a second."""
     least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
     return next((interval for interval in GRID_NS if interval >= least), None)
 
@@ -320,25 +324,26 @@ def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | No
     of_machine=True,
 )
 def check_ticks(facts: Facts) -> Iterator[Finding]:
-    """Ticks kept and lost, and how late they were."""
+    """Samples captured and missed, and the sampler's wake-up delay."""
     sampling = facts.sampling
     if sampling is None or not sampling.ticks:
         return
     lost = sampling.missed_ticks / (sampling.ticks + sampling.missed_ticks)
     late = "".join(
-        f", {time_text(value)} late at most {words}"
-        for value, words in ((sampling.lateness_p50, "half of the time"), (sampling.lateness_p99, "at p99"))
+        f"; {words} wake-up delay up to {time_text(value)}"
+        for value, words in ((sampling.lateness_p50, "median"), (sampling.lateness_p99, "p99"))
         if value is not None
     )
-    sentence = f"{sampling.ticks} of {sampling.ticks + sampling.missed_ticks} ticks were kept{late}."
-    # a device that hangs costs the others some ticks, and has a line of its own
+    sentence = f"{sampling.ticks} of {sampling.ticks + sampling.missed_ticks} samples captured{late}."
+    # a hanging device costs the others some samples, and is reported by a check of its own
     if lost > MOST_LOST and not sampling.health.quarantined_devices:
         yield Finding(
             Level.WARN,
             "",
             sentence,
-            "What was not sampled is a hole; averages stay true, peaks may be missed.",
-            "Give the sampler CPU time: no CPU limit, sampler.scheduler=fifo, a longer sampler.interval.",
+            "Averages stay correct, but peaks may be missed.",
+            "Give the sampler more CPU time: remove the CPU limit, set sampler.scheduler=fifo or a longer "
+            "sampler.interval.",
         )
     else:
         yield passed("", sentence)

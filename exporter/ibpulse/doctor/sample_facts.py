@@ -1,7 +1,6 @@
-"""Some seconds of samples: those of a running daemon, or else of a sampler of doctor's own on a ring of its own.
+"""Some seconds of samples, from a running daemon or from a temporary sampler.
 
-A running daemon is not disturbed: its ring is mapped to be read, its lock is not touched, and nothing is sampled a
-second time.
+A running daemon is not disturbed: doctor maps its ring read-only, leaves its lock alone, and samples nothing itself.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from ibpulse.units import SECOND_NS
 
 POLL_SECONDS = 0.1
 SCAN_SECONDS = 1.0
-# The whole run must end within ten seconds, whatever a device does.
+# The whole run must end within ten seconds, even if a device hangs.
 LONGEST_SAMPLING_SECONDS = 5.5
 # A heartbeat moves at every tick, and an interval is a second at most.
 HEARTBEAT_SECONDS = 1.3
@@ -45,7 +44,7 @@ OWN_CAPACITY_SECONDS = 12
 
 
 def find_daemon(options: DoctorOptions) -> RingFile | None:
-    """The ring of a daemon that samples this tree right now, mapped to be read; None when there is none."""
+    """The ring of a running daemon that samples this tree, mapped read-only; None if there is no such daemon."""
     path = options.ring_dir / "ring"
     try:
         ring = RingFile(path, writable=False)
@@ -58,7 +57,7 @@ def find_daemon(options: DoctorOptions) -> RingFile | None:
 
 
 def _samples(ring: RingFile, sysfs: Path) -> bool:
-    """Whether the plan beside a ring reads files of this tree; one that reads none might be of any tree."""
+    """Whether the ring's plan reads files of this tree; False for a plan without files, which could be of any tree."""
     try:
         ports = read_plan(plan_path(ring.path, MAIN_LANE)).ports
     except (OSError, ValueError, IbpulseError):
@@ -80,7 +79,7 @@ def _lives(ring: RingFile) -> bool:
 
 
 async def read_daemon_samples(ring: RingFile, inventory: PortInventory, options: DoctorOptions) -> SamplingResult:
-    """The next seconds of a running daemon; only what the inventory's scans read is read on top."""
+    """Samples of a running daemon over the next seconds; the only additional reads are the inventory's scans."""
     fabric = await asyncio.to_thread(inventory.scan)
     seen = [fabric]
     begin = RingState.take(ring)
@@ -100,10 +99,10 @@ async def read_daemon_samples(ring: RingFile, inventory: PortInventory, options:
 
 
 async def take_samples(inventory: PortInventory, sampling: SupervisorOptions, options: DoctorOptions) -> SamplingResult:
-    """Some seconds of samples by a sampler that the daemon's own supervisor runs.
+    """Samples over the next seconds by a temporary sampler, which runs under the daemon's supervisor.
 
     Raises:
-        IbpulseError: nothing can be sampled: no room for the ring, or no process can be started.
+        IbpulseError: there is no space for the ring, or the process cannot be started.
     """
     often = replace(sampling, scan_seconds=SCAN_SECONDS)
     async with temporary_sampler(inventory, often, options.interval_ns, OWN_CAPACITY_SECONDS) as sampler:
@@ -120,8 +119,8 @@ async def _await_first_tick(sampler: TemporarySampler) -> RingState:
     while not ring.latest_tick() and time.monotonic() < deadline and not sampler.ended:
         await asyncio.sleep(0.02)
     if not ring.latest_tick():
-        raise SamplerError("the sampler took no sample; its own message is above, if it gave one")
-    # what the first tick opened and read is part of the result
+        raise SamplerError("the sampler took no sample; see its own message above, if any")
+    # the first tick is part of the result
     mark = RingState.take(ring)
     return RingState(mark.tick - 1, (0,) * len(mark.lane), {})
 
@@ -129,7 +128,7 @@ async def _await_first_tick(sampler: TemporarySampler) -> RingState:
 async def _wait(
     reader: RingReader, fabric: Callable[[], Fabric], begin: RingState, ended: Callable[[], bool] = lambda: False
 ) -> None:
-    """Wait until whole seconds after `begin` can be judged, or for as long as sampling may take."""
+    """Wait until the whole seconds after `begin` are complete, or until sampling times out."""
     deadline = time.monotonic() + LONGEST_SAMPLING_SECONDS
     while time.monotonic() < deadline and not ended():
         ports = place_ports(reader, fabric().ports, reader.ring.slots())
@@ -139,7 +138,7 @@ async def _wait(
 
 
 def _keep_if_changed(seen: list[Fabric], fabric: Fabric) -> Fabric:
-    """Keep the fabric if it is unlike the last one; the fabric."""
+    """Append the fabric if it differs from the last one, and return it."""
     if fabric != seen[-1]:
         seen.append(fabric)
     return fabric
@@ -156,7 +155,7 @@ def _sampling_result(
 ) -> SamplingResult:
     reader = RingReader(ring)
     last_tick = reader.newest_tick()
-    # a port that went away meanwhile was still sampled
+    # include ports that disappeared during sampling
     ports = {
         port: samples
         for fabric in seen
@@ -189,7 +188,7 @@ def _sampling_result(
 
 
 def _read_slack(root: Path, process: str) -> int | None:
-    """Timer slack of the sampler (proc(5)); None where only root may ask, or another namespace holds the process."""
+    """Timer slack of the sampler in ns (proc(5)); None if not permitted or if it runs in another PID namespace."""
     try:
         return int((root / f"proc/{process}/timerslack_ns").read_text())
     except (OSError, ValueError):
@@ -197,7 +196,7 @@ def _read_slack(root: Path, process: str) -> int | None:
 
 
 def _daemon_health(ring: RingFile, options: DoctorOptions) -> SamplerHealth:
-    """What the ring tells of the daemon's sampler."""
+    """Health of the daemon's sampler, from its ring."""
     lane = at.lane_at(MAIN_LANE)
     fifo, pinned = ring.words[lane + at.L_FIFO], ring.words[lane + at.L_PINNED]
     asked = "other" if fifo == at.ABSENT else "fifo"
@@ -212,7 +211,7 @@ def _daemon_health(ring: RingFile, options: DoctorOptions) -> SamplerHealth:
 
 
 def _find_quarantined(ring: RingFile) -> tuple[str, ...]:
-    """Devices on a lane of their own that hold up its process; one that is slow but answers is not among them."""
+    """Quarantined devices whose sampler process hangs; slow devices that still answer are not included."""
     found: list[str] = []
     for lane in range(1, at.LANE_COUNT):
         words = ring.words[at.lane_at(lane) : at.lane_at(lane) + at.LANE_WORDS]

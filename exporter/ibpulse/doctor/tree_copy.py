@@ -1,11 +1,10 @@
-"""The part of a sysfs tree that ibpulse reads, as values: files, links, folders.
+"""Copies the part of a sysfs tree that ibpulse reads: files, links and folders.
 
-A tree of these is a fixture: `ibpulse serve` over it sees the same fabric, with counters that stand still. A file that
-could not be read says `N/A (no PMA)` there, as old kernels say it and as simulated fabrics do; why it could not be read
-is kept beside it.
+The copy is a fixture: `ibpulse serve` sees the same fabric in it, with counters that never change. A file that could
+not be read contains `N/A (no PMA)`, as in old kernels and simulated fabrics; `unreadable` gives the reason.
 
-Of the `hw_counters` of a device itself the folder alone is kept: that it exists tells something, and reading its files
-through a pod's own view can crash some kernels. GIDs and keys are left out: nothing here needs them.
+Of a device's own `hw_counters` only the folder is copied: its existence matters, but reading its files through a pod's
+own sysfs can crash some kernels. GIDs and keys are not copied because nothing here needs them.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ NETDEV_FILES = ("speed", "operstate", "dev_port")
 class TreeCopy:
     """Files with their text, links with their relative target, and folders, by path from the root of the tree.
 
-    `unreadable` says of files why they have no text of their own.
+    `unreadable` gives the reason why a file has no text of its own.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class TreeCopy:
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: TreeCopy) -> None:
-        """Take in another part of the same tree."""
+        """Add another part of the same tree."""
         self.files |= other.files
         self.links |= other.links
         self.folders |= other.folders
@@ -76,7 +75,7 @@ class TreeCopy:
 
 
 def copy_tree(sysfs: Path, fabric: Fabric, devices: Sequence[str]) -> TreeCopy:
-    """What ibpulse reads of these devices and of the GPUs; a device that does not answer is only named."""
+    """A copy of these devices and of the GPUs; a device that does not answer is only listed in `unreadable`."""
     root = os.path.realpath(sysfs)
     calls: dict[str, Callable[[], TreeCopy]] = {
         name: partial(_copy_device, root, fabric, name) for name in devices if name not in fabric.stuck_devices
@@ -118,12 +117,12 @@ def _copy_port(copy: _Copier, folder: str) -> None:
         inner = os.path.join(folder, name)
         if os.path.isdir(inner):
             copy.folder(inner)
-            # the first read renews the kernel's cache for all that follow
+            # the first read refreshes the kernel's cache for all others
             copy.files(inner, sorted(list_names(inner), key=lambda file: file != REFRESHING_FILE))
 
 
 def _copy_function(copy: _Copier, folder: str) -> None:
-    """The folder of a function with every PCI function above it, and what its links tell."""
+    """The folder of a function, every PCI function above it, and their links."""
     for part in (Path(folder), *Path(folder).parents):
         if ADDRESS.fullmatch(part.name):
             copy.files(str(part), PCI_FILES)
@@ -159,14 +158,14 @@ def _copy_gpus(root: str) -> TreeCopy:
 
 
 class _Copier:
-    """Copies what is named, under the paths that it really has; what lies outside the tree is left out."""
+    """Copies files, folders and links under their real paths; ignores those outside the tree."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.tree = TreeCopy()
 
     def files(self, folder: str, names: Iterable[str]) -> None:
-        """The files of these names in a folder, as far as they are there."""
+        """Copy the files of these names, if they exist."""
         place = self._place(folder)
         if place is None:
             return
@@ -182,13 +181,13 @@ class _Copier:
             self.tree.files[path] = f"{NO_PMA if read.fault is not ReadFault.NONE else read.text}\n"
 
     def folder(self, path: str) -> None:
-        """The folder itself."""
+        """Copy the folder without its content."""
         place = self._place(path)
         if place is not None:
             self.tree.folders.add(place)
 
     def link(self, path: str) -> None:
-        """A link, if it is one, with a target that holds inside the tree, and the folder that it leads to."""
+        """Copy a symbolic link with a relative target, and the folder that it points to."""
         folder, name = os.path.split(path)
         place, target = self._place(folder), self._place(path)
         if place is not None and target is not None and Path(path).is_symlink():
@@ -196,6 +195,6 @@ class _Copier:
             self.tree.folders.add(target)
 
     def _place(self, path: str) -> str | None:
-        """Where a path really lies from the root on, None outside."""
+        """The real path relative to the root; None if it is outside."""
         place = os.path.relpath(os.path.realpath(path), self.root)
         return None if place.startswith(os.pardir) else place

@@ -1,4 +1,4 @@
-"""What the sysfs tree shows beside its ports: the mount, the counter folders, the cards, the slow counters."""
+"""Facts of the sysfs tree: its mount, the counter folders, the cards, the slow counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_te
 from ibpulse.text import natural_key
 
 COUNTER_ANSWER_SECONDS = 1.5
-# Requests that a port received: they go on counting when its counters of bytes do not.
+# Requests that a port received: these count on when its byte counters are stuck.
 REQUESTS = ("hw_counters/rx_write_requests", "hw_counters/rx_read_requests")
 FLAPS = ("counters/link_downed", "counters/link_error_recovery")
 READ_TWICE = frozenset((*REQUESTS, *FLAPS))
@@ -26,7 +26,7 @@ READ_TWICE = frozenset((*REQUESTS, *FLAPS))
 
 @dataclass(frozen=True, slots=True)
 class PortCounts:
-    """Counts of one port by folder and file name, those that are full, and those without a count."""
+    """Slow counters of one port by folder and file name: values, those at their maximum, those without a value."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     full: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class PortCounts:
 
 
 def read_counts(sysfs: Path, ports: Sequence[Port], only: frozenset[str] = frozenset()) -> dict[PortId, PortCounts]:
-    """The slow counters of ports that have a byte source; those of a device that does not answer are left out.
+    """The slow counters of ports that have a byte source, except those of a device that does not answer.
 
-    `only` names the files to read, all without any.
+    `only` lists the files to read; all if empty.
     """
     devices: dict[str, list[Port]] = {}
     for port in ports:
@@ -51,7 +51,7 @@ def read_counts(sysfs: Path, ports: Sequence[Port], only: frozenset[str] = froze
 
 
 def join_counts(begin: Mapping[PortId, PortCounts], end: Mapping[PortId, PortCounts]) -> dict[PortId, Counts]:
-    """Both readings of each port that answered at the end."""
+    """Both readings of each port that answered after sampling."""
     return {
         port: Counts(begin[port].counts if port in begin else {}, last.counts, last.full, last.unreadable)
         for port, last in end.items()
@@ -88,7 +88,7 @@ INFINIBAND_CLASS = "0x0207"
 
 
 def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:
-    """What the tree at `options.sysfs` shows; waits for a device no longer than a second."""
+    """Facts of the tree at `options.sysfs`; waits at most a second for each device."""
     sysfs = os.path.abspath(options.sysfs)
     listed = _list_devices(sysfs)
     selection = Selection(options.include, options.exclude)
@@ -132,7 +132,7 @@ def _read_folders(device_folder: str, port: PortId) -> Folders:
 
 
 def find_cards(sysfs: str) -> Iterator[Card]:
-    """Every network card on the PCI tree that is neither a virtual function of another, nor lent to a machine."""
+    """Every network card in the PCI tree, except virtual functions and cards passed to a virtual machine."""
     devices = os.path.join(sysfs, "devices")
     for bridge in sorted(os.listdir(devices)):
         if bridge.startswith("pci"):
@@ -169,7 +169,7 @@ def _read_card(function: str, address: str) -> Card | None:
 
 
 def _has_rdma(function: str) -> bool:
-    """Whether an RDMA device lies below the function, perhaps below a child of it that is no PCI function."""
+    """Whether there is an RDMA device below the function or below a child of it that is not a PCI function."""
     for folder, names, _ in os.walk(function):
         if "infiniband" in names and os.listdir(os.path.join(folder, "infiniband")):
             return True
@@ -179,13 +179,13 @@ def _has_rdma(function: str) -> bool:
 
 
 def find_mount(root: Path, path: str) -> Mount | None:
-    """The mount on which `path` lies (proc(5), mountinfo), None where /proc does not say."""
+    """The mount that contains `path` (proc(5), mountinfo); None if unknown."""
     try:
         lines = (root / "proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)
-    # the last of equal mount points lies on top of the others
+    # of equal mount points the last one is on top
     found = [mount for line in lines if (mount := _parse_mount(line)) and _lies_under(real, mount.point)]
     return max(reversed(found), key=lambda mount: len(mount.point), default=None)
 
