@@ -31,7 +31,7 @@ NAMED = {
     "idle-rail": ("balance", "WARN", "is idle"),
     "slow-rail": ("balance", "WARN", "is slow"),
     "link-flap": ("rails", "FAIL", "its link is DOWN"),
-    "vanish": ("devices", "FAIL", "vanished"),
+    "vanish": ("devices", "FAIL", "has no RDMA device"),
     "reset": ("counting", "WARN", "was reset"),
     "stuck": ("balance", "FAIL", "has stuck byte counters"),
     "refresh": ("resolution", "WARN", "refreshed only every 100 ms"),

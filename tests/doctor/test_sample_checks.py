@@ -48,8 +48,8 @@ def slow_reads(factor: float) -> Reads:
 
 def test_the_cost_of_reads_is_told() -> None:
     assert sentences(make_facts(), "reads") == [
-        ": One read takes 1 µs (median), 10 µs (p99, on mlx5_0:1), 50 µs (maximum); all reads of a sample take 40 µs (p99). "
-        "The shortest reliable interval is 1ms."
+        ": One read takes 1 µs (median), 10 µs (p99, on mlx5_0:1), 50 µs (maximum); "
+        "all reads of a sample take 40 µs (p99). The shortest reliable interval is 1ms."
     ]
 
 
@@ -281,7 +281,7 @@ def test_the_files_of_each_port_are_told() -> None:
         "counts bytes in counters/port_xmit_data and counters/port_rcv_data, in units of 4 bytes; "
         "it has no readable counter folder.",
         "counts bytes in hw_counters/ip4OutOctets + hw_counters/ip6OutOctets and hw_counters/rx_bytes, "
-        "in units of 1 byte;  it has no readable counter folder.",
+        "in units of 1 byte; it has no readable counter folder.",
     ]
 
 

@@ -55,7 +55,7 @@ CHECKS_OF_TREES = (
     *("tree", "devices", "rails", "remarks", "likeness", "pcie", "files"),
     *("saturation", "counting", "resolution", "links", "balance"),
 )
-_TITLE = re.compile(r"^ibpulse \S+ looks at \S+ on .*")
+_TITLE = re.compile(r"^ibpulse \S+ checking \S+ on .*")
 _WRAPPED = re.compile(r"\n {18,}(?!(?:means|do) {2})")
 _SECONDS = re.compile(r"in \d+\.\d s")
 _COUNT = re.compile(r"^(\w+_ratio_count(?:\{.*\})?) \S+$")
@@ -163,4 +163,4 @@ def _mask_line(line: str) -> str:
 def mask_doctor(text: str, folder: Path) -> str:
     """The page with each sentence in one line, without the name of the folder, the kernel and the seconds it took."""
     text = _WRAPPED.sub(" ", text.replace(str(folder), "FOLDER"))
-    return _SECONDS.sub("in * s", _TITLE.sub("ibpulse looks at FOLDER/sys", text, count=1))
+    return _SECONDS.sub("in * s", _TITLE.sub("ibpulse checking FOLDER/sys", text, count=1))
