@@ -74,7 +74,7 @@ def test_a_demo_that_cannot_be_simulated_says_why() -> None:
         timeout=60,
     )
     assert ended.returncode == 1
-    assert "workload 'idle' has no option 'rate" in ended.stderr
+    assert 'workload "idle" has no option "rate' in ended.stderr
     assert "the simulated fabric failed to start; see the message above" in ended.stderr
 
 

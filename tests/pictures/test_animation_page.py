@@ -1,4 +1,4 @@
-"""The page in a browser: what its script draws is what the frames of a GIF show."""
+"""The page in a browser: its script draws the same as the frames of a GIF."""
 
 import base64
 import io

@@ -83,14 +83,14 @@ def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) ->
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("-o", "a.bmp"), "output a.bmp: the type of a picture is told by its name; end it with one of .png, .svg"),
-        (("-o", "a"), "output a: the type of a picture is told by its name"),
-        (("-o", "a.gif", "--picture=heatmap"), "output a.gif: a picture heatmap is written as png, svg"),
+        (("-o", "a.bmp"), "output a.bmp: the suffix determines the type of a picture; use one of .png, .svg"),
+        (("-o", "a"), "output a: the suffix determines the type of a picture"),
+        (("-o", "a.gif", "--picture=heatmap"), "output a.gif: a heatmap can only be written as png, svg"),
         (
             ("-o", "a.png", "--width=100"),
-            "flag --width: 100 pixels at 200 dpi do not fit the labels; give 1000 to 8000",
+            "flag --width: 100 pixels at 200 dpi are too few for the labels; use 1000 to 8000",
         ),
-        (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 pixels are more than 12000"),
+        (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 exceeds the maximum of 12000 pixels"),
         (("-o", "a.png", "--from=x"), "flag --from: 'x' is not a time; write an offset like 10s"),
         (("-o", "a.png", "--last=1s", "--from=1s"), "flag --last: cannot be combined with --from"),
         (("-o", "a.png", "--last=3"), "flag --last: 3 has no unit"),
@@ -123,7 +123,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_recording_of_holes_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = saved(tmp_path / "a.parquet", record(np.full((1, 2, 9), np.nan)))
-    assert "recording a holds no value of mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
+    assert "recording a has no values for mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
 
 
 def test_a_hole_in_one_direction_is_a_hole_of_both(tmp_path: Path) -> None:
@@ -131,14 +131,16 @@ def test_a_hole_in_one_direction_is_a_hole_of_both(tmp_path: Path) -> None:
     rates[0, 1, 30:50] = np.nan
     out = tmp_path / "out.svg"
     assert render(saved(tmp_path / "a.parquet", record(rates)), "-o", str(out)) == 0
-    assert "20.0 % not measured" in out.read_text()
+    assert "20.0 % missing" in out.read_text()
 
 
 def test_a_utilisation_without_a_line_rate_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording: Recording = record(np.ones((1, 2, 9)), line=None)
     name = saved(tmp_path / "a.parquet", recording)
     assert render(name, "-o", str(tmp_path / "a.png")) == 0
-    assert "has no line rate of mlx5_0:1; use --unit=GB/s" in refused(capsys, name, "-o", "a.png", "--unit=utilization")
+    assert "has no line rate for mlx5_0:1; use --unit=GB/s" in refused(
+        capsys, name, "-o", "a.png", "--unit=utilization"
+    )
 
 
 @pytest.mark.parametrize("module", ["matplotlib", "PIL"])

@@ -15,7 +15,7 @@ DARKEST, BRIGHTEST = "#440154", "#fde725"
 
 
 def rails(ticks: int = 200) -> np.ndarray:
-    """An idle rail, a busy one, and one of which the second half is a hole."""
+    """An idle rail, a busy one, and one whose second half is missing."""
     rates = np.zeros((3, ticks))
     rates[1] = 100e9
     rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
@@ -110,10 +110,10 @@ def test_an_svg_has_its_labels_with_units_as_texts(tmp_path: Path) -> None:
         "bandwidth (GB/s)",
         "mlx5_2:1",
         "before",
-        "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % not measured",
+        "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % missing",
         "highest 10 ms sample in each column of 40 ms",
         "mean of each column of 40 ms",
-        "hatched: not measured",
+        "hatched: missing data",
     ):
         assert label in said
 

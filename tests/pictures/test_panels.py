@@ -15,4 +15,4 @@ def test_a_run_says_its_host_date_span_and_interval() -> None:
 def test_the_smallest_hole_is_said() -> None:
     rates = np.zeros((1, 100_000))
     rates[0, 7] = np.nan
-    assert describe_run(take(rates)).endswith("0.1 % not measured")
+    assert describe_run(take(rates)).endswith("0.1 % missing")

@@ -24,7 +24,7 @@ def test_a_utilisation_is_of_the_line_rate_and_goes_to_a_hundred_percent() -> No
 
 def test_a_utilisation_without_a_line_rate_is_refused() -> None:
     run = take(np.ones((1, 5)), line=float("nan"))
-    with pytest.raises(PictureError, match=r"recording a has no line rate of mlx5_0:1; use --unit=GB/s"):
+    with pytest.raises(PictureError, match=r"recording a has no line rate for mlx5_0:1; use --unit=GB/s"):
         choose_scale([run], replace(STILL, unit="utilization"))
 
 

@@ -1,4 +1,4 @@
-"""The tree on disk: what it holds, how it advances, and every fault. Clocks are passed in."""
+"""The tree on disk: its content, its progress, and every fault. Clocks are passed in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def advance(fabric: SimulatedFabric, seconds: float) -> int:
 
 
 def switch(fabric: SimulatedFabric, faults: dict[str, object]) -> None:
-    """Writes the faults file and lets the fabric look at it."""
+    """Write the faults file and let the fabric read it."""
     fabric.faults_file.write_text(json.dumps(faults))
     advance(fabric, 0.3)
 
@@ -226,7 +226,7 @@ def test_a_bad_faults_file_changes_nothing_and_is_logged(
     assert moved(fabric, "mlx5_0", 0.6) == 0
     messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(messages) == 1
-    assert messages[0].startswith(f"faults stay as they are: {fabric.faults_file}: not JSON")
+    assert messages[0].startswith(f"faults unchanged: {fabric.faults_file}: not JSON")
 
 
 def test_removing_the_faults_file_heals_all(fabric: SimulatedFabric) -> None:
@@ -241,7 +241,7 @@ def test_faults_can_be_there_from_the_start(tmp_path: Path) -> None:
     fabric.build(START, {"idle-rail": ["mlx5_1"]})
     assert moved(fabric, "mlx5_1", 0.5) == 0
     fabric.close()
-    with pytest.raises(ConfigError, match="faults: fault 'x' is unknown"):
+    with pytest.raises(ConfigError, match='faults: unknown fault "x"'):
         fabric.build(START, {"x": []})
 
 
@@ -255,13 +255,13 @@ def test_an_earlier_fabric_is_replaced(fabric: SimulatedFabric) -> None:
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "class/mine").write_text("mine")
-    with pytest.raises(FabricError, match="is not empty and holds no simulated fabric: name a new or an empty"):
+    with pytest.raises(FabricError, match="is not empty and holds no simulated fabric: use a new or an empty"):
         SimulatedFabric(tmp_path, Schedule(Constant()), TICK).build(START)
     assert (tmp_path / "class/mine").read_text() == "mine"
 
 
 class Clocks:
-    """Clocks that move when somebody sleeps; `late` adds to one sleep, `leaps` to the wall clock alone."""
+    """Clocks that advance on sleep; `late` adds to one sleep, `leaps` to the wall clock alone."""
 
     def __init__(self, fabric: SimulatedFabric, ticks: int) -> None:
         self.fabric, self.left = fabric, ticks

@@ -46,11 +46,14 @@ def test_faults_are_read_with_a_workload() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('{"workload": 5}', "here: workload holds 5; give a name, or for example"),
-        ('{"workload": {"name": "moe", "speed": 2}}', "here: workload holds {"),
-        ('{"workload": "sparse"}', "here: workload 'sparse' is unknown: choose one of dense, moe"),
-        ('{"workload": {"name": "moe", "stretch": 0}}', "here: workload: stretch is 0; give a number from 0.1 to 10"),
-        ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch is True; give a number"),
+        ('{"workload": 5}', "here: workload: 5 is not valid; give a name, or for example"),
+        ('{"workload": {"name": "moe", "speed": 2}}', "here: workload: {"),
+        ('{"workload": "sparse"}', 'here: unknown workload "sparse"; choose one of dense, moe'),
+        (
+            '{"workload": {"name": "moe", "stretch": 0}}',
+            "here: workload: stretch: 0 is not valid; give a number from 0.1 to 10",
+        ),
+        ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch: true is not valid; give a number"),
         ("{", "here: not JSON"),
         ("[]", "here: holds list, not an object"),
     ],

@@ -1,4 +1,4 @@
-"""The faults file: every line of the table, and every way to write it wrong."""
+"""The faults file: every row of the table, and every mistake in it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_an_empty_file_is_a_healthy_fabric(text: str) -> None:
     [
         ("{", "f: not JSON .*; write for example"),
         ("[]", "f: holds list, not an object"),
-        ('{"broken": []}', "f: fault 'broken' is unknown: choose of idle-rail, slow-rail"),
-        ('{"stuck": ["mlx5_9"]}', "f: stuck: device 'mlx5_9' is not in this fabric"),
-        ('{"stuck": "mlx5_0"}', "f: stuck holds 'mlx5_0'; give a list of devices"),
-        ('{"slow-rail": {"mlx5_0": 2}}', "f: slow-rail: mlx5_0 has 2; give part of the traffic, 0 to 1"),
-        ('{"refresh": {"mlx5_0": 0}}', "f: refresh: mlx5_0 has 0; give milliseconds between new values"),
-        ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0 has True; give 1, or list the device"),
+        ('{"broken": []}', 'f: unknown fault "broken"; choose from idle-rail, slow-rail'),
+        ('{"stuck": ["mlx5_9"]}', 'f: stuck: device "mlx5_9" is not in this fabric'),
+        ('{"stuck": "mlx5_0"}', 'f: stuck: "mlx5_0" is not valid; give devices as a list'),
+        ('{"slow-rail": {"mlx5_0": 2}}', "f: slow-rail: mlx5_0: 2 is not valid; give part of the traffic, 0 to 1"),
+        ('{"refresh": {"mlx5_0": 0}}', "f: refresh: mlx5_0: 0 is not valid; give milliseconds between new values"),
+        ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0: true is not valid; give 1, or list the device"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place_and_the_way_out(text: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The counters of a replay: they rise by what they rose by, at any speed, and in a hole nobody can compute a rate."""
+"""The counters of a replay: they increase as recorded, at any speed, and give no rate for missing data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = np.tile(START_WORDS, (2, 1))
 
 
 def whole(ticks: int, seed: int = 0) -> Recording:
-    """A recording without a hole, in whole words."""
+    """A recording without missing data, in whole words."""
     made = make_recording(ticks, seed=seed)
     good = ~np.isnan(made.bytes_per_second)
     rates, seconds = np.where(good, made.bytes_per_second, 4e8), np.where(good, made.seconds, 0.01)
@@ -29,7 +29,7 @@ def cut(recording: Recording, ticks: int) -> Iterator[Recording]:
 
 
 def played(recording: Recording, ticks_per_step: float, ticks_per_piece: int = 7) -> np.ndarray:
-    """What the counters read before the first step and after each: (steps + 1, ports, 2)."""
+    """The counter values before the first step and after each: (steps + 1, ports, 2)."""
     player = Player(lambda: cut(recording, ticks_per_piece), 2, ticks_per_step)
     seen = [player.words.copy()]
     while not player.over:
@@ -71,7 +71,7 @@ def test_in_a_hole_the_counter_falls_at_every_step_and_after_it_nothing_is_lost(
     steps = np.diff(played(recording, 1.0), axis=0)
     np.testing.assert_array_equal(np.delete(steps.reshape(20, 4), 1, axis=1), 1000)
     np.testing.assert_array_equal(steps[:, 0, 1], [1000] * 5 + [-1] * 4 + [1000] * 11)
-    # a step that holds a hole is one
+    # a step with missing data is missing
     np.testing.assert_array_equal(np.diff(played(recording, 4.0), axis=0)[:, 0, 1], [4000, -1, -1, 4000, 4000])
 
 

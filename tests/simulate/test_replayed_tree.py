@@ -107,7 +107,7 @@ def test_a_log_without_identity_is_an_infiniband_port_of_its_rate(
 @pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "..", "-x", "a b", "x\n", "é", "a" * 64])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with (
-        pytest.raises(FabricError, match="cannot be replayed: its device's name is no file name"),
+        pytest.raises(FabricError, match="cannot be replayed: its device name is not a valid file name"),
         replaying(tmp_path, replace(RAIL, device=name)),
     ):
         pass

@@ -20,7 +20,7 @@ needs_tmux = pytest.mark.skipif(TMUX is None, reason="needs tmux")
 
 @dataclass
 class Pane:
-    """The one pane of a tmux server of its own."""
+    """The only pane of a separate tmux server."""
 
     socket: Path
 
@@ -58,7 +58,7 @@ class Pane:
 
 @contextmanager
 def pane(directory: Path, words: Sequence[str], locale: str = "C.UTF-8", **changed: str) -> Iterator[Pane]:
-    """A terminal of 80 by 24 that runs a command, and then says its exit code and whether it echoes.
+    """A terminal of 80 by 24 that runs a command, then prints its exit code and whether the terminal echoes.
 
     `changed` are variables of its environment.
     """

@@ -1,4 +1,4 @@
-"""The live view in a real terminal: drawn, resized, left in each way, and the terminal put back."""
+"""The live view in a real terminal: drawn, resized, left in every way, and the terminal restored."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_keys_show_the_rails_that_have_no_room(shown: Pane) -> None:
     for keys, seen in (
         ("Down", "rails 2 to 4"),
         ("End", "rails 6 to 8"),
-        # it does not go on behind the end
+        # it does not go past the end
         ("Down", "rails 6 to 8"),
         ("Up", "rails 5 to 7"),
         ("k", "rails 4 to 6"),
@@ -187,12 +187,12 @@ def test_it_needs_neither_colours_nor_blocks(tmp_path: Path, term: str) -> None:
 
 def test_a_terminal_that_nobody_knows_is_named(tmp_path: Path) -> None:
     with pane(tmp_path, show("on"), TERM="no-such-terminal") as made:
-        made.wait_for("the terminal 'no-such-terminal' is not known", "TERM=xterm-256color", "ended with 1")
+        made.wait_for('terminal type "no-such-terminal" is unknown', "TERM=xterm-256color", "ended with 1")
 
 
 def test_a_terminal_without_places_is_refused(tmp_path: Path) -> None:
     with pane(tmp_path, show("on"), TERM="dumb") as made:
-        made.wait_for("the terminal 'dumb' cannot place text on its screen; try", "ended with 1")
+        made.wait_for('terminal type "dumb" cannot position text on its screen; try', "ended with 1")
 
 
 @pytest.mark.parametrize(("no_color", "colours"), [("", True), ("1", False)])
@@ -215,7 +215,7 @@ def test_a_stopped_view_goes_on_in_the_size_of_then(tmp_path: Path) -> None:
         made.wait_for("mlx5_7:1", "last 1.95 s")
         made.keys("C-z")
         made.wait_for("Stopped")
-        # the shell is told of it, and the view is not
+        # only the shell is notified, not the view
         made.resize(100, 24)
         made.keys("fg", "Enter")
         made.wait_for("mlx5_7:1", "last 2.95 s")
@@ -236,7 +236,7 @@ def test_it_ends_when_the_terminal_is_gone(tmp_path: Path) -> None:
 def test_it_ends_without_a_signal_when_nobody_is_at_the_other_end(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PYTHONPATH": "exporter:."}
-    # in a session of its own, whose terminal this is not: nobody tells it
+    # in a session without this terminal, so no signal arrives
     process = subprocess.Popen(show("on"), stdin=theirs, stdout=theirs, start_new_session=True, env=environment)
     os.close(theirs)
     try:
@@ -256,7 +256,7 @@ def test_what_is_no_terminal_is_refused() -> None:
     )
     assert ended.returncode == 1
     sentence = (
-        "ibpulse: top draws on a terminal, and standard input or output is none (ssh gives one with -t); "
+        "ibpulse: top needs a terminal, but standard input or output is not one (with ssh, use -t); "
         "`ibpulse record` writes a file instead\n"
     )
     assert ended.stderr == sentence

@@ -1,4 +1,4 @@
-"""The screen as lines: what stands where, at any size of the terminal."""
+"""The screen as lines: their content and order, at any size of the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ rails     2 of 2 active  fairness 1.000  other ports: 1
 rail      last 3.9 s, peaks of 100 ms              transmit GB/s   receive GB/s
 mlx5_0:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
 mlx5_1:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
-sampler   99.98 % of ticks kept  0.12 ms late (mean)  0 read errors  1 restarts
+sampler   99.98 % captured  wake-up delay 0.12 ms  0 read errors  1 restarts
 q quits   + and - change the time scale"""
 
 
@@ -88,7 +88,7 @@ def test_a_terminal_that_is_too_small_is_told_so(columns: int, rows: int) -> Non
 def test_the_words_for_what_is_not_known_yet() -> None:
     lines = texts(lay_out(view(1, summary=None, sampler=None), 80, 24, BLOCKS))
     assert lines[1:3] == ["node      no second is complete yet", "rails     1"]
-    assert lines[-2] == "sampler   nothing known yet"
+    assert lines[-2] == "sampler   no data yet"
 
 
 def test_numbers_that_are_not_known_are_dashes() -> None:
@@ -117,7 +117,7 @@ def test_sick_rails_are_named_and_marked() -> None:
     lines = lay_out(sick, 80, 24, BLOCKS)
     said = texts(lines)
     assert said[5] == "rails     6 of 8 active  fairness 1.000  other ports: 1"
-    # a rail that is down is not called idle as well
+    # a rail that is down is not reported as idle too
     assert said[6] == "          2 down: mlx5_1:1, mlx5_2:1  1 idle: mlx5_6:1  5 slow: mlx5_0:1, mlx5_3"
     wide = texts(lay_out(sick, 120, 24, BLOCKS))[6]
     assert wide.endswith("5 slow: mlx5_0:1, mlx5_3:1, mlx5_4:1, mlx5_5:1, ...")
@@ -163,4 +163,4 @@ def test_the_sparkline_takes_what_is_left_of_the_width() -> None:
 def test_a_sampler_without_a_tick_kept_nothing_yet() -> None:
     sampler = SamplerView(0, 0, 0, 1, None)
     line = texts(lay_out(view(1, sampler=sampler), 80, 24, BLOCKS))[-2]
-    assert line == "sampler   - of ticks kept  - late (mean)  0 read errors  1 restarts"
+    assert line == "sampler   - captured  wake-up delay -  0 read errors  1 restarts"

@@ -1,4 +1,4 @@
-"""`ibpulse top` as it is typed: of a daemon, alone, and which of the two it is."""
+"""`ibpulse top` as typed: with a daemon, alone, and the choice between the two."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_alone_it_samples_and_leaves_nothing_behind(tree: Path, tmp_path: Path, number: int) -> None:
     mine = tmp_path / "memory"
     mine.mkdir()
-    # not in shared memory, so that what is left behind can be told from what others have there
+    # not in shared memory, so that leftovers can be told from other programs' files
     words = [*TOP, f"--path.sysfs={tree}"]
     with pane(tmp_path, words) as made:
         screen = made.wait_for("mlx5_2:1", "duty cycle")
@@ -67,7 +67,7 @@ def test_without_a_word_it_looks_at_the_daemon_of_this_node(tree: Path, tmp_path
     ("asked", "origins", "alone"),
     [
         (False, {"sampler.interval": "default", "web.listen-address": "flag --web.listen-address"}, False),
-        # what a file or the environment says is meant for the daemon
+        # settings from a file or the environment are meant for the daemon
         (False, {"path.sysfs": "environment variable IBPULSE_PATH__SYSFS"}, False),
         (False, {"sampler.interval": "flag --sampler.interval"}, True),
         (False, {"ports.exclude": "flag --ports.exclude"}, True),
@@ -79,7 +79,7 @@ def test_flags_of_sampling_ask_for_samples_of_ones_own(asked: bool, origins: dic
     assert is_alone(None, asked, origins) is alone
     if alone:
         flag = "--alone" if asked else f"--{next(iter(origins))}"
-        with pytest.raises(ConfigError, match=rf"^flag {flag}: --url=http://a shows what that daemon samples; leave"):
+        with pytest.raises(ConfigError, match=rf"^flag {flag}: cannot be combined with --url=http://a, which shows"):
             is_alone("http://a", asked, origins)
     else:
         assert not is_alone("http://a", asked, origins)
@@ -88,7 +88,7 @@ def test_flags_of_sampling_ask_for_samples_of_ones_own(asked: bool, origins: dic
 def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
     with canned() as server:
         address = ListenAddress("127.0.0.1", int(server.url.rpartition(":")[2]))
-        # another service: this node has no daemon
+        # another service answers: this node has no daemon
         assert find_daemon(None, address) is None
         server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
         with pytest.raises(DaemonError, match=r"answers 401: A password is needed; write them into the address, like "):

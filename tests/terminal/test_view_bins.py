@@ -1,4 +1,4 @@
-"""What was computed before is taken again, and only what may have changed is asked for."""
+"""Computed bins are reused, and only those that may have changed are requested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ibpulse.terminal.view import BinCache
 
 
 def numbered(begin: int, end: int, age: int) -> Singles:
-    """Bins that hold their own number, and in the other direction when they were computed."""
+    """Bins that hold their own number in one direction, and the time of their computation in the other."""
     return np.array([np.arange(begin, end), np.full(end - begin, age)], dtype=np.float32)
 
 
@@ -36,7 +36,7 @@ def test_the_newest_bins_are_put_behind_the_known_ones() -> None:
         (10, ("a", "b"), 105, 20),  # another rail
         (10, (), 105, 20),
         (10, ("a",), 99, 20),  # the clock was set back
-        (10, ("a",), 500, 20),  # nobody looked for long
+        (10, ("a",), 500, 20),  # not fetched for long
         (20, ("a",), 105, 20),  # another time scale
     ],
 )

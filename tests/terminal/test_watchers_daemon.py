@@ -1,4 +1,4 @@
-"""A real daemon as it is seen live, and one that is replaced by another while it is watched."""
+"""The live view of a real daemon, and of one that is replaced by another in the meantime."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(tree: P
     with pytest.raises(DaemonError, match="does not answer: Connection refused"):
         watcher.fetch(5, 100_000_000)
     with Running(tree, tmp_path / "other", f"--web.listen-address={address}", interval="250ms"):
-        # no time has passed, and yet everything is asked for anew
+        # no time has passed, and yet everything is requested again
         view = watcher.fetch(5, 100_000_000)
         assert (view.interval_ns, view.bin_ns) == (250_000_000, 250_000_000)
         assert view.rails[0].peaks.shape[0] == 2

@@ -1,4 +1,4 @@
-"""A ring as it is seen live: bins that stand still, holes, means of the last second."""
+"""The live view of a ring: constant bins, missing data, means of the last second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Clocked(RingReader):
 
 
 class Watching:
-    """A watcher of a ring, and the clock by which it looks."""
+    """A watcher of a ring, and its clock."""
 
     def __init__(self, ring: Ring) -> None:
         self.wanted_ns = 100 * MS

@@ -1,11 +1,11 @@
 """Recordings as pictures: heatmap, animation, distribution.
 
-options           what is asked of a picture, and which files each kind can be written to
-picture_run       what is drawn of one recording: columns of ticks, and the scale that all runs of a picture share
-figure            the drawing libraries, or what to install; colours; a figure into its file
+options           the options of a picture, and the file types of each kind
+picture_run       the drawn part of one recording: columns of samples, and the scale shared by all runs
+figure            the drawing libraries, or how to install them; colours; writing a figure to a file
 panels            the parts that several pictures share
 heatmap, distribution   the still pictures
-animation_layout  the parts of an animation that stand still, and the places of the others
+animation_layout  the static parts of an animation, and the positions of the moving ones
 frames            the frames of an animation
 animation         an animation as GIF, MP4 or page
 """
@@ -26,9 +26,9 @@ def render(kind: str, runs: Sequence[PictureRun], output: Path, options: Picture
     """Draw the runs as a picture of that kind into the file.
 
     Raises:
-        PictureError: it cannot be drawn or written.
+        PictureError: the picture cannot be drawn or written.
     """
-    # matplotlib is heavy, and may be missing
+    # matplotlib is slow to import, and optional
     from ibpulse.pictures.distribution import draw_distribution
     from ibpulse.pictures.figure import save_figure
     from ibpulse.pictures.heatmap import draw_heatmap

@@ -1,4 +1,4 @@
-"""The animation as GIF, MP4 or HTML page: a bar per rail, the last moments of all rails, and a time line."""
+"""The animation as GIF, MP4 or HTML page: a bar per rail, the recent past of all rails, and a timeline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ibpulse.pictures.picture_run import PictureRun, choose_scale
 
 
 def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
-    """Write the frames as a GIF that starts over and over."""
+    """Write the frames as a GIF that repeats forever."""
     colours = palette.tobytes()
 
     def pictures() -> Iterator[Image.Image]:
@@ -60,26 +60,24 @@ def find_ffmpeg() -> str:
     """The path of ffmpeg.
 
     Raises:
-        PictureError: there is none.
+        PictureError: ffmpeg is not installed.
     """
     found = shutil.which("ffmpeg")
     if found is None:
-        raise PictureError(
-            "an .mp4 is written by ffmpeg, which is not on the PATH; install it, or write a .gif or .html"
-        )
+        raise PictureError(".mp4 files need ffmpeg, which is not on the PATH; install it, or write a .gif or .html")
     return found
 
 
 def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
-    """Let ffmpeg write the frames as H.264, which players and browsers read.
+    """Let ffmpeg write the frames as H.264, which players and browsers can read.
 
     Raises:
-        PictureError: there is no ffmpeg, or it failed.
+        PictureError: ffmpeg is not installed, or it failed.
     """
     first = next(frames)
     size = f"{first.shape[1]}x{first.shape[0]}"
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(frames_per_second), "-i", "-"]
-    # H.264 counts pixels in pairs
+    # H.264 requires even dimensions
     picture = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p"]
     same = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
     command = [find_ffmpeg(), "-v", "error", "-y", *source, *picture, *same, "-f", "mp4", str(path)]
@@ -92,7 +90,7 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
                 process.stdin.write(palette[frame].tobytes())
             process.stdin.close()
         except BrokenPipeError:
-            # it ended early, and says why
+            # ffmpeg ended early and gave a reason
             pass
         reason = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
@@ -131,7 +129,7 @@ def write_page(path: Path, title: str, layout: Layout, motions: Sequence[Motion]
         "{{width}}": str(layout.base.shape[1]),
         "{{height}}": str(layout.base.shape[0]),
         "{{layout}}": _png(layout),
-        # a name in it must not end the script
+        # a name in the document must not end the script element
         "{{movie}}": json.dumps(movie, separators=(",", ":")).replace("<", "\\u003c"),
     }.items():
         page = page.replace(mark, text)
@@ -162,10 +160,10 @@ def _png(layout: Layout) -> str:
 
 
 def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
-    """Write one or two runs in motion as GIF, MP4 or HTML, as the name says.
+    """Write an animation of one or two runs as GIF, MP4 or HTML, depending on the suffix.
 
     Raises:
-        PictureError: it would be too long, a line rate is not known, there is no ffmpeg, or the file cannot be written.
+        PictureError: it would be too long, a line rate is unknown, ffmpeg is missing, or the file cannot be written.
     """
     kind = output.suffix.removeprefix(".").lower()
     if kind == "mp4":

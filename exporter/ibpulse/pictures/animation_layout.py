@@ -1,6 +1,6 @@
-"""The parts of an animation that stand still, drawn once, and the places of those that move, in pixels.
+"""The static parts of an animation, drawn once, and the positions of the moving ones, in pixels.
 
-A picture is an array of places in one palette of 256 colours: frames are made by writing numbers into a copy of it.
+A picture is an array of indices into one palette of 256 colours; frames are made by writing indices into a copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 
-# places in the palette: the colour map, then single colours, then the letters from background to text, then the rest
+# positions in the palette: the colour map, then single colours, then shades from background to text, then the rest
 LEVELS = 112
 BACKGROUND, HOLE_FILL, HOLE_LINE, BAR, MARK, CURSOR = range(LEVELS, LEVELS + 6)
 INK, INKS = CURSOR + 1, 16
@@ -33,7 +33,7 @@ BETWEEN, BARS = 0.4, 0.27
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """A place in pixels from the left and upper edge."""
+    """A rectangle, in pixels from the left and upper edge."""
 
     left: int
     top: int
@@ -43,9 +43,9 @@ class Rect:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where a run moves: a bar per rail, its last moments as rows of columns, its whole as a line, and a text.
+    """The rectangles of a run: a bar per rail, its recent past as rows of columns, all of it as a line, and a text.
 
-    A row is `row` pixels high. `columns` are shown, each of at least a pixel and of `ticks` ticks.
+    A row is `row` pixels high. `columns` are shown, each at least one pixel wide and `ticks` samples long.
     """
 
     bars: Rect
@@ -59,7 +59,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What stands still: `base` (height, width) as places in `palette` (256, 3), and the bands of the runs."""
+    """The static part: `base` (height, width), indices into `palette` (256, 3), and the bands of the runs."""
 
     base: Pixels
     palette: Pixels
@@ -139,7 +139,7 @@ def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale) -> No
     draw_band(axes, columns, column, page.colours, duration_text(run.interval_ns))
     mark_holes(axes, columns.partly[0], column, page.colours)
     axes.set_xlim(0.0, run.span_seconds / size)
-    # room for the mark of what the rails show
+    # room for the mark of the span shown above
     axes.set_ylim(0.0, scale.node * 1.1)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
     axes.set_ylabel(f"node ({scale.sign})", fontsize=SMALL)
@@ -148,7 +148,7 @@ def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale) -> No
 
 
 def _draw_scale(page: Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
-    """The scale of the colours; its place, which is to be filled."""
+    """The colour scale; returns the rectangle to fill."""
     dpi = options.dpi
     place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
     axes = _axes(page, place)
@@ -191,7 +191,7 @@ def _rasterize(page: Page) -> Pixels:
 
 
 def _quantize(picture: Pixels, colours: Colours) -> tuple[Pixels, Pixels]:
-    """The palette, and the picture as places in it."""
+    """The palette, and the picture as indices into it."""
     drawn = Image.fromarray(picture).quantize(256 - REST, dither=Image.Dither.NONE)
     own = np.array(drawn.getpalette(), dtype=np.uint8).reshape(-1, 3)
     palette = np.zeros((256, 3), dtype=np.uint8)

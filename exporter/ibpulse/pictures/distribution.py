@@ -1,4 +1,4 @@
-"""The distribution: how often the node has which bandwidth, and how long its bursts and gaps last."""
+"""The distribution: the share of time at each bandwidth, and the lengths of bursts and gaps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
     """The picture of up to four runs: histogram, cumulative share, burst lengths, gap lengths.
 
     Raises:
-        PictureError: a utilisation is asked for and a line rate is not known.
+        PictureError: utilisation is requested, but a line rate is unknown.
     """
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
@@ -72,7 +72,7 @@ def _summary(run: PictureRun, thresholds: Thresholds) -> str:
 def _draw_samples(
     left: Axes, right: Axes, runs: Sequence[PictureRun], scale: Scale, options: PictureOptions, colours: Colours
 ) -> None:
-    """Histogram and cumulative share, in time: a sample weighs the seconds that it stands for."""
+    """Histogram and cumulative share, by time: each sample has the weight of its seconds."""
     edges = np.linspace(0.0, scale.node, BINS + 1)
     for place, run in enumerate(runs):
         style: dict[str, Any] = {"color": colours.runs[place], "linestyle": STYLES[place], "linewidth": 1.6}
@@ -92,7 +92,7 @@ def _draw_samples(
     left.set_title(f"Time at each bandwidth, samples of {_interval(runs)}", loc="left", weight="bold")
     right.set_ylabel("share of time at or below (%)")
     right.set_ylim(0.0, 103.0)
-    right.set_title("The same, added up from below", loc="left", weight="bold")
+    right.set_title("Cumulative share of time", loc="left", weight="bold")
 
 
 def _interval(runs: Sequence[PictureRun]) -> str:
@@ -107,7 +107,7 @@ def _known(values: Floats, seconds: Floats) -> tuple[Floats, Floats]:
 def _draw_lengths(
     left: Axes, right: Axes, runs: Sequence[PictureRun], thresholds: Thresholds, colours: Colours
 ) -> None:
-    """The share of bursts, and of gaps, that last at least so long."""
+    """The share of bursts, and of gaps, by minimum length."""
     found = [find_lengths(run, thresholds) for run in runs]
     for axes, what, lengths in zip((left, right), ("bursts", "gaps"), zip(*found, strict=True), strict=True):
         known = np.concatenate(lengths) * 1e3
@@ -121,13 +121,13 @@ def _draw_lengths(
             style: dict[str, Any] = {"color": colours.runs[place], "linestyle": STYLES[place], "linewidth": 1.6}
             axes.plot(*_steps(times * 1e3), drawstyle="steps-pre", **style)
         axes.set_xlabel(f"length of {what} (ms)")
-        axes.set_ylabel(f"share of {what}\nat least so long (%)")
+        axes.set_ylabel(f"share of {what} at least\nthis long (%)")
         axes.set_ylim(0.0, 103.0)
-        axes.set_title(f"How long {what} last", loc="left", weight="bold")
+        axes.set_title(f"Length of {what}", loc="left", weight="bold")
 
 
 def _steps(times: Floats) -> tuple[Floats, Floats]:
-    """The curve of the times in percent, from far on the left down to nothing."""
+    """The curve of the lengths in percent, from the left edge down to 0."""
     ordered, share = survival(times)
     if not len(ordered):
         return ordered, share
@@ -135,14 +135,14 @@ def _steps(times: Floats) -> tuple[Floats, Floats]:
 
 
 def find_lengths(run: PictureRun, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Seconds of the whole bursts and of the whole gaps of the sum; runs that touch a hole or an end are left out."""
-    # one more hole ends the last run
+    """Seconds of the whole bursts and gaps of the sum, without runs that touch missing data or an end."""
+    # missing data at the end terminates the last run
     rates, seconds = np.append(run.node.bandwidth, np.nan)[None], np.append(run.node.seconds, 0.0)[None]
     _, runs = split_runs(start_runs(1), rates, seconds, thresholds)
     return runs.seconds[runs.bursts()], runs.seconds[runs.gaps()]
 
 
 def survival(lengths: Floats) -> tuple[Floats, Floats]:
-    """The lengths in order, and of each the share that is at least as long; both empty where there is none."""
+    """The sorted lengths, and for each the share that is at least as long; both empty without lengths."""
     ordered = np.sort(lengths)
     return ordered, 1 - np.arange(len(ordered)) / max(len(ordered), 1)

@@ -1,4 +1,4 @@
-"""The drawing libraries, or what to install; colours and sizes; a figure into its file, whole or not at all."""
+"""The drawing libraries, or how to install them; colours and sizes; writing a figure to a file, atomically."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 COLOUR_MAP = "viridis"
-"""Perceptually even, and made for people with a colour vision deficiency too (van der Walt, Smith, 2015)."""
+"""Perceptually uniform, also for people with colour vision deficiency (van der Walt, Smith, 2015)."""
 
 FONT = "DejaVu Sans"
-"""The font that comes with matplotlib: the same letters on every machine."""
+"""The font that comes with matplotlib: identical on every machine."""
 
 SMALL, USUAL, LARGE = 8.0, 9.0, 11.5
 HATCH = "////"
@@ -46,7 +46,7 @@ HATCH = "////"
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """The colours of a theme. `runs` are of the palette of Okabe and Ito, in the order in which runs take them."""
+    """The colours of a theme. `runs` come from the palette of Okabe and Ito, in the order of the runs."""
 
     background: str
     text: str
@@ -83,7 +83,7 @@ THEMES: Mapping[str, Colours] = {
 
 
 def settings(colours: Colours) -> dict[Any, Any]:
-    """matplotlib's settings for a theme; texts of an SVG stay texts, and the same picture is the same bytes."""
+    """matplotlib's settings for a theme; SVG texts stay texts, and equal pictures are equal bytes."""
     return {
         "axes.edgecolor": colours.faint,
         "axes.facecolor": colours.background,
@@ -103,7 +103,7 @@ def settings(colours: Colours) -> dict[Any, Any]:
         "svg.fonttype": "none",
         "svg.hashsalt": "ibpulse",
         "text.color": colours.text,
-        # names of files may hold dollars
+        # file names may contain dollar signs
         "text.parse_math": False,
         "xtick.color": colours.faint,
         "xtick.labelcolor": colours.text,
@@ -114,7 +114,7 @@ def settings(colours: Colours) -> dict[Any, Any]:
     }
 
 
-# without these, a file would say when and by which version it was made, and no two would be the same
+# otherwise files contain a date and a version, and no two are equal
 _METADATA: dict[str, dict[str, str | None]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": "ibpulse", "Format": None, "Type": None},
@@ -122,7 +122,7 @@ _METADATA: dict[str, dict[str, str | None]] = {
 
 
 def save_figure(figure: Figure, output: Path, theme: str) -> None:
-    """Write a figure as PNG or SVG, as the name says.
+    """Write a figure as PNG or SVG, depending on the suffix.
 
     Raises:
         PictureError: the file cannot be written.
@@ -137,7 +137,7 @@ def save_figure(figure: Figure, output: Path, theme: str) -> None:
 
 
 def write_whole(output: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a file beside the output, which then takes its place.
+    """Let `write` fill a temporary file next to the output, then replace the output with it.
 
     Raises:
         PictureError: the file cannot be written.
@@ -150,6 +150,6 @@ def write_whole(output: Path, write: Callable[[Path], None]) -> None:
         reason = error.strerror or str(error)
         raise PictureError(f"output {output} cannot be written: {reason}; name another file") from error
     finally:
-        # where nothing can be written there is nothing to remove either
+        # if writing is impossible, there is nothing to remove either
         with suppress(OSError):
             beside.unlink()

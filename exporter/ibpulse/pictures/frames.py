@@ -1,4 +1,4 @@
-"""The frames of an animation: what moves, as numbers of pixels, written into a copy of the layout."""
+"""The frames of an animation: the moving parts as numbers of pixels, written into a copy of the layout."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MOST_FRAMES = 6000
 class Motion:
     """A run in motion.
 
-    `strip` (ports, columns) holds places in the palette; frame i shows those before column `ends[i]`. `bars` and
-    `marks` (frames, ports) are lengths in pixels, -1 where nothing is known. `cursor` and `begin` (frames,) are pixels
-    on the timeline: now, and the oldest column that is shown. `texts` has a line for each frame.
+    `strip` (ports, columns) holds indices into the palette; frame i shows those before column `ends[i]`. `bars` and
+    `marks` (frames, ports) are lengths in pixels, -1 if unknown. `cursor` and `begin` (frames,) are pixels
+    on the timeline: now, and the oldest column shown. `texts` has a line for each frame.
     """
 
     strip: npt.NDArray[np.uint8]
@@ -55,20 +55,20 @@ def count_frames(runs: Sequence[PictureRun], options: PictureOptions) -> int:
     """Frames from the beginning to the end of the longest run.
 
     Raises:
-        PictureError: they are too many.
+        PictureError: there are too many.
     """
     longest = max(run.span_seconds for run in runs)
     frames = max(1, math.ceil(longest * options.frames_per_second / options.speed - 1e-9))
     if frames > MOST_FRAMES:
         raise PictureError(
-            f"an animation of {longest:g} s would have {frames} frames, at most {MOST_FRAMES} are drawn; "
-            "cut it with --last, or give a greater --speed"
+            f"an animation of {longest:g} s would have {frames} frames, but the maximum is {MOST_FRAMES}; "
+            "cut it with --last, or increase --speed"
         )
     return frames
 
 
 def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options: PictureOptions) -> Motion:
-    """The run in motion on its band; one that is shorter than the others stands still at its end."""
+    """The run in motion on its band; a run shorter than the others stops at its end."""
     frame_ticks = options.speed / options.frames_per_second / run.interval_seconds
     instants = np.arange(1, frames + 1) * frame_ticks
     ends = np.clip(np.floor(instants + 1e-6).astype(np.int64), 1, run.ticks)
@@ -90,7 +90,7 @@ def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options
 
 
 def _strip(values: Floats, seconds: Floats, band: Band, scale: Scale) -> npt.NDArray[np.uint8]:
-    """Before the first column there is nothing, as wide as what is shown."""
+    """Empty space before the first column, as wide as the visible part."""
     highest = reduce(values[:, : values.shape[1]], seconds, -(-values.shape[1] // band.ticks)).highest
     levels = np.full(highest.shape, HOLE_FILL, dtype=np.uint8)
     known = ~np.isnan(highest)
@@ -100,14 +100,14 @@ def _strip(values: Floats, seconds: Floats, band: Band, scale: Scale) -> npt.NDA
 
 
 def _means(values: Floats, seconds: Floats, starts: Counts, ends: Counts) -> Floats:
-    """The mean of each row from each start to its end: (spans, rows), NaN where nothing is known."""
+    """The mean of each row from each start to its end: (spans, rows), NaN if unknown."""
     known = ~np.isnan(values)
     weight = np.where(known, seconds, 0.0)
     moved = np.where(known, values, 0.0) * weight
     sums = [np.concatenate((np.zeros((len(values), 1)), np.cumsum(one, axis=1)), axis=1) for one in (moved, weight)]
     above, below = (one[:, ends] - one[:, starts] for one in sums)
     out = np.full(above.shape, np.nan)
-    # what is left of sums that cancel is no time
+    # rounding errors of cancelling sums do not count as time
     np.divide(above, below, out=out, where=below > 1e-9)
     return out.T
 
@@ -149,7 +149,7 @@ WINDOW_PIXELS = 4
 
 
 def draw_frames(layout: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
-    """The frames, one after the other: (height, width), places in the layout's palette."""
+    """The frames in order: (height, width), indices into the layout's palette."""
     font = ImageFont.truetype(font_manager.findfont(FONT), layout.letter_pixels)
     for frame in range(len(motions[0].texts)):
         picture = layout.base.copy()
@@ -197,7 +197,7 @@ def _draw_cursor(part: Pixels, motion: Motion, frame: int) -> None:
 
 
 def _write(part: Pixels, text: str, font: ImageFont.FreeTypeFont) -> None:
-    """The text, at the right end of its place."""
+    """Write the text, aligned to the right end of its rectangle."""
     mask = Image.new("L", (part.shape[1], part.shape[0]))
     ImageDraw.Draw(mask).text((part.shape[1] - 1, part.shape[0] // 2), text, fill=255, font=font, anchor="rm")
     ink = np.asarray(mask).astype(np.uint16) * (INKS - 1) // 255

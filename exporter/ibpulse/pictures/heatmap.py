@@ -32,7 +32,7 @@ FACT = 1.08
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where things are, in inches from the left and upper edge."""
+    """Positions in inches from the left and upper edge."""
 
     lefts: tuple[float, ...]
     width: float
@@ -50,7 +50,7 @@ class _Plan:
         return self.node_top + NODE + AXIS
 
     def facts(self, run: PictureRun) -> int:
-        """Columns of the key numbers, so that their rows are even."""
+        """The number of columns of key numbers that makes their rows even."""
         count = max(1, len(run.node.facts))
         rows = -(-count // max(2, int(self.width / FACT)))
         return -(-count // rows)
@@ -59,10 +59,10 @@ class _Plan:
 def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
     """The picture of one or two runs.
 
-    A run of more ticks than the picture has room for gets two maps: the highest tick and the mean of each column.
+    A run with more samples than fit gets two maps: the highest sample and the mean of each column.
 
     Raises:
-        PictureError: a utilisation is asked for and a line rate is not known.
+        PictureError: utilisation is requested, but a line rate is unknown.
     """
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
@@ -82,7 +82,7 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
 
 
 def _most_columns(width_inches: float, dpi: int) -> int:
-    # a pixel at least, so that none is lost to rounding
+    # at least one pixel, because rounding could lose narrower ones
     return max(1, int(width_inches * dpi))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a picture, and which files each kind can be written to."""
+"""The options of a picture, and the file types of each kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: Mapping[str, PictureKind] = {
     "animation": PictureKind(("gif", "mp4", "html"), 2, 1000, 130),
     "distribution": PictureKind(("png", "svg"), 4, 2000, 200),
 }
-# in inches: what the labels need, and what a page takes
+# in inches: the minimum for the labels, and the width of a page
 NARROWEST, WIDEST = 5, 40
 
 
@@ -42,8 +42,8 @@ NARROWEST, WIDEST = 5, 40
 class PictureOptions:
     """How a picture is drawn.
 
-    `statistic` says which panels a heatmap has when a column stands for several ticks. An animation shows the last
-    `window_ns` and goes `speed` times as fast as the recording. A burst begins above
+    `statistic` selects the panels of a heatmap whose columns cover several samples. An animation shows the last
+    `window_ns` and runs `speed` times as fast as the recording. A burst begins above
     `active_bytes_per_second` and ends at `burst_low_bytes_per_second`.
     """
 
@@ -61,36 +61,36 @@ class PictureOptions:
 
     @property
     def width_inches(self) -> float:
-        """Width of the picture as the sizes of its letters see it."""
+        """Width of the picture relative to its font sizes."""
         return self.width_pixels / self.dpi
 
     @property
     def directions_text(self) -> str:
-        """What is added up, in words."""
+        """The directions added up, in words."""
         return "transmit + receive" if self.direction == "both" else self.direction
 
 
 def choose_kind(output: Path, wanted: str = "") -> str:
-    """The kind of picture for a file: the one wanted, else the one that its type suggests.
+    """The kind of picture for a file: the requested one, else the default for the file type.
 
     Raises:
-        PictureError: the type is not known, or that kind cannot be written to it.
+        PictureError: the type is unknown, or that kind cannot be written to it.
     """
     kind_of = output.suffix.removeprefix(".").lower()
     fitting = [name for name, kind in KINDS.items() if kind_of in kind.types]
     if not fitting:
         known = ", ".join(dict.fromkeys(f".{one}" for kind in KINDS.values() for one in kind.types))
-        raise PictureError(f"output {output}: the type of a picture is told by its name; end it with one of {known}")
+        raise PictureError(f"output {output}: the suffix determines the type of a picture; use one of {known}")
     if wanted and wanted not in fitting:
-        raise PictureError(f"output {output}: a picture {wanted} is written as {', '.join(KINDS[wanted].types)}")
+        raise PictureError(f"output {output}: a {wanted} can only be written as {', '.join(KINDS[wanted].types)}")
     return wanted or fitting[0]
 
 
 def size_faults(width_pixels: int, dpi: int) -> list[str]:
-    """What is wrong with a size, a sentence each."""
+    """The problems with a size, a sentence each."""
     if dpi < 1 or not NARROWEST <= width_pixels / dpi <= WIDEST:
         least, most = NARROWEST * max(dpi, 1), WIDEST * max(dpi, 1)
-        return [f"flag --width: {width_pixels} pixels at {dpi} dpi do not fit the labels; give {least} to {most}"]
+        return [f"flag --width: {width_pixels} pixels at {dpi} dpi are too few for the labels; use {least} to {most}"]
     if width_pixels > 12_000:
-        return [f"flag --width: {width_pixels} pixels are more than 12000; give less, or a lower --dpi"]
+        return [f"flag --width: {width_pixels} exceeds the maximum of 12000 pixels; use less, or a lower --dpi"]
     return []

@@ -1,4 +1,4 @@
-"""The parts that several pictures share: page, axes, captions, heads and facts."""
+"""The parts that several pictures share: page, axes, captions, headings and facts."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ibpulse.pictures.picture_run import Columns, PictureRun
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 
-HOLE = "hatched: not measured"
+HOLE = "hatched: missing data"
 TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
 
 
 def time_unit(span_seconds: float) -> tuple[int, str]:
-    """Seconds of the unit in which a span is readable, and its sign."""
+    """Seconds per unit, and the symbol of the unit, that make a span readable."""
     return next((size, sign) for least, size, sign in TIME_UNITS if span_seconds >= least)
 
 
 def describe_run(run: PictureRun) -> str:
-    """Host, date, span and interval of a run, and how much of it is not known."""
+    """Host, date, span and interval of a run, and the share of missing data."""
     begin = datetime.fromtimestamp(run.begin_ns // SECOND_NS, UTC)
     size, sign = time_unit(run.span_seconds)
     span = f"{run.span_seconds / size:.4g} {sign}"
@@ -46,24 +46,24 @@ def describe_run(run: PictureRun) -> str:
     if run.host:
         parts.insert(0, run.host)
     if run.hole_ratio:
-        parts.append(f"{max(run.hole_ratio * 100, 0.1):.1f} % not measured")
+        parts.append(f"{max(run.hole_ratio * 100, 0.1):.1f} % missing")
     return " · ".join(parts)
 
 
 def describe_column(run: PictureRun, ticks: int) -> str:
-    """How long a column is: `90 ms`."""
+    """The length of a column, such as `90 ms`."""
     return duration_text(ticks * run.interval_ns)
 
 
 LINE_INCHES = 0.2
 LETTER_INCHES = 0.085
-# inches per point, of letters as wide as they mostly are
+# inches per point, for letters of average width
 LETTER, BOLD_LETTER = 0.0082, 0.0096
 GRADIENT = np.linspace(0, 1, 256)[:, None]
 
 
 class Page:
-    """A figure whose places are inches from its left and upper edge."""
+    """A figure with positions in inches from its left and upper edge."""
 
     def __init__(self, width: float, height: float, dpi: int, colours: Colours) -> None:
         self.width, self.height, self.colours = width, height, colours
@@ -71,24 +71,24 @@ class Page:
         FigureCanvasAgg(self.figure)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        """Axes in that place."""
+        """Axes at that position."""
         bottom = self.height - top - height
         place = (left / self.width, bottom / self.height, width / self.width, height / self.height)
         return self.figure.add_axes(place)
 
     def write(self, left: float, top: float, text: str, size: float = USUAL, **style: Any) -> None:
-        """A text whose upper left corner is in that place, unless its style says otherwise."""
+        """A text with its upper left corner at that position, unless its style says otherwise."""
         chosen: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": size, "color": self.colours.text, **style}
         self.figure.text(left / self.width, 1 - top / self.height, text, **chosen)
 
     def head(self, left: float, top: float, run: PictureRun, name: float, rest: float) -> None:
-        """The name of a run, and what it is below; both have their width."""
+        """The name of a run, and its description below; both fit the width."""
         self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
         for line, text in enumerate(head_lines(run, rest)):
             self.write(left, top + 0.24 + 0.16 * line, text, SMALL, color=self.colours.faint)
 
     def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
-        """The key numbers of a run in rows of so many."""
+        """The key numbers of a run in rows of `columns`."""
         for place, (label, text) in enumerate(run.node.facts):
             row, column = divmod(place, columns)
             x, y = left + column * width / columns, top + row * 0.4
@@ -98,13 +98,13 @@ class Page:
 
 
 def shorten(text: str, width: float, size: float) -> str:
-    """As much of a bold text as has room in a width."""
+    """As much of a bold text as fits the width."""
     most = max(2, int(width / (size * BOLD_LETTER)))
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def head_lines(run: PictureRun, width: float) -> list[str]:
-    """What is said of a run, in lines that have room in a width."""
+    """The description of a run, in lines that fit the width."""
     lines = textwrap.wrap(describe_run(run), max(20, int(width / (SMALL * LETTER))))
     return [line.removesuffix(" ·") for line in lines]
 
@@ -120,7 +120,7 @@ def label_inches(runs: Sequence[PictureRun]) -> float:
 
 
 def hatch_holes(axes: Axes, colours: Colours) -> None:
-    """Let what is not drawn in the axes be seen as a hole."""
+    """Make missing data visible as the background of the axes."""
     axes.set_facecolor(colours.hole)
     axes.patch.set_hatch(HATCH)
     axes.patch.set_edgecolor(colours.hatch)
@@ -128,7 +128,7 @@ def hatch_holes(axes: Axes, colours: Colours) -> None:
 
 
 def draw_rows(axes: Axes, values: Floats, run: PictureRun, ticks: int, highest: float, colours: Colours) -> None:
-    """Rows of colours over time, one per port, the first on top; a hole shows what is behind."""
+    """Rows of colours over time, one per port, the first on top; missing data shows the background."""
     size, _ = time_unit(run.span_seconds)
     columns = values.shape[1]
     axes.imshow(
@@ -148,7 +148,7 @@ def draw_rows(axes: Axes, values: Floats, run: PictureRun, ticks: int, highest: 
 
 
 def draw_colour_bar(axes: Axes, highest: float, label: str) -> None:
-    """The one scale, upright, with its unit."""
+    """The colour scale, upright, with its unit."""
     axes.imshow(
         GRADIENT,
         cmap=matplotlib.colormaps[COLOUR_MAP],
@@ -164,7 +164,7 @@ def draw_colour_bar(axes: Axes, highest: float, label: str) -> None:
 
 
 def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tick: str) -> None:
-    """The mean of each column as a line, and what lies between it and the highest tick as a band."""
+    """The mean of each column as a line, and a band up to its highest sample."""
     mean, highest = columns.mean[0], columns.highest[0]
     edges = np.arange(columns.count + 1) * column
     if columns.ticks > 1:
@@ -183,7 +183,7 @@ def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tic
 
 
 def plain(axes: Axes, *, grid: bool = True) -> None:
-    """Axes without what says nothing: no frame on top and right, a grid that stays behind."""
+    """Axes without clutter: no frame on top and right, a grid in the background."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     if grid:
@@ -191,7 +191,7 @@ def plain(axes: Axes, *, grid: bool = True) -> None:
 
 
 def mark_holes(axes: Axes, missing: npt.NDArray[np.bool_], column: float, colours: Colours) -> None:
-    """Hatched spans, from top to bottom, over columns of which something is missing; `column` is their width."""
+    """Hatched spans, from top to bottom, over columns with missing data; `column` is their width."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], missing, [False])).astype(np.int8)))
     for first, end in zip(edges[::2], edges[1::2], strict=True):
         axes.axvspan(

@@ -1,4 +1,4 @@
-"""What is drawn of one recording: its values, reduced to columns, and the scale all runs share."""
+"""The drawn part of one recording: its values, reduced to columns, and the scale that all runs share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class PictureNode:
-    """The sum over the rails of a recording, tick by tick: bytes per second, NaN in holes, and the seconds measured.
+    """The sum over the rails of a recording, per sample: bytes per second, NaN if missing, and the seconds measured.
 
-    `facts` are its key numbers: what each is called, and its text.
+    `facts` are its key numbers: name and text.
     """
 
     bandwidth: Floats
@@ -32,10 +32,10 @@ class PictureNode:
 
 @dataclass(frozen=True, slots=True)
 class PictureRun:
-    """The ports of a recording: `rates` and `seconds` (ports, ticks), the chosen directions added up, NaN in holes.
+    """The ports of a recording: `rates` and `seconds` (ports, samples), sums of the chosen directions, NaN if missing.
 
-    `begin_ns` is the wall time at which the first tick begins. `lines` (ports,) are the line rates of the same
-    directions together, NaN where not known.
+    `begin_ns` is the wall time at which the first sample begins. `lines` (ports,) are the line rates of the same
+    directions together, NaN if unknown.
     """
 
     name: str
@@ -50,27 +50,27 @@ class PictureRun:
 
     @property
     def ticks(self) -> int:
-        """Number of ticks."""
+        """Number of samples."""
         return int(self.rates.shape[1])
 
     @property
     def interval_seconds(self) -> float:
-        """Distance of the ticks."""
+        """Interval between samples in seconds."""
         return self.interval_ns / SECOND_NS
 
     @property
     def span_seconds(self) -> float:
-        """From the beginning of the first tick to the end of the last."""
+        """From the beginning of the first sample to the end of the last."""
         return self.ticks * self.interval_seconds
 
     @property
     def hole_ratio(self) -> float:
-        """Ticks of ports of which nothing is known, per all."""
+        """Share of the samples of all ports that are missing."""
         return float(np.isnan(self.rates).mean())
 
 
 def keep_direction(recording: Recording, direction: str) -> Recording:
-    """The recording with one direction alone; the other is one hole. `both` leaves it as it is."""
+    """The recording with one direction only, the other missing; `both` changes nothing."""
     if direction == "both":
         return recording
     other = 1 - DIRECTIONS.index(direction)
@@ -80,9 +80,9 @@ def keep_direction(recording: Recording, direction: str) -> Recording:
 
 
 def take_run(name: str, recording: Recording, ports: Sequence[str], node: PictureNode) -> PictureRun:
-    """The named ports of a recording with their sum, which has the same ticks.
+    """The named ports of a recording with their sum, which has the same samples.
 
-    A port of which one direction is known and the other not, although it was recorded of others, has a hole.
+    If a port lacks a direction that other ports have, its sums are missing too.
 
     Raises:
         PictureError: no port has any value.
@@ -92,7 +92,7 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     rates = recording.bytes_per_second[rows]
     ways = [way for way in range(len(DIRECTIONS)) if not np.isnan(rates[:, way]).all()]
     if not ways:
-        raise PictureError(f"recording {name} holds no value of {', '.join(ports)}; choose other times or ports")
+        raise PictureError(f"recording {name} has no values for {', '.join(ports)}; choose other times or ports")
     known = [recording.meta.ports[row].rate_bytes_per_second or np.nan for row in rows]
     return PictureRun(
         name=name,
@@ -109,9 +109,9 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows of columns of `ticks` ticks each, the last of which may be shorter.
+    """Rows of columns of `ticks` samples each, the last of which may be shorter.
 
-    `highest` and `mean` (rows, columns) are NaN where nothing is known; `partly` says where something is missing.
+    `highest` and `mean` (rows, columns) are NaN if all is missing; `partly` marks columns with some missing samples.
     """
 
     highest: Floats
@@ -126,10 +126,10 @@ class Columns:
 
 
 def reduce(values: Floats, seconds: Floats, most: int) -> Columns:
-    """At most so many columns of (rows, ticks), NaN in holes; the mean is weighted by the seconds.
+    """At most `most` columns of (rows, samples), NaN if missing; the mean is weighted by the seconds.
 
-    Law: the highest value of a row is that of its columns; the mean of the columns, weighted by the seconds in them, is
-    that of the row.
+    Invariants: the highest value of a row is that of its columns; the mean of the columns, weighted by their seconds,
+    is that of the row.
     """
     ticks = max(1, -(-values.shape[1] // most))
     starts = np.arange(0, values.shape[1], ticks)
@@ -158,12 +158,12 @@ class Scale:
 
     @property
     def sign(self) -> str:
-        """The unit as labels have it."""
+        """The unit as used in labels."""
         return "GB/s" if self.unit == "GB/s" else "%"
 
     @property
     def label(self) -> str:
-        """What is measured, with its unit."""
+        """The measured quantity, with its unit."""
         return "bandwidth (GB/s)" if self.unit == "GB/s" else "utilisation (% of line rate)"
 
     def of_ports(self, run: PictureRun) -> Floats:
@@ -176,10 +176,10 @@ class Scale:
 
 
 def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
-    """The scale on which every value of every run has a place; of utilisation at least 0 to 100 %.
+    """The scale that fits every value of every run; for utilisation at least 0 to 100 %.
 
     Raises:
-        PictureError: a utilisation is asked for and a line rate is not known.
+        PictureError: utilisation is requested, but a line rate is unknown.
     """
     least = 0.0
     if options.unit == "utilization":
@@ -187,8 +187,8 @@ def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
         for run in runs:
             unknown = [port for port, line in zip(run.ports, run.lines, strict=True) if math.isnan(line)]
             if unknown or math.isnan(run.node.line_bytes_per_second):
-                names = ", ".join(unknown) or "any port that is up"
-                raise PictureError(f"recording {run.name} has no line rate of {names}; use --unit=GB/s")
+                names = ", ".join(unknown) or "any active port"
+                raise PictureError(f"recording {run.name} has no line rate for {names}; use --unit=GB/s")
     bare = Scale(options.unit, 0.0, 0.0)
     port = max(_highest(bare.of_ports(run)) for run in runs)
     node = max(_highest(bare.of_node(run)) for run in runs)
@@ -196,7 +196,7 @@ def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
 
 
 def round_up(value: float) -> float:
-    """The next of a few round numbers that is not below the value; 1 for 0."""
+    """The smallest of a few round numbers that is not below the value; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

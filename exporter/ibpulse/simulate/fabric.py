@@ -30,7 +30,7 @@ CONTROL_EXAMPLE = '{"name": "dense", "stretch": 1.1}'
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the faults file says: the faults of each device that has any, and the workload, None for the first one.
+    """The content of the faults file: the faults of each device that has any, and the workload (None: the initial).
 
     The file holds `{"workload": "moe"}` or `{"workload": {"name": "dense", "stretch": 1.1}}` next to the faults.
     """
@@ -40,9 +40,9 @@ class Control:
 
 
 def parse_control(text: str, devices: Collection[str], place: str) -> Control:
-    """What the text says. An empty text means no fault and the first workload.
+    """The parsed content. An empty text means no faults and the initial workload.
 
-    Raises ConfigError with every fault of the text, each naming `place`.
+    Raises ConfigError with every error in the text, each naming `place`.
     """
     try:
         document = json.loads(text or "{}")
@@ -57,10 +57,14 @@ def parse_control(text: str, devices: Collection[str], place: str) -> Control:
 def _parse_workload(entry: object, place: str) -> Workload:
     named = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(named, dict) or not isinstance(named.get("name"), str) or named.keys() - {"name", "stretch"}:
-        raise ConfigError([f"{place}: workload holds {entry!r}; give a name, or for example {CONTROL_EXAMPLE}"])
+        raise ConfigError(
+            [f"{place}: workload: {json.dumps(entry)} is not valid; give a name, or for example {CONTROL_EXAMPLE}"]
+        )
     factor = named.get("stretch", 1.0)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.1 <= factor <= 10:
-        raise ConfigError([f"{place}: workload: stretch is {factor!r}; give a number from 0.1 to 10"])
+        raise ConfigError(
+            [f"{place}: workload: stretch: {json.dumps(factor)} is not valid; give a number from 0.1 to 10"]
+        )
     try:
         workload = make_workload(named["name"])
     except ConfigError as error:
@@ -71,9 +75,9 @@ def _parse_workload(entry: object, place: str) -> Workload:
 class SimulatedFabric:
     """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
 
-    `management` adds an Ethernet NIC with a trickle of its own. Faults and another workload are read from
+    `management` adds an Ethernet NIC with a trickle of traffic. Faults and a new workload are read from
     `faults.json` in the directory.
-    Raises FabricError when the directory holds something else than an earlier fabric.
+    Raises FabricError if the directory holds anything but an earlier fabric.
     """
 
     def __init__(self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False) -> None:
@@ -91,13 +95,13 @@ class SimulatedFabric:
 
     @property
     def faults_file(self) -> Path:
-        """The file in which faults are switched on and off while the fabric runs."""
+        """The file that switches faults on and off while the fabric runs."""
         return self.directory / FAULTS_FILE
 
     def build(self, at_ns: int, faults: Mapping[str, object] | None = None) -> None:
-        """Writes the whole tree as it is at an instant, and the faults file.
+        """Write the whole tree with its state at an instant, and the faults file.
 
-        Raises ConfigError for faults that are not, FabricError for a directory that holds something else.
+        Raises ConfigError for invalid faults, FabricError for a directory with other content.
         """
         text = json.dumps(faults or {})
         parse_control(text, self._names, "faults")
@@ -109,7 +113,7 @@ class SimulatedFabric:
         self.write(at_ns)
 
     def write(self, at_ns: int) -> None:
-        """Writes the counters as they are at an instant, after the faults have been looked at if that is due."""
+        """Write the counters of an instant, after checking the faults file if that is due."""
         if at_ns >= self._faults_due:
             self._faults_due = at_ns + FAULTS_EVERY_NS
             self._read_faults(at_ns)
@@ -129,14 +133,14 @@ class SimulatedFabric:
         monotonic: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Keeps the tree up to date until told to stop; `build` comes first. Both clocks are in ns.
+        """Keep the tree up to date until `stop` is set; call `build` first. Both clocks are in ns.
 
-        When the wall clock is set, the traffic goes on as if it had not been: no counter leaps or falls.
+        When the wall clock is set, the traffic continues unaffected: no counter jumps or falls.
         """
         keep_phase(self.write, self.interval_ns, stop, wall, monotonic, sleep)
 
     def close(self) -> None:
-        """Lets go of the descriptors; the files stay."""
+        """Close the descriptors; the files stay."""
         for nic in (*self._rails, *self._others):
             nic.close()
 
@@ -152,13 +156,13 @@ class SimulatedFabric:
         except FileNotFoundError:
             self._faults_seen, wanted = (0, 0), Control({})
         except ConfigError as error:
-            log.error("faults stay as they are: %s", error)
+            log.error("faults unchanged: %s", error)
             return
         self.apply(wanted.faults, at_ns)
         self.play(wanted.workload or self._first_workload, at_ns)
 
     def play(self, workload: Workload, at_ns: int) -> None:
-        """From an instant on the rails carry this workload, from its first step on if it is another."""
+        """From an instant on, the rails carry this workload, from its first step if it is a new one."""
         if workload != self.schedule.workload:
             log.info("workload: %s", workload.name)
             self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
@@ -166,7 +170,7 @@ class SimulatedFabric:
                 nic.follow(self.schedule, at_ns)
 
     def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:
-        """From an instant on each device has these faults, and no others."""
+        """From an instant on, each device has exactly these faults."""
         for nic in (*self._rails, *self._others):
             wanted = faults.get(nic.device.name, HEALTHY)
             if wanted != nic.counters.faults:
@@ -182,7 +186,7 @@ def run_fabric(
     management: bool = False,
     faults: Mapping[str, object] | None = None,
 ) -> None:
-    """Builds a fabric and keeps it up to date until told to stop."""
+    """Builds a fabric and keeps it up to date until stopped."""
     fabric = SimulatedFabric(directory, schedule, interval_ns, management)
     try:
         fabric.build(time.time_ns(), faults)

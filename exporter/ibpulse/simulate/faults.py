@@ -1,4 +1,4 @@
-"""The faults that a simulated fabric can have, and how their names and values are read."""
+"""The faults that a simulated fabric can have, and the parser of their names and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLE = '{"idle-rail": ["mlx5_3"], "slow-rail": {"mlx5_2": 0.5}}'
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A line of the table. `default` is the value when devices are merely listed; `unit` says what a value means."""
+    """A row of the table. `default` is the value if devices are merely listed; `unit` describes the value."""
 
     text: str
     default: float = 1.0
@@ -36,7 +36,7 @@ FAULTS: Mapping[str, Fault] = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceFaults:
-    """What one device suffers now."""
+    """The current faults of one device."""
 
     factor: float = 1.0
     down: bool = False
@@ -48,12 +48,12 @@ class DeviceFaults:
 
     @property
     def flow(self) -> float:
-        """The part of the traffic that the counters count."""
+        """The share of the traffic that the counters count."""
         return 0.0 if self.stuck else self.carried
 
     @property
     def carried(self) -> float:
-        """The part of the traffic that the port carries, counted or not."""
+        """The share of the traffic that the port carries, counted or not."""
         return 0.0 if self.down else self.factor
 
 
@@ -63,7 +63,7 @@ HEALTHY = DeviceFaults()
 def parse_faults(text: str, devices: Collection[str], place: str) -> dict[str, DeviceFaults]:
     """The faults of each device that has any. An empty text means none.
 
-    Raises ConfigError with every fault of the text, each naming `place`.
+    Raises ConfigError with every error in the text, each naming `place`.
     """
     try:
         document = json.loads(text or "{}")
@@ -75,13 +75,13 @@ def parse_faults(text: str, devices: Collection[str], place: str) -> dict[str, D
     values: dict[str, dict[str, float]] = {}
     for name, entry in document.items():
         if name not in FAULTS:
-            wrong.append(f"{place}: fault {name!r} is unknown: choose of {', '.join(FAULTS)}")
+            wrong.append(f'{place}: unknown fault "{name}"; choose from {", ".join(FAULTS)}')
             continue
         for device, value in _listed(name, entry, place, wrong).items():
             if device in devices:
                 values.setdefault(device, {})[name] = value
             else:
-                wrong.append(f"{place}: {name}: device {device!r} is not in this fabric")
+                wrong.append(f'{place}: {name}: device "{device}" is not in this fabric')
     if wrong:
         raise ConfigError(wrong)
     return {device: _combine(named) for device, named in values.items()}
@@ -92,9 +92,14 @@ def _listed(name: str, entry: object, place: str, wrong: list[str]) -> dict[str,
         return {str(device): FAULTS[name].default for device in entry}
     if isinstance(entry, dict):
         bad = {device: value for device, value in entry.items() if not _in_range(name, value)}
-        wrong += [f"{place}: {name}: {device} has {value!r}; give {_wanted(name)}" for device, value in bad.items()]
+        wrong += [
+            f"{place}: {name}: {device}: {json.dumps(value)} is not valid; give {_wanted(name)}"
+            for device, value in bad.items()
+        ]
         return {device: float(value) for device, value in entry.items() if device not in bad}
-    wrong.append(f"{place}: {name} holds {entry!r}; give a list of devices, or an object of devices and values")
+    wrong.append(
+        f"{place}: {name}: {json.dumps(entry)} is not valid; give devices as a list, or with values as an object"
+    )
     return {}
 
 

@@ -12,7 +12,7 @@ root; the line rate, which no port passes.
 Fitted, so that a minute of the model shows what the published capture shows: the speed of a collective, the time of
 the compute, the tail, the gathers that run ahead, the jitter, and `wire_fraction`. The last is needed because the
 capture carries fewer bytes than the ring predicts, 74 % (dense) and 91 % (MoE) when its mean and its duty cycle are
-multiplied; why is not known. One of eight rails is idle, as in the capture.
+multiplied; the reason is unknown. One of eight rails is idle, as in the capture.
 
 The capture's own reading of its MoE run, bright bands made by expert routing, does not hold: that run had no expert
 parallelism, and the gathers of its ten times larger layers explain the bytes and the burstiness. `expert-parallel`
@@ -35,7 +35,7 @@ BYTES_PER_PARAMETER = 2
 class Unit:
     """A part of the model that is gathered as one. `active` counts the parameters that compute for each token.
 
-    A `kept` unit (the root) stays whole after the forward pass, so it is not gathered again.
+    A `kept` unit (the root) stays whole after the forward pass and is not gathered again.
     """
 
     parameters: float
@@ -45,7 +45,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Fsdp:
-    """A training job under FSDP over `ranks` GPUs, eight to a node, one rail each; see the module for what is fitted.
+    """A training job under FSDP over `ranks` GPUs, eight to a node, one rail each; the module lists the fitted values.
 
     `forward_seconds` is the forward compute of all units; backward takes twice that, and `recompute` adds it once
     more. `collective_bytes_per_second` is the node's speed in one direction; a reduce-scatter, which must also add, is
@@ -68,7 +68,7 @@ class Fsdp:
     idle_rails: tuple[int, ...] = (6,)
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """Equal shares on all rails but the idle one."""
+        """Equal shares on all rails except the idle one."""
         return even_weights(rails, self.idle_rails)
 
     def step(self, rng: np.random.Generator) -> Step:
@@ -106,7 +106,7 @@ class _Streams:
         return build_step(self.spans, max(end, self.network_free) + self.tail)
 
     def _run_forward(self) -> float:
-        """The forward pass; the time at which its compute ends."""
+        """Lay out the forward pass; return the time at which its compute ends."""
         ahead = self.model.gathers_ahead
         begun: list[float] = []
         free = 0.0
@@ -117,7 +117,7 @@ class _Streams:
         return free
 
     def _run_backward(self, begin: float) -> float:
-        """The backward pass from `begin` on; the time at which its compute ends."""
+        """Lay out the backward pass from `begin`; return the time at which its compute ends."""
         last = len(self.model.units) - 1
         free, ready = begin, self._gather_again(last, begin)
         for unit in range(last, -1, -1):
@@ -131,7 +131,7 @@ class _Streams:
         return issued if unit < 0 or self.model.units[unit].kept else self._send(unit, issued)
 
     def _send(self, unit: int, issued: float, slowness: float = 1.0) -> float:
-        """Puts one gather or reduce-scatter on the network when that is free; the time at which it is done."""
+        """Put one gather or reduce-scatter on the network when it is free; return the time at which it is done."""
         model = self.model
         sent = model.ring_bytes(model.units[unit].parameters) * model.wire_fraction
         if sent == 0:
@@ -160,7 +160,7 @@ DENSE = Fsdp(
 )
 """Qwen2.5-7B on 2 nodes of 8 GPUs, 2048 tokens per GPU, 315 ms steps.
 
-Units as a wrapping by size (1e8 parameters) makes them: what remains in the root, the embedding, 28 MLPs, the head.
+Units as created by wrapping by size (1e8 parameters): the rest in the root, the embedding, 28 MLPs, the head.
 """
 
 MOE = Fsdp(

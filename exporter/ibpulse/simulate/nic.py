@@ -18,7 +18,7 @@ _DIRECTION = {"xmit": 0, "rcv": 1}
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """Where the counters stood when the faults last changed. Replaced as a whole, so readers need no lock."""
+    """Counter values when the faults last changed. Replaced as a whole, so readers need no lock."""
 
     flowed: tuple[int, int]
     words: tuple[int, int]
@@ -30,7 +30,7 @@ class _Anchor:
 class SimulatedCounters:
     """Counters that follow `flowed`, the bytes (transmit, receive) that the schedule has sent by an instant.
 
-    From one change of the faults to the next the value depends on the instant alone, so it can be computed at any.
+    Between two changes of the faults, the value depends on the instant only and can be computed for any instant.
     """
 
     def __init__(self, words: tuple[int, int], flowed: tuple[int, int] = (0, 0)) -> None:
@@ -46,7 +46,7 @@ class SimulatedCounters:
         return anchor.words[direction] + counted // WORD_BYTES
 
     def apply(self, faults: DeviceFaults, flowed: tuple[int, int]) -> None:
-        """From `flowed` on the counters suffer these faults. Each is applied once, when it is new."""
+        """From `flowed` on, the counters have these faults. Each is applied once, when it is new."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
         if faults.reset and not self.faults.reset:
             words = (0, 0)
@@ -57,18 +57,18 @@ class SimulatedCounters:
         self._anchor = _Anchor(flowed, words, faults.flow, requests, faults.carried)
 
     def start_over(self, flowed: tuple[int, int]) -> None:
-        """Go on from where the counters stand at `flowed` with a flow that counts from zero."""
+        """Continue from the counter values at `flowed` with a flow that counts from zero."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
         anchor = self._anchor
         self._anchor = _Anchor((0, 0), words, anchor.flow, self.requests(flowed[1]), anchor.carried)
 
     def requests(self, received: int) -> int:
-        """Write requests received: they go on when the counters of the port are stuck, for they count elsewhere."""
+        """Write requests received: other hardware counts them, so they continue when the port counters are stuck."""
         anchor = self._anchor
         return anchor.requests + int(max(0, received - anchor.flowed[1]) * anchor.carried) // REQUEST_BYTES
 
     def value(self, file: str, flowed: tuple[int, int]) -> int:
-        """What a file of `counters/` reads: data, the packets that this makes, 0 for errors and multicast."""
+        """The value of a file in `counters/`: data, the packets that this makes, 0 for errors and multicast."""
         if file == "link_downed":
             return self.link_downed
         kind, _, what = file.partition("_")
@@ -101,7 +101,7 @@ class Nic:
         return self.schedule.port_bytes(at_ns, rail, 0), self.schedule.port_bytes(at_ns, rail, 1)
 
     def follow(self, schedule: Schedule, at_ns: int) -> None:
-        """From an instant on, its start, another schedule counts; the counters go on from where they stand."""
+        """Switch to another schedule that starts at an instant; the counters continue from their values."""
         self.counters.start_over(self.flowed(at_ns))
         self.schedule = schedule
 
@@ -113,7 +113,7 @@ class Nic:
         self._files[REQUESTS] = SimulatedCounterFile(self.root / self.device.port_path / "hw_counters" / REQUESTS)
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:
-        """Writes the counters as they are at an instant: bytes always, all others and the requests when `slow`."""
+        """Write the counters of an instant: bytes always, all others and the requests when `slow`."""
         faults = self.counters.faults
         if faults.vanished:
             return
@@ -125,7 +125,7 @@ class Nic:
             self._files[REQUESTS].write(str(self.counters.requests(flowed[1])))
 
     def apply(self, faults: DeviceFaults, at_ns: int) -> None:
-        """Suffers these faults from an instant on: counters, link, existence."""
+        """Apply these faults from an instant on: counters, link, existence."""
         before, flowed = self.counters.faults, self.flowed(at_ns)
         if before.vanished and not faults.vanished:
             self.counters = SimulatedCounters((0, 0), flowed)
@@ -143,7 +143,7 @@ class Nic:
             replace_text(self.root / self.device.port_path / name, text)
 
     def close(self) -> None:
-        """Lets go of the descriptors."""
+        """Close the descriptors."""
         for file in self._files.values():
             file.close()
         self._files = {}

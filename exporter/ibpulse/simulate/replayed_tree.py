@@ -1,7 +1,7 @@
 """A recording as a sysfs tree of plain files whose counters advance again.
 
-The formats are the kernel's, as in `tree`. A name out of a recording becomes part of a path only when it is one that
-the kernel could have given.
+The formats are the kernel's, as in `tree`. Names from a recording become part of a path only if the kernel
+could have given them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}):[0-9a-f]{2}\.[0-7]")
 
 
 def list_ports(ports: Sequence[RecordedPort]) -> Listing:
-    """The tree of these ports: their devices with the identity that was recorded. Counters read 0.
+    """The tree of these ports: their devices with the recorded identity. Counters read 0.
 
     Raises:
-        FabricError: a device has a name that no directory of the kernel has.
+        FabricError: a device name cannot be a directory name of the kernel.
     """
     listing = Listing()
     for port in ports:
         if not _NAME.fullmatch(port.device):
             raise FabricError(
-                f"port {str(port.id)!r} cannot be replayed: its device's name is no file name; "
+                f'port "{port.id}" cannot be replayed: its device name is not a valid file name; '
                 "record it, or import it, under a name of letters, digits, '_', '-' and '.'"
             )
         _add_function(listing, port)
@@ -56,7 +56,7 @@ def counters_path(port: RecordedPort) -> str:
 
 
 def rate_text(port: RecordedPort) -> str:
-    """The port's `rate` file: as recorded, else one that gives the recorded data rate."""
+    """The port's `rate` file: as recorded, or derived from the recorded data rate."""
     if port.identity.rate or port.rate_bytes_per_second is None:
         return port.identity.rate
     gigabits = round(port.rate_bytes_per_second * 8 / 1e9 * 2) / 2
@@ -73,7 +73,7 @@ def _add_function(listing: Listing, port: RecordedPort) -> None:
             listing.files[f"{driver}/uevent"] = "\n"
             listing.links[f"{pci}/driver"] = climb(pci) + driver
         if identity.kind == VIRTUAL_FUNCTION:
-            # a link is all that tells one; what it is part of is not in the recording
+            # a link suffices; the rest of the PCI device is not in the recording
             listing.links[f"{pci}/physfn"] = "."
     if _NAME.fullmatch(identity.netdev):
         net = f"{pci or 'devices/virtual'}/net/{identity.netdev}"
@@ -131,24 +131,24 @@ def _lines(folder: str, facts: Mapping[str, str]) -> dict[str, str]:
     return {f"{folder}/{name}": f"{text}\n" for name, text in facts.items()}
 
 
-# steps of a fraction of a tick do not add up exactly
+# steps of a fraction of a sample do not add up exactly
 _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Bytes and holes from the beginning of a piece to each tick: (ports, 2, ticks + 1)."""
+    """Bytes and missing samples from the beginning of a piece to each sample: (ports, 2, ticks + 1)."""
 
     moved: npt.NDArray[np.float64]
     holes: npt.NDArray[np.int64]
 
     @property
     def ticks(self) -> int:
-        """Ticks of the piece."""
+        """Samples of the piece."""
         return int(self.moved.shape[2]) - 1
 
     def moved_until(self, at: float) -> npt.NDArray[np.float64]:
-        """Bytes until a place between two ticks."""
+        """Bytes until a position between two samples."""
         before = math.floor(at)
         share = at - before
         if not share:
@@ -157,9 +157,9 @@ class _Sums:
 
 
 class Player:
-    """Plays a recording in steps of `ticks_per_step` ticks, which may be a fraction; `loop` begins anew at its end.
+    """Plays a recording in steps of `ticks_per_step` samples, possibly a fraction; `loop` starts over at its end.
 
-    `words` is what the counters read, int64 (ports, 2), in 4-octet words. `pieces` begins the recording.
+    `words` are the counter values, int64 (ports, 2), in 4-octet words. `pieces` starts reading the recording.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class Player:
         self._ticks_per_step = ticks_per_step
         self._loop = loop
         self._rest = np.zeros((ports, 2))
-        # a piece takes longer to read than a tick
+        # a piece takes longer to read than a sample lasts
         self._reader = ThreadPoolExecutor(1, "replay")
         self._coming: Future[_Sums | None] = self._reader.submit(self._read)
         self._piece, self._at = self._coming.result(), 0.0
         self._coming = self._reader.submit(self._read)
 
     def step(self) -> None:
-        """Go on by one step; nothing moves any more once the recording is `over`."""
+        """Advance by one step; nothing changes once the recording is `over`."""
         moved = np.zeros(self.words.shape)
         hole = np.zeros(self.words.shape, dtype=np.bool_)
         left = self._ticks_per_step
@@ -197,11 +197,11 @@ class Player:
         self.words += np.where(hole, -1, words).astype(np.int64)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._reader.shutdown(cancel_futures=True)
 
     def _turn(self) -> None:
-        """To the next piece."""
+        """Switch to the next piece."""
         self._piece, self._at = self._coming.result(), 0.0
         self._coming = self._reader.submit(self._read)
 
@@ -226,7 +226,7 @@ PACKETS = (("port_xmit_packets", "unicast_xmit_packets"), ("port_rcv_packets", "
 
 @dataclass(frozen=True, slots=True)
 class _Until:
-    """Told to end, or nothing left to play."""
+    """Set when stopped from outside or when the recording is over."""
 
     stop: Stop
     player: Player
@@ -236,7 +236,7 @@ class _Until:
 
 
 class Replay:
-    """The tree in `directory` of a recording's ports, whose counters the player moves once each `interval_ns`.
+    """The tree in `directory` of a recording's ports; the player moves their counters once per `interval_ns`.
 
     The first step is at the first multiple of the interval after `start_ns`, wall time.
     """
@@ -251,17 +251,17 @@ class Replay:
         self._files: list[dict[str, SimulatedCounterFile]] = []
 
     def build(self) -> None:
-        """Writes the whole tree with the counters as they are before the first step.
+        """Write the whole tree with the counters before the first step.
 
         Raises:
-            FabricError: the directory holds something else than an earlier replay, or a port has an impossible name.
+            FabricError: the directory holds anything but an earlier replay, or a port has an impossible name.
         """
         listing = list_ports(self._meta.ports)
         marker = self.directory / MARKER
         clear_tree(self.directory, marker)
         marker.write_text(json.dumps({"host": self._meta.host, "source": self._meta.source}) + "\n")
         counters = {f"{counters_path(port)}/{name}" for port in self._meta.ports for name in DATA}
-        # a reader must not see a counter at 0 that is about to leap
+        # a reader would see a jump if the counters began at 0
         start = dict(zip(DATA, self._player.words[0].tolist(), strict=True))
         listing.files |= {path: f"{start[path.rpartition('/')[2]]}\n" for path in counters}
         write_listing(self.directory, listing)
@@ -271,7 +271,7 @@ class Replay:
             self._files.append({name: SimulatedCounterFile(folder / name) for name in names})
 
     def write(self, at_ns: int) -> None:
-        """Writes the counters as they are at an instant; steps that were missed are caught up at once."""
+        """Write the counters of an instant; missed steps are caught up immediately."""
         tick = at_ns // self._interval_ns
         while self._done < tick and not self._player.over:
             self._player.step()
@@ -286,11 +286,11 @@ class Replay:
                     files[name].write(str(words * WORD_BYTES // PACKET_BYTES))
 
     def run(self, stop: Stop) -> None:
-        """Keeps the tree up to date until the recording is over or it is told to stop; `build` comes first."""
+        """Keep the tree up to date until the recording is over or `stop` is set; call `build` first."""
         keep_phase(self.write, self._interval_ns, _Until(stop, self._player))
 
     def close(self) -> None:
-        """Lets go of the descriptors; the files stay."""
+        """Close the descriptors; the files stay."""
         for files in self._files:
             for file in files.values():
                 file.close()

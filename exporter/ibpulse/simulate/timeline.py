@@ -1,4 +1,4 @@
-"""Steps of a job, the bytes of a workload at every instant, exactly, and the true statistics of them."""
+"""Steps of a job, the exact bytes of a workload at every instant, and their true statistics."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Step:
 
 
 class Workload(Protocol):
-    """A job as the wire sees it. It is a value: every random number comes from the generator that it is given."""
+    """A job as the network sees it. It is a value: all random numbers come from the generator passed to `step`."""
 
     @property
     def name(self) -> str:
-        """The name that the command line takes."""
+        """The name on the command line."""
         ...
 
     def step(self, rng: np.random.Generator) -> Step:
@@ -43,24 +43,24 @@ class Workload(Protocol):
         ...
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """The part of the step's rate that each rail carries, (rails, 2): transmit, receive."""
+        """The share of the step's rate that each rail carries, (rails, 2): transmit, receive."""
         ...
 
 
 def even_weights(rails: int, idle_rails: tuple[int, ...] = ()) -> npt.NDArray[np.float64]:
     """Full weight on every rail except the idle ones of each node of eight, (rails, 2).
 
-    A fabric of more than eight rails repeats the node, one of fewer is cut from it.
+    A fabric of more than eight rails repeats the node; a smaller one is cut from it.
     """
     busy = [0.0 if rail % NODE_RAILS in idle_rails else 1.0 for rail in range(rails)]
     return np.repeat(np.array(busy), 2).reshape(rails, 2)
 
 
 def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -> Step:
-    """The step of `length_seconds` in which each span (begin, end, rate) is busy and all else is silent.
+    """The step of `length_seconds` in which each span (begin, end, rate) is busy and the rest is silent.
 
-    Spans are in seconds, in order, and do not overlap. Edges fall on whole nanoseconds; what rounds to nothing is
-    left out.
+    Spans are in seconds, in order, and do not overlap. Edges are rounded to whole nanoseconds; spans that round to
+    nothing are dropped.
     """
     edges = [0]
     rates: list[float] = []
@@ -77,7 +77,7 @@ def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Rates in equal bins and what follows from them.
+    """Rates in equal bins and the statistics that follow from them.
 
     A bin is active above the threshold; sigma is the population's.
     """
@@ -103,7 +103,7 @@ class Truth:
 
     @property
     def active_mean(self) -> float:
-        """Bytes per second over the active bins; NaN when there is none."""
+        """Bytes per second over the active bins; NaN without any."""
         return float(self.bytes_per_second[self.active].mean()) if self.active.any() else float("nan")
 
     @property
@@ -113,12 +113,12 @@ class Truth:
 
     @property
     def duty(self) -> float:
-        """Active bins per bin."""
+        """Active bins ÷ all bins."""
         return float(self.active.mean())
 
     @property
     def cv(self) -> float:
-        """Sigma per mean of the active bins; NaN when there is none."""
+        """Sigma ÷ mean of the active bins; NaN without any."""
         return float(self.bytes_per_second[self.active].std()) / self.active_mean if self.active.any() else float("nan")
 
 
@@ -141,8 +141,8 @@ class ScheduleBlock:
 class Schedule:
     """The cumulative bytes of every rail of a workload that starts at `start_ns` of any clock.
 
-    A block of steps is made from (seed, block number), so it can be forgotten and made again: time is unbounded and
-    memory is not. The last 100,000 blocks (more than a day) can be asked for in any order. Safe to share by threads.
+    A block of steps is made from (seed, block number) and can be dropped and made again: time is unbounded but
+    memory is not. The last 100,000 blocks (more than a day) can be requested in any order. Thread safe.
     """
 
     def __init__(self, workload: Workload, seed: int = 0, rails: int = 8, start_ns: int = 0) -> None:
@@ -160,14 +160,14 @@ class Schedule:
     def cumulative_bytes(self, time_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Bytes since the start, shape of `time_ns` + (rails, 2): transmit, receive.
 
-        Never falls with time, always a multiple of four, 0 before the start. Raises ValueError for a time that is
-        no longer reachable.
+        Never decreases with time, always a multiple of four, 0 before the start. Raises ValueError for a time that is
+        no longer available.
         """
         words = self._unit_words(np.asarray(time_ns, dtype=np.int64))
         return np.floor(words[..., None, None] * self.weights).astype(np.int64) * WORD_BYTES
 
     def port_bytes(self, time_ns: int, rail: int, direction: int) -> int:
-        """Bytes since the start of one rail in one direction: the same number, for one read at a time."""
+        """Bytes since the start of one rail in one direction: the same values, for a single time."""
         weight = float(self.weights[rail, direction])
         if weight == 0.0 or time_ns <= self.start_ns:
             return 0

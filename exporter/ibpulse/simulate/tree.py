@@ -20,7 +20,7 @@ CPUS = ("0-47", "48-95")
 
 
 def list_functions(nic_path: str, nic: tuple[str, str, str], numa_node: int, gpu: bool) -> dict[str, str]:
-    """Texts by path of the NIC at `nic_path` (`devices/pci…/root port/upstream/downstream/NIC`) and what is around it.
+    """Texts by path of the NIC at `nic_path` (`devices/pci…/root port/upstream/downstream/NIC`) and its surroundings.
 
     `nic` is its vendor, device and class; `gpu` puts a GPU under the next port of the switch.
     """
@@ -124,7 +124,7 @@ DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A simulated NIC with one port. `rail` is its place in the schedule, None for the management NIC."""
+    """A simulated NIC with one port. `rail` is its position in the schedule, None for the management NIC."""
 
     name: str
     index: int
@@ -144,12 +144,12 @@ class Device:
 
     @property
     def port_path(self) -> str:
-        """The directory of its only port."""
+        """The directory of the only port."""
         return f"{self.path}/ports/1"
 
     @property
     def counters_path(self) -> str:
-        """The directory of the counters that the device is asked for at every read."""
+        """The directory of the counters for which every read is a request to the device."""
         return f"{self.port_path}/counters"
 
     @property
@@ -172,13 +172,13 @@ class Listing:
 
 
 def make_devices(rails: int, management: bool = False) -> tuple[Device, ...]:
-    """`mlx5_0`, `mlx5_1`, ... one per rail, and if asked for the Ethernet NIC `mlx5_an0`."""
+    """`mlx5_0`, `mlx5_1`, ... one per rail, and on request the Ethernet NIC `mlx5_an0`."""
     devices = [Device(f"mlx5_{rail}", rail, rail) for rail in range(rails)]
     return (*devices, Device("mlx5_an0", rails, None)) if management else tuple(devices)
 
 
 def list_function(device: Device) -> Listing:
-    """What stays when the RDMA device is gone: its PCI function, the switch and the GPU beside it, the driver."""
+    """The files that stay when the RDMA device disappears: PCI function, switch, neighbouring GPU, driver."""
     ethernet = device.rail is None
     ids = ("0x15b3", "0x101e", "0x020000") if ethernet else ("0x15b3", "0x1021", "0x020700")
     files = list_functions(device.pci_path, ids, device.index // 4 % 2, gpu=not ethernet)
@@ -188,7 +188,7 @@ def list_function(device: Device) -> Listing:
 
 
 def list_device(device: Device) -> Listing:
-    """What comes and goes with the RDMA device, with a link that is up. Counters read 0."""
+    """The files that come and go with the RDMA device, with an active link. Counters read 0."""
     facts = {
         "node_type": "1: CA",
         "node_guid": _colons(device.guid),
@@ -248,5 +248,5 @@ def _colons(guid: str) -> str:
 
 
 def climb(path: str) -> str:
-    """The way from a link at `path` up to the root of the tree."""
+    """The path from a link at `path` up to the root of the tree."""
     return "../" * len(path.split("/"))

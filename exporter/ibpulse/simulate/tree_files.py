@@ -16,7 +16,7 @@ TOP = ("class", "devices", "bus")
 
 
 class SimulatedCounterFile:
-    """One file that is written over and over through a descriptor held open."""
+    """One file that is rewritten through a descriptor held open."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY)
@@ -24,9 +24,9 @@ class SimulatedCounterFile:
         self._length = os.fstat(self._descriptor).st_size
 
     def write(self, text: str) -> None:
-        """Puts `text` and a newline at offset 0, if it is not there already.
+        """Write `text` and a newline at offset 0, unless it is already there.
 
-        A shorter text is first padded with newlines to the length of the old one, so a reader never sees the new
+        A shorter text is first padded with newlines to the length of the old one, so that a reader never sees the new
         digits followed by old ones.
         """
         wanted = text.encode() + b"\n"
@@ -38,12 +38,12 @@ class SimulatedCounterFile:
         self._text, self._length = wanted, len(wanted)
 
     def close(self) -> None:
-        """Lets go of the descriptor."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
 
 def write_listing(root: Path, listing: Listing) -> None:
-    """Writes every file of the listing, then every link, so a device appears in its class when it is whole."""
+    """Write every file of the listing, then every link, so that a device appears in its class only when complete."""
     for name, text in listing.files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def write_listing(root: Path, listing: Listing) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Puts `text` in the place of the file at once; a reader sees the old text or the new one."""
+    """Replace the file's text atomically; a reader sees the old text or the new one."""
     if path.read_text() != text:
         fresh = path.with_name(f".{path.name}.new")
         fresh.write_text(text)
@@ -64,7 +64,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def remove_listing(root: Path, listing: Listing) -> None:
-    """Removes the listing's links, then its files and the directories that this empties."""
+    """Remove the listing's links, then its files and the directories that this empties."""
     for name in (*reversed(listing.links), *listing.files):
         (root / name).unlink(missing_ok=True)
     parents = {parent for name in listing.files for parent in Path(name).parents[:-1]}
@@ -74,23 +74,23 @@ def remove_listing(root: Path, listing: Listing) -> None:
 
 
 def clear_tree(directory: Path, marker: Path) -> None:
-    """Makes the directory, or empties it of an earlier fabric, which is known by its marker.
+    """Create the directory, or empty it of an earlier fabric, which is recognised by its marker.
 
-    Raises FabricError when it holds anything else.
+    Raises FabricError if it holds anything else.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()) and not marker.exists():
-        raise FabricError(f"{directory} is not empty and holds no simulated fabric: name a new or an empty directory")
+        raise FabricError(f"{directory} is not empty and holds no simulated fabric: use a new or an empty directory")
     for top in TOP:
         if (directory / top).is_dir():
             shutil.rmtree(directory / top)
 
 
 class Stop(Protocol):
-    """Tells the writer to end: a `threading.Event`, or anything with its `is_set`."""
+    """Stops the writer: a `threading.Event`, or anything with its `is_set`."""
 
     def is_set(self) -> bool:
-        """True once the writer is to end."""
+        """Whether the writer should stop."""
         ...
 
 
@@ -102,9 +102,9 @@ def keep_phase(
     monotonic: Callable[[], int] = time.monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Calls `write` with each multiple of the interval, half an interval ahead, until told to stop.
+    """Call `write` with each multiple of the interval, half an interval ahead, until `stop` is set.
 
-    Both clocks are in ns. When the wall clock is set, `write` is told times that go on as if it had not been.
+    Both clocks are in ns. When the wall clock is set, `write` still gets continuous times.
     """
     half = interval_ns // 2
     done, stepped, offset = -1, 0, wall() - monotonic()

@@ -28,7 +28,7 @@ class Constant:
 
     def step(self, rng: np.random.Generator) -> Step:
         """A quarter of a second at the rate."""
-        # a rate given as a whole number would overflow when it is added up
+        # a rate given as an integer would overflow when it is added up
         return Step(np.array([STEP_NS]), np.array([float(self.rate_bytes_per_second)]))
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
@@ -53,7 +53,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """Busy for `duty` of every `period_ns`, silent for the rest; the start is busy.
+    """Busy for `duty` of every `period_ns`, silent for the rest; begins busy.
 
     `jitter` is the relative standard deviation of each busy time and each gap; 0 makes the wave exact.
     """
@@ -67,7 +67,7 @@ class Square:
     def __post_init__(self) -> None:
         if self.period_ns < 2 or not 0 < self.duty < 1:
             raise ConfigError(
-                [f"square of period {self.period_ns} ns and duty {self.duty}: give a period and a duty between 0 and 1"]
+                [f"square: period {self.period_ns} ns, duty {self.duty}: give a period and a duty between 0 and 1"]
             )
 
     def step(self, rng: np.random.Generator) -> Step:
@@ -131,23 +131,23 @@ class Stretched:
 
     @property
     def name(self) -> str:
-        """The name of what is stretched."""
+        """The name of the stretched workload."""
         return self.workload.name
 
     def step(self, rng: np.random.Generator) -> Step:
-        """A step of the other, longer and slower."""
+        """A step of the stretched workload, longer and slower."""
         step = self.workload.step(rng)
         durations = np.maximum(1, np.rint(step.durations_ns * self.factor)).astype(np.int64)
         return Step(durations, step.rates_bytes_per_second * step.durations_ns / durations)
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """Those of the other."""
+        """The shares of the stretched workload."""
         return self.workload.weights(rails)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadEntry:
-    """A workload as the command line offers it: how it is made, its options, one line of what it is."""
+    """A workload on the command line: its constructor, its options, and a one-line description."""
 
     make: Callable[..., Workload]
     options: tuple[str, ...]
@@ -158,27 +158,25 @@ WORKLOADS: Mapping[str, WorkloadEntry] = {
     "dense": WorkloadEntry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps, one idle rail"),
     "moe": WorkloadEntry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps, one idle rail"),
     "expert-parallel": WorkloadEntry(ExpertParallel, (), "tokens routed between nodes in every layer, all rails"),
-    "constant": WorkloadEntry(
-        Constant, ("rate_bytes_per_second",), "one rate without a pause, half of 400 Gb/s unless given"
-    ),
+    "constant": WorkloadEntry(Constant, ("rate_bytes_per_second",), "a constant rate, by default half of 400 Gb/s"),
     "square": WorkloadEntry(
-        Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "busy and silent by turns"
+        Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "alternately busy and silent"
     ),
     "idle": WorkloadEntry(Idle, (), "no traffic"),
 }
 
 
 def make_workload(name: str, **options: float | None) -> Workload:
-    """The workload of that name; options that are None keep their defaults.
+    """The workload with that name; options that are None keep their defaults.
 
-    Raises ConfigError for a name that is not one, or an option that the workload does not have.
+    Raises ConfigError for an unknown name, or an option that the workload does not have.
     """
     entry = WORKLOADS.get(name)
     if entry is None:
-        raise ConfigError([f"workload {name!r} is unknown: choose one of {', '.join(WORKLOADS)}"])
+        raise ConfigError([f'unknown workload "{name}"; choose one of {", ".join(WORKLOADS)}'])
     given = {option: value for option, value in options.items() if value is not None}
     strange = [option for option in given if option not in entry.options]
     if strange:
         known = ", ".join(entry.options) or "none"
-        raise ConfigError([f"workload {name!r} has no option {option!r}: it has {known}" for option in strange])
+        raise ConfigError([f'workload "{name}" has no option "{option}": it has {known}' for option in strange])
     return entry.make(**given)

@@ -1,8 +1,8 @@
 """The live view in a terminal, `ibpulse top`.
 
-view      the values that are shown
+view      the displayed values
 watchers  views of a running daemon, or of a ring in this process
-screen    a view as lines of text, for any size of a terminal
-display   the terminal itself, by curses
+screen    a view as lines of text, for any terminal size
+display   the terminal itself, with curses
 driver    the loop: keys, signals, redrawing
 """

@@ -1,7 +1,4 @@
-"""The terminal by curses: opened, drawn on, restored at the end.
-
-Whatever ends the view, the terminal is put back.
-"""
+"""The terminal, with curses: opened, drawn on, and always restored at the end."""
 
 from __future__ import annotations
 
@@ -17,20 +14,20 @@ from ibpulse.errors import IbpulseError
 from ibpulse.terminal.screen import ASCII, BLOCKS, Line, Marks, Style
 
 STDIN = 0
-# curses waits this long for what follows an escape, and everything else waits with it
+# curses waits this long for the rest of an escape sequence, and blocks everything else meanwhile
 ESCAPE_MS = 25
 ADVICE = "try `TERM=xterm-256color ibpulse top`"
 
 
 class Display:
-    """An open terminal; `encoding` is what curses writes in."""
+    """An open terminal; `encoding` is the encoding in which curses writes."""
 
     def __init__(self, window: curses.window, encoding: str) -> None:
         self._window = window
         self._encoding = encoding
         self._attributes = choose_attributes(os.environ)
         self._poll = select.poll()
-        # hanging up is told whether or not it is asked for
+        # poll reports a hang-up whether or not it is requested
         self._poll.register(STDIN, 0)
         self.marks = choose_marks(encoding)
         self.fit()
@@ -41,7 +38,7 @@ class Display:
         return columns, rows
 
     def fit(self) -> None:
-        """Take up the size that the terminal has now, where it is known."""
+        """Adopt the terminal's current size, if known."""
         size = os.get_terminal_size(STDIN)
         if size.lines and size.columns:
             curses.resizeterm(size.lines, size.columns)
@@ -52,29 +49,29 @@ class Display:
             yield key
 
     def hung_up(self) -> bool:
-        """Whether the terminal is gone: then standard input is always readable, and empty."""
+        """Whether the terminal is gone: standard input is then always readable and empty."""
         return bool(self._poll.poll(0))
 
     def repair(self) -> None:
-        """Draw everything anew at the next `draw`: something else may have written on the terminal."""
+        """Redraw everything at the next `draw`: another program may have written on the terminal."""
         self._window.clearok(True)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines and nothing else."""
+        """Replace the screen with these lines."""
         self._window.erase()
         for row, line in enumerate(lines):
             self._draw_line(row, line)
         self._window.refresh()
 
     def _draw_line(self, row: int, line: Line) -> None:
-        # the cursor has no place behind the last cell of the last line; curses says so after it has drawn
+        # curses reports an error after drawing the last cell of the last line, because the cursor cannot advance
         with suppress(curses.error):
             self._window.move(row, 0)
             for span in line:
                 self._window.addstr(self._plain(span.text), self._attributes[span.style])
 
     def _plain(self, text: str) -> str:
-        """Only what moves the cursor one cell on; names and reasons come from elsewhere."""
+        """The text without characters that do not advance the cursor by one cell; names and reasons are untrusted."""
         text = text.encode(self._encoding, "replace").decode(self._encoding)
         return text if text.isprintable() else "".join([sign if sign.isprintable() else "?" for sign in text])
 
@@ -84,17 +81,17 @@ def open_display() -> Iterator[Display]:
     """The terminal, until the block ends.
 
     Raises:
-        IbpulseError: the terminal is of an unknown kind, or cannot place text.
+        IbpulseError: the terminal type is unknown, or cannot position text.
     """
     encoding = set_encoding(os.environ)
     try:
         curses.setupterm()
         if curses.tigetstr("cup") is None:
-            raise IbpulseError(f"{_terminal()} cannot place text on its screen; {ADVICE}")
+            raise IbpulseError(f"{_terminal()} cannot position text on its screen; {ADVICE}")
         curses.set_escdelay(ESCAPE_MS)
         window = curses.initscr()
     except curses.error as error:
-        raise IbpulseError(f"{_terminal()} is not known: {error}; {ADVICE}") from error
+        raise IbpulseError(f"{_terminal()} is unknown: {error}; {ADVICE}") from error
     try:
         curses.noecho()
         curses.cbreak()
@@ -104,7 +101,7 @@ def open_display() -> Iterator[Display]:
             curses.curs_set(0)
         yield Display(window, encoding)
     finally:
-        # where the terminal is gone, nothing of this can be done
+        # all of this fails if the terminal is gone
         with suppress(curses.error):
             window.keypad(False)
             curses.nocbreak()
@@ -114,24 +111,24 @@ def open_display() -> Iterator[Display]:
 
 
 def check_terminal() -> None:
-    """Nothing where standard input and output are a terminal.
+    """Check that standard input and output are a terminal.
 
     Raises:
         IbpulseError: they are not.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise IbpulseError(
-            "top draws on a terminal, and standard input or output is none (ssh gives one with -t); "
+            "top needs a terminal, but standard input or output is not one (with ssh, use -t); "
             "`ibpulse record` writes a file instead"
         )
 
 
 def set_encoding(environ: Mapping[str, str]) -> str:
-    """The encoding that curses will write in; Python itself may have chosen UTF-8 whatever the locale says."""
+    """The encoding in which curses will write; Python itself may have chosen UTF-8 regardless of the locale."""
     try:
         locale.setlocale(locale.LC_CTYPE, "")
     except locale.Error:
-        # ssh brings the variables of another machine, whose locales need not be here
+        # ssh brings the variables of another machine, whose locales may be missing here
         wanted = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
         wide = wanted.lower().replace("-", "").endswith("utf8")
         with suppress(locale.Error):
@@ -140,7 +137,7 @@ def set_encoding(environ: Mapping[str, str]) -> str:
 
 
 def choose_marks(encoding: str) -> Marks:
-    """Blocks where the terminal's encoding has them, else characters that every terminal has."""
+    """Block characters if the terminal's encoding has them, otherwise ASCII."""
     try:
         BLOCKS.levels.encode(encoding)
         BLOCKS.parts.encode(encoding)
@@ -150,7 +147,7 @@ def choose_marks(encoding: str) -> Marks:
 
 
 def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
-    """What each style looks like here; nothing depends on colours, and NO_COLOR does without (no-color.org)."""
+    """The look of each style; nothing depends on colours, and NO_COLOR turns them off (no-color.org)."""
     found = {
         Style.PLAIN: curses.A_NORMAL,
         Style.TITLE: curses.A_REVERSE,
@@ -171,4 +168,4 @@ def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
 
 
 def _terminal() -> str:
-    return f"the terminal {os.environ.get('TERM', '')!r}"
+    return f'terminal type "{os.environ.get("TERM", "")}"'

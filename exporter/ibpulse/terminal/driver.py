@@ -1,4 +1,4 @@
-"""The loop of the live view: fetches and draws it, follows keys, size and signals."""
+"""The loop of the live view: fetches and draws it, handles keys, resizing and signals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_POINTS = 300
 SCALES_NS = tuple(milliseconds * 1_000_000 for milliseconds in (10, 20, 50, 100, 200, 500))
 FIRST_SCALE = 2
 FINER, COARSER = frozenset(map(ord, "+=")), frozenset(map(ord, "-_"))
-# how long the last fetch may take when the view is closed; one that hangs is left behind
+# how long closing the view may wait for the last fetch; one that hangs is abandoned
 PATIENCE_SECONDS = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 QUIT = frozenset(map(ord, "qQ"))
@@ -39,7 +39,7 @@ STEPS: Mapping[int, int] = {
 
 
 class Terminal:
-    """The live view. `note` gives what is to be said besides, or an empty text."""
+    """The live view. `note` returns an extra message, or an empty text."""
 
     def __init__(self, watcher: Watcher, note: Callable[[], str] = str) -> None:
         self._watcher = watcher
@@ -57,11 +57,11 @@ class Terminal:
         """Show views until q, Ctrl-C, SIGTERM, or until the terminal is gone.
 
         Raises:
-            IbpulseError: the terminal cannot show them, or there is nothing to be seen any more.
+            IbpulseError: the terminal cannot show them, or there is no more data.
         """
         loop = asyncio.get_running_loop()
         with open_display() as self._display:
-            # a signal may come twice: the second must not find Python's own way to end
+            # a signal may come twice: Python's default handler must not get the second one
             for number in ENDS:
                 loop.add_signal_handler(number, self._end)
             for number in (signal.SIGWINCH, signal.SIGCONT):
@@ -137,7 +137,7 @@ class Terminal:
     def _draw(self) -> None:
         columns, rows = self._display.size()
         if self._view is None:
-            text = self._status_note() or "nothing heard yet; q quits"
+            text = self._status_note() or "waiting for data; q quits"
             self._display.draw([(Span(text[:columns], Style.WARNING),)])
         else:
             self._display.draw(
@@ -149,7 +149,7 @@ class Terminal:
 
 
 async def in_thread(work: Callable[[], View]) -> View:
-    """What the work gives, done in a daemon thread: it may hang in the network."""
+    """The result of the work, done in a daemon thread because it may hang in the network."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[View] = loop.create_future()
 
@@ -167,7 +167,7 @@ async def in_thread(work: Callable[[], View]) -> View:
             found = work()
         except Exception as error:
             found = error
-        # the loop may be over
+        # the loop may have ended
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver, found)
 

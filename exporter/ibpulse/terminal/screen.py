@@ -18,7 +18,7 @@ from ibpulse.text import gigabytes, percent, step_text
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Characters: `levels` from nothing to full, `parts` of a bar's last cell, and one for what is not known."""
+    """Characters: `levels` from empty to full, `parts` for the last cell of a bar, and one for unknown values."""
 
     levels: str
     parts: str
@@ -30,12 +30,12 @@ ASCII = Marks(" .:-=+*#@", " #", "?")
 
 
 def sparkline(shares: Iterable[float], marks: Marks) -> str:
-    """One character for each share of the full scale; more than nothing is never blank, NaN is unknown."""
+    """One character for each share of the full scale; shares above 0 are never blank, NaN is unknown."""
     return "".join([_level(share, marks) for share in shares])
 
 
 def bar(share: float, width: int, marks: Marks) -> str:
-    """A bar of `width` characters, filled to a share of it; more than nothing is never empty."""
+    """A bar of `width` characters, filled to a share of it; shares above 0 are never blank."""
     if math.isnan(share):
         return marks.unknown.ljust(width)
     steps = len(marks.parts) - 1
@@ -66,7 +66,7 @@ MOST_NOTES = 2
 
 
 class Style(Enum):
-    """What a piece of text is; a terminal without colours shows them all alike."""
+    """The kind of a piece of text; a terminal without colours shows them all alike."""
 
     PLAIN = "plain"
     TITLE = "title"
@@ -77,7 +77,7 @@ class Style(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of text of one style."""
+    """A piece of text in one style."""
 
     text: str
     style: Style = Style.PLAIN
@@ -88,7 +88,7 @@ Line = tuple[Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The lines above and below the rails, and how many lines lie between them."""
+    """The lines above and below the rails, and the number of lines between them."""
 
     head: list[Line]
     tail: list[Line]
@@ -96,8 +96,8 @@ class Frame:
 
 
 def lay_out(view: View, columns: int, rows: int, marks: Marks, note: str = "", first: int = 0) -> list[Line]:
-    """At most `rows` lines of at most `columns` characters; `note` is what went wrong last, `first` the rail that is
-    shown first where there is no room for all.
+    """At most `rows` lines of at most `columns` characters; `note` is the latest problem, `first` the first rail
+    to show if they do not all fit.
     """
     if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
         text = f"{columns} x {rows} is too small: ibpulse top needs {LEAST_COLUMNS} x {LEAST_ROWS}; {KEYS}"
@@ -109,19 +109,19 @@ def lay_out(view: View, columns: int, rows: int, marks: Marks, note: str = "", f
 
 
 def last_first(view: View, columns: int, rows: int, note: str = "") -> int:
-    """The rail that is shown first when the last is shown too: 0 where there is room for all."""
+    """The first rail to show so that the last one is shown too; 0 if all fit."""
     room = _frame(view, columns, rows, note).room
     return 0 if len(view.rails) <= room else len(view.rails) - max(1, room - 1)
 
 
 def spark_width(view: View, columns: int) -> int:
-    """Characters of a sparkline in a terminal of so many columns."""
+    """Characters of a sparkline in a terminal with that many columns."""
     return max(8, columns - _name_width(view) - 2 * (1 + BAR + NUMBER) - 2)
 
 
 def _frame(view: View, columns: int, rows: int, note: str) -> Frame:
     head = [_title(view, columns), *_node_lines(view), *_rail_summary(view)]
-    # two rails and their heading go before a long note
+    # two rails and their heading take precedence over a long note
     notes = min(MOST_NOTES, max(1, rows - len(head) - 4))
     tail = [_sampler_line(view.sampler), *_last_lines(note, columns, notes)]
     return Frame(head, tail, rows - len(head) - len(tail) - 1)
@@ -179,7 +179,7 @@ def _rail_summary(view: View) -> list[Line]:
 
 
 def _rail_problems(view: View, summary: Summary) -> list[tuple[str, list[str]]]:
-    """What may be wrong with a rail, and the rails of which it is said."""
+    """Possible problems of rails, each with the names of the rails that have it."""
     down = [rail.name for rail in view.rails if not rail.active]
     unread = [rail.name for rail in view.rails if rail.active and rail.means == (None, None)]
     others = [port for port in summary.ports if port.port not in (*down, *unread)]
@@ -196,7 +196,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _rail_lines(view: View, columns: int, room: int, marks: Marks, first: int) -> list[Line]:
-    """The table of rails, one line of it its heading."""
+    """The table of rails, including its heading."""
     if not view.rails:
         return [(Span("no rails: no port's bytes are counted; see `ibpulse doctor`"),)]
     name, spark = _name_width(view), spark_width(view, columns)
@@ -217,7 +217,7 @@ def _rail_line(rail: RailView, name: int, spark: int, full: float, marks: Marks)
     if not rail.active:
         return (label, Span(f" {rail.state or 'not active'}", Style.WARNING))
     scale = rail.rate_bytes_per_second or full
-    # the fuller direction of the two
+    # the busier of the two directions
     shares = np.fmax(rail.peaks[0], rail.peaks[1])[-spark:] / scale
     spans = [label, Span(f" {sparkline(shares.tolist(), marks).rjust(spark)}", Style.RATE)]
     for mean in rail.means:
@@ -227,7 +227,7 @@ def _rail_line(rail: RailView, name: int, spark: int, full: float, marks: Marks)
 
 
 def _full_scale(rails: Sequence[RailView]) -> float:
-    """Full scale of a rail whose data rate is not known: the highest value of all."""
+    """Full scale of rails with unknown data rate: the highest value of all."""
     highest = [float(np.nanmax(rail.peaks)) for rail in rails if not np.isnan(rail.peaks).all()]
     return max([*highest, 1.0])
 
@@ -238,11 +238,11 @@ def _name_width(view: View) -> int:
 
 def _sampler_line(sampler: SamplerView | None) -> Line:
     if sampler is None:
-        return _labelled("sampler", "nothing known yet")
+        return _labelled("sampler", "no data yet")
     all_ticks = sampler.ticks + sampler.missed
     kept = sampler.ticks / all_ticks if all_ticks else None
     text = (
-        f"{percent(kept)} of ticks kept  {step_text(sampler.lateness_seconds)} late (mean)  "
+        f"{percent(kept)} captured  wake-up delay {step_text(sampler.lateness_seconds)}  "
         f"{sampler.read_errors:.0f} read errors  {sampler.restarts:.0f} restarts"
     )
     return _labelled("sampler", text)

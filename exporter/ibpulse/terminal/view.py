@@ -1,4 +1,4 @@
-"""What the live view shows, as values, and the bins it keeps between two refreshes."""
+"""The values of the live view, and the bins it keeps between two refreshes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ibpulse.aggregator import Summary
 from ibpulse.arrays import Singles
 
 SUMMARY_WINDOW_SECONDS = 10
-# the costliest part of a view, and ten seconds change little in two
+# the costliest part of a view, and two seconds hardly change a window of ten
 SUMMARY_EVERY_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RailView:
     """One rail: `peaks` float32 (2, points) are the highest rates of each bin, `means` those of the last second,
-    transmit and receive, None where nothing was measured. `rate_bytes_per_second` is the data rate of one direction.
+    transmit and receive, None for missing data. `rate_bytes_per_second` is the data rate of one direction.
     """
 
     name: str
@@ -33,7 +33,7 @@ class RailView:
 
 @dataclass(frozen=True, slots=True)
 class SamplerView:
-    """How the sampling goes; None stands for what is not known."""
+    """The sampler's health; None means unknown."""
 
     ticks: float
     missed: float
@@ -44,9 +44,9 @@ class SamplerView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown: `summary` is that of the last ten whole seconds, None before the first.
+    """The content of the screen: `summary` covers the last ten whole seconds, None before there are any.
 
-    `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are no rails.
+    `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are not rails.
     """
 
     place: str
@@ -60,29 +60,29 @@ class View:
 
 
 class Watcher(Protocol):
-    """Whatever can fetch a view."""
+    """Anything that can fetch a view."""
 
     def fetch(self, points: int, wanted_ns: int) -> View:
-        """The view now, with so many bins of each rail, each about so wide; may take a while.
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide; may take a while.
 
         Raises:
-            IbpulseError: why there is nothing to be seen.
+            IbpulseError: there is no data; the message gives the reason.
         """
 
 
 def bin_width(interval_ns: int, wanted_ns: int) -> int:
-    """Width of a bin in ns: what is wanted, or the next multiple of the interval."""
+    """Width of a bin in ns: `wanted_ns`, rounded up to a multiple of the interval."""
     return -(-wanted_ns // interval_ns) * interval_ns
 
 
 def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:
-    """The mean of what was measured, None where nothing was."""
+    """The mean of the values that are not NaN; None if there are none."""
     good = values[~np.isnan(values)]
     return float(good.mean()) if good.size else None
 
 
 class BinCache:
-    """The last bins of each rail, float32 (2, bins). Bins of one width are numbered; those before `_end` are known."""
+    """The last bins of each rail, float32 (2, bins). Bins of one width are numbered; those before `_end` are cached."""
 
     def __init__(self) -> None:
         self._width = 0
@@ -91,9 +91,9 @@ class BinCache:
         self._known: Mapping[str, Singles] = {}
 
     def missing(self, width: int, names: Collection[str], end: int, count: int, unsure: int) -> int:
-        """How many bins before `end` are to be computed so that `count` of this width are known of all names.
+        """The number of bins before `end` to compute so that `count` bins of this width are cached for all names.
 
-        The last `unsure` of those that are known may have changed.
+        The last `unsure` cached bins may have changed and are computed again.
         """
         if width != self._width:
             self._width, self._known = width, {}
@@ -102,7 +102,7 @@ class BinCache:
         return min(count, end - self._end + unsure)
 
     def add(self, newest: Mapping[str, Singles], end: int, count: int) -> Mapping[str, Singles]:
-        """The last `count` bins before `end`, of which the newest were just computed, as many as were missing."""
+        """The last `count` bins before `end`; `newest` are the computed ones, as many as `missing` returned."""
         begin = end - count - (self._end - self._count)
         found: dict[str, Singles] = {}
         for name, values in newest.items():

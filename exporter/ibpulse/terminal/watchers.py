@@ -30,7 +30,7 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 PORTS_SECONDS = 5.0
 MEAN_SPAN = "1s"
-# one second of samples of 1 ms would be a long answer
+# a second of 1 ms samples would make a long response
 MEAN_NS = 100_000_000
 
 _TICKS = "ibpulse_sampler_ticks_total"
@@ -55,7 +55,7 @@ class DaemonWatcher:
         self._sampler: SamplerView | None = None
 
     def fetch(self, points: int, wanted_ns: int) -> View:
-        """The view now, with so many bins of each rail, each about so wide.
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide.
 
         Raises:
             DaemonError: the daemon does not answer, or refuses.
@@ -63,7 +63,7 @@ class DaemonWatcher:
         try:
             return self._fetch(points, wanted_ns, self._clock())
         except DaemonError:
-            # whoever answers next may be another daemon, with other ports and another interval
+            # the next answer may come from another daemon, with other ports and another interval
             self._ports, self._summary_due = None, 0.0
             raise
 
@@ -132,9 +132,9 @@ Means = tuple[float | None, float | None]
 
 
 class RingWatcher:
-    """Looks at a ring. `fabric` and `restarts` say how the ports and the sampler are now.
+    """Reads a ring. `fabric` and `restarts` return the current ports and the sampler's restarts.
 
-    It asks for the same summary as a daemon, but keeps no totals, since it is never scraped.
+    It computes the same summary as a daemon, but keeps no totals, since it is never scraped.
     """
 
     def __init__(
@@ -156,12 +156,12 @@ class RingWatcher:
         self._summary: Summary | None = None
 
     def fetch(self, points: int, wanted_ns: int) -> View:
-        """The view now, with so many bins of each rail, each about so wide."""
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
         fabric, interval_ns, newest = self._fabric(), self._reader.interval_ns, self._reader.newest_tick()
         placed = place_ports(self._reader, fabric.ports, self._reader.ring.slots())
         self._summarize(fabric, placed)
         width = bin_width(interval_ns, wanted_ns) // interval_ns
-        # bins begin at multiples of their width, so that what was drawn once does not change
+        # bins begin at multiples of their width, which keeps bins constant once drawn
         end = (newest + 1) // width
         rails = [port for port in fabric.ports if port.source is not None and port.rail]
         means, peaks = self._rates(placed, width, end, points)
@@ -202,7 +202,7 @@ class RingWatcher:
     def _rates(
         self, ports: list[RingPort], width: int, end: int, points: int
     ) -> tuple[dict[str, Means], Mapping[str, Singles]]:
-        """By port: the means of its last second, and the peaks of its bins before bin `end`, each of `width` ticks."""
+        """By port: the means of its last second, and the peaks of its bins before `end`, each of `width` samples."""
         second = SECOND_NS // self._reader.interval_ns
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
         unsure = -(-(second + widest_stride(strides)) // width)
