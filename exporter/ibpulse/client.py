@@ -1,4 +1,4 @@
-"""Asks a running daemon over HTTP; its answers as checked values."""
+"""HTTP client for a running daemon, with validated answers."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ MAX_ANSWER_BYTES = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Headers, by their names in lower case, and body of an answer with status 200."""
+    """Headers (names in lower case) and body of an answer with status 200."""
 
     headers: Mapping[str, str]
     body: bytes
 
 
 class DaemonConnection:
-    """Asks the daemon at a URL such as `http://node7:10055`; a name and password stand before the host with an @.
+    """A connection to the daemon at a URL such as `http://node7:10055` or `https://user:password@node7`.
 
-    The port is 10055 unless it is given. Not for several threads at once.
+    The port defaults to 10055. Not thread-safe.
     """
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Take the URL apart; nothing is sent yet.
+        """Parse the URL; nothing is sent yet.
 
         Raises:
-            DaemonError: it is no such URL.
+            DaemonError: the URL is invalid.
         """
         try:
             parts = urlsplit(url)
@@ -69,10 +69,10 @@ class DaemonConnection:
             self._http = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
 
     def get(self, path: str, query: Sequence[tuple[str, str | int]] = ()) -> Answer:
-        """The answer to a GET.
+        """Send a GET request and return the answer.
 
         Raises:
-            DaemonError: nobody answers (`status` 0), or the daemon refuses, with its own reason.
+            DaemonError: there is no answer (`status` 0), or the daemon refuses the request, with its own reason.
         """
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         fresh = self._http.sock is None
@@ -93,7 +93,7 @@ class DaemonConnection:
             raise self._silent(error) from error
 
     def close(self) -> None:
-        """Let go of the connection; the next request makes a new one."""
+        """Close the connection; the next request opens a new one."""
         self._http.close()
 
     def _get(self, target: str) -> Answer:
@@ -134,7 +134,7 @@ def _refuse(url: str) -> str:
 
 
 def _reason(body: bytes) -> str:
-    """The detail of a problem document (RFC 9457), or nothing."""
+    """The detail of a problem document (RFC 9457), or an empty string."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -147,7 +147,7 @@ WINDOW_HEADER = "x-ibpulse-window"
 
 @dataclass(frozen=True, slots=True)
 class RemotePort:
-    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 when no file of it counts bytes."""
+    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes."""
 
     device: str
     port: int
@@ -166,13 +166,13 @@ class RemotePort:
 
     @property
     def name(self) -> str:
-        """As in the names of series: `mlx5_0:1`."""
+        """The port's name in series: `mlx5_0:1`."""
         return f"{self.device}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
-    """The ports of the daemon's node, and the distance of its ticks."""
+    """The ports of the daemon's node, and its sampling interval."""
 
     interval_ns: int
     ports: tuple[RemotePort, ...]
@@ -180,10 +180,10 @@ class RemotePorts:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWindow:
-    """Rates on a regular grid from `start_ns` on, `step_ns` apart; NaN in holes.
+    """Rates on a regular grid that begins at `start_ns` with steps of `step_ns`; NaN for missing data.
 
-    `values` is float32 (series, points), `series` their names, `mlx5_0:1 transmit`. `newest_ns` is the newest tick that
-    the daemon had.
+    `values` is float32 (series, points); `series` holds the names, such as `mlx5_0:1 transmit`. `newest_ns` is the time
+    of the daemon's newest sample.
     """
 
     interval_ns: int
@@ -194,7 +194,7 @@ class RemoteWindow:
     values: npt.NDArray[np.float32]
 
     def both(self, port: str) -> npt.NDArray[np.float32]:
-        """Transmit and receive of a port: float32 (2, points), holes where the daemon has no such port."""
+        """Transmit and receive rates of a port: float32 (2, points), NaN if the daemon does not have the port."""
         out = np.full((2, self.values.shape[1]), np.nan, dtype=np.float32)
         for way, direction in enumerate(DIRECTIONS):
             if f"{port} {direction}" in self.series:
@@ -206,7 +206,7 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
     """The ports of the node.
 
     Raises:
-        DaemonError: nobody answers, or not as a daemon of ibpulse does.
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
     body = connection.get("/api/v1/ports").body
     with reading(connection):
@@ -216,10 +216,10 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
 
 
 def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:
-    """The window that a query asks for; its parameters are those of `/api/v1/window`.
+    """The window for a query with the parameters of `/api/v1/window`.
 
     Raises:
-        DaemonError: nobody answers, the query is refused, or the answer is none of ibpulse's.
+        DaemonError: there is no answer, the query is refused, or the answer is not one of an ibpulse daemon.
     """
     answer = connection.get("/api/v1/window", [*query, ("format", "npy")])
     with reading(connection):
@@ -238,10 +238,10 @@ def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | in
 
 
 def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str, float]:
-    """The sum over all labels of each of these metrics that the daemon has, by name.
+    """Sums over all labels of those of these metrics that the daemon exports, by name.
 
     Raises:
-        DaemonError: nobody answers, or not as a daemon of ibpulse does.
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
     text = connection.get("/metrics", [("name[]", name) for name in names]).body.decode(errors="replace")
     found: dict[str, float] = {}
@@ -273,11 +273,7 @@ def _port(entry: Mapping[str, Any]) -> RemotePort:
 
 @contextmanager
 def reading(connection: DaemonConnection) -> Iterator[None]:
-    """Turns what goes wrong while an answer is read into one sentence.
-
-    Raises:
-        DaemonError: it went wrong.
-    """
+    """Convert errors while parsing an answer to a `DaemonError`."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:

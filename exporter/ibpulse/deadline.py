@@ -1,7 +1,7 @@
-"""Reads that may block for minutes, each in a daemon thread of its own, and waits for them with one deadline.
+"""Runs reads that may block for minutes, each in its own daemon thread, and waits for them with one deadline.
 
-Nothing can interrupt a read of a device whose firmware does not answer. A thread that is late is left behind; it is a
-daemon thread, so it does not hold up the end of the process either.
+Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
+daemon thread, it does not delay the exit of the process either.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
-    """Wait until these threads have ended, together no longer than this."""
+    """Wait until these threads have ended, for at most this many seconds in total."""
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class RepeatedRead(Generic[T]):
-    """One subject that is read again and again, and its last answer; one that comes late counts from the next scan.
+    """A repeated read and its last answer; a late answer is used from the next scan on.
 
-    `answer` is None before the first one. `read` takes the number of the scan and must not raise.
+    `answer` is None before the first one. `read` takes the number of the scan and has to handle its own exceptions.
     """
 
     def __init__(self, name: str, thread_name: str, read: Callable[[int], T]) -> None:
@@ -39,15 +39,15 @@ class RepeatedRead(Generic[T]):
         self._thread: threading.Thread | None = None
 
     def is_running(self) -> bool:
-        """Whether the thread of an earlier scan has not come back."""
+        """Whether the thread of an earlier scan is still running."""
         return self._thread is not None and self._thread.is_alive()
 
     def is_due(self, scan: int, every: int) -> bool:
-        """Whether a read of so many scans ago, or none yet, asks for another."""
+        """Whether the last read is at least `every` scans old, or there was none."""
         return self.started_at is None or scan - self.started_at >= every
 
     def start(self, scan: int) -> threading.Thread:
-        """The thread of a new read; the last one must have come back."""
+        """Start a new read and return its thread; the previous one has ended."""
         self.answered, self.started_at = False, scan
         self._thread = threading.Thread(target=self._run, args=(scan,), name=self._thread_name, daemon=True)
         self._thread.start()
@@ -62,9 +62,9 @@ R = TypeVar("R", bound=RepeatedRead[Any])
 
 
 class RepeatedReads(Generic[R]):
-    """A read for each of the names of the last scan, and for those whose threads still hang.
+    """The reads for the names of the last scan, and for names whose threads still hang.
 
-    `make` gives the read of a name. Each is started again after `every` scans.
+    `make` returns the read for a name. Each read is repeated every `every` scans.
     """
 
     def __init__(self, make: Callable[[str], R], every: int = 1) -> None:
@@ -73,7 +73,7 @@ class RepeatedReads(Generic[R]):
         self._reads: dict[str, R] = {}
 
     def start(self, names: Sequence[str], scan: int) -> list[threading.Thread]:
-        """The threads of the reads that this scan begins; names that are not among these are forgotten."""
+        """Start the reads due in this scan and return their threads; forget other names unless they still run."""
         kept = {name: read for name, read in self._reads.items() if name in names or read.is_running()}
         for name in names:
             if name not in kept:
@@ -86,15 +86,15 @@ class RepeatedReads(Generic[R]):
         return self._reads[name]
 
     def read_again(self, name: str) -> None:
-        """Let the next scan read this one, whatever its turn."""
+        """Make the next scan read this name, whether it is due or not."""
         self._reads[name].started_at = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallResults(Generic[T]):
-    """What was returned in time by name, and the names of calls that are late, or that failed with an OSError.
+    """Results returned in time, by name, and the names of calls that are late or failed with an OSError.
 
-    All in the order in which the calls were given.
+    All are in the order of the calls.
     """
 
     values: Mapping[str, T]
@@ -103,10 +103,10 @@ class CallResults(Generic[T]):
 
 
 def call_all(calls: Mapping[str, Callable[[], T]], seconds: float) -> CallResults[T]:
-    """Call all at once, each in a thread, and wait for their results, together no longer than this."""
+    """Run all calls in parallel, one thread each, and wait for the results for at most this many seconds in total."""
     reads = {name: RepeatedRead(name, f"call-{name}", partial(_call, call)) for name, call in calls.items()}
     join_all([read.start(0) for read in reads.values()], seconds)
-    # a thread may end at any time, and what is reported must not depend on that
+    # a late thread may end at any time; the copy keeps the three results consistent
     ended = {name: read.answer for name, read in reads.items() if read.answered}
     return CallResults(
         {name: values[0] for name, values in ended.items() if values},
@@ -116,7 +116,7 @@ def call_all(calls: Mapping[str, Callable[[], T]], seconds: float) -> CallResult
 
 
 def _call(call: Callable[[], T], _: int) -> tuple[T, ...]:
-    """The result alone, or nothing for a call that failed."""
+    """The result, or nothing for a call that failed."""
     try:
         return (call(),)
     except OSError:

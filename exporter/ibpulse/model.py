@@ -1,4 +1,4 @@
-"""The values that packages pass to each other: ports, where their bytes are read, the fabric."""
+"""The values that packages pass to each other: ports, their byte counters, topology, health, and capture counts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class PortId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ByteSource:
-    """Where the bytes of one port are read: absolute file names, added up per direction.
+    """The byte counters of one port: absolute file names, whose values are summed per direction.
 
-    `scale` is bytes per count. `refresh_seconds` is how long the kernel or the device may serve an old value;
-    0 means that every read asks the device. `note` says what is not certain about the source, or is empty.
+    `scale` is bytes per count. `refresh_seconds` is the longest time for which the kernel or the device may return a
+    cached value; 0 means that every read queries the device. `note` describes doubts about the source, or is empty.
     """
 
     name: str
@@ -40,10 +40,10 @@ class ByteSource:
 
 @dataclass(frozen=True, slots=True)
 class PortIdentity:
-    """What a port is, as text for `ibpulse_port_info`. An empty string means that the kernel does not say.
+    """The labels of `ibpulse_port_info`. An empty string means unknown.
 
-    `kind` is a word of `sysfs.rails`. `gpu` names the nearest GPUs by PCI address with commas between them, and
-    `gpu_distance` says how near all of these are, in the words of `nvidia-smi topo -m`.
+    `kind` is one of the words in `sysfs.rails`. `gpu` lists the PCI addresses of the nearest GPUs, separated by commas;
+    `gpu_distance` is the distance of all of them, in the terms of `nvidia-smi topo -m`.
     """
 
     link_layer: str = ""
@@ -63,10 +63,10 @@ class PortIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One port as the last scan saw it.
+    """One port as found by the last scan.
 
-    `rate_bytes_per_second` is the data rate of one direction after line coding, and None unless the port is
-    ACTIVE and its rate is known. `source` is None when no file of the port counts bytes; `problem` then says why.
+    `rate_bytes_per_second` is the data rate of one direction after line coding; it is None unless the port is ACTIVE
+    and its rate is known. `source` is None when no file of the port counts bytes; `problem` then gives the reason.
     """
 
     id: PortId
@@ -81,10 +81,10 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
-    """One counter of errors or congestion as it was read at `taken_ns` on the monotonic clock.
+    """The value of one error or congestion counter, read at `taken_ns` on the monotonic clock.
 
-    `name` is the metric that it is exported as, `file` the counter's file. `saturated` is true while it stands at its
-    maximum, where it counts no further.
+    `name` is the exported metric, `file` the counter's file. `saturated` means that the counter has reached its maximum
+    and stopped counting.
     """
 
     name: str
@@ -96,7 +96,7 @@ class CounterReading:
 
 @dataclass(frozen=True, slots=True)
 class PortReadings:
-    """The counters of one port that could be read at its last slow read; those that failed are left out."""
+    """The counters of one port from its last slow read, without those that could not be read."""
 
     port: PortId
     readings: tuple[CounterReading, ...]
@@ -104,10 +104,10 @@ class PortReadings:
 
 @dataclass(frozen=True, slots=True)
 class PcieLink:
-    """One PCIe link between two PCI functions; None where the kernel does not say.
+    """One PCIe link between two PCI functions; unknown values are None.
 
-    `address` is the lower end (a card, or a switch's upstream port), `upper` the port it is plugged into, empty where
-    the tree shows none. The maxima are what both ends can do. Bytes per second are of one direction after line coding.
+    `address` is the lower end (a card, or a switch's upstream port), `upper` the port it is plugged into, or empty if
+    unknown. The maxima are those that both ends support. Rates are for one direction after line coding.
     """
 
     address: str
@@ -122,9 +122,9 @@ class PcieLink:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with the place of a device: a word (`downtrained`, `slow_slot`, `unknown`) and a sentence.
+    """A problem with the slot of a device: a word (`downtrained`, `slow_slot`, `unknown`) and a sentence.
 
-    The sentence is the same for devices that suffer the same, so that they can stand together.
+    Devices with the same problem have the same sentence, so that reports can group them.
     """
 
     word: str
@@ -133,12 +133,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlace:
-    """Where one RDMA device is plugged in.
+    """The position of one RDMA device in the PCI tree.
 
-    `chain` is the host bridge (`pci0000:15`) and the PCI functions below it down to the device's, `links` the PCIe
-    links on that way from the root down. `pcie_bytes_per_second` is that of the narrowest link now, the maximum that of
-    the narrowest if all did what both ends can; both None when a link of the card itself is unknown. `gpus` are the
-    nearest by PCI address, all at `gpu_distance`. `source` is `sysfs`, or `topology.file` where that replaced a part.
+    `chain` lists the host bridge (`pci0000:15`) and the PCI functions from there down to the device, `links` the PCIe
+    links along that path, root first. `pcie_bytes_per_second` is the current rate of the slowest link, and the maximum
+    is its rate if every link ran at full speed; both are None when a link of the card itself is unknown. `gpus` holds
+    the PCI addresses of the nearest GPUs, all at `gpu_distance`. `source` is `sysfs`, or `topology.file` if that
+    overrides any part.
     """
 
     device: str
@@ -158,7 +159,7 @@ class DevicePlace:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU of the node: PCI ids as the kernel writes them, the product and form factor they stand for or empty."""
+    """A GPU of the node: PCI ids as in sysfs, and the product name and form factor if known."""
 
     address: str
     vendor: str
@@ -171,9 +172,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The place of every RDMA device and GPU, GPUs in the order of their PCI addresses.
+    """The positions of all RDMA devices and GPUs; GPUs are sorted by PCI address.
 
-    `distances` has a row per device and in it a word per GPU: PIX, PXB, PHB, NODE, SYS, or empty for unknown.
+    `distances` has one row per device and one column per GPU: PIX, PXB, PHB, NODE, SYS, or empty for unknown.
     """
 
     devices: tuple[DevicePlace, ...] = ()
@@ -183,10 +184,10 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """All ports of a node, and what the scan has to tell the operator (each notice is one clear sentence).
+    """All ports of a node, and notices of the scan for the operator (one sentence each).
 
-    `topology` is part of the fabric, as old as its ports: who has the one has the other. `counters` are what the slow
-    reader read last; a fabric is the same whatever they are.
+    `topology` comes from the same scan as the ports. `counters` holds the latest slow reads and is ignored when fabrics
+    are compared.
     """
 
     ports: tuple[Port, ...] = ()
@@ -198,9 +199,9 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True)
 class DeviceReads:
-    """How long one read of a device's counters takes, p99 of the last seconds, and whether that slows its sampling.
+    """The read time of a device's counters (p99 of the last seconds), and whether it lengthens the sampling interval.
 
-    `p99_seconds` is None while too little was read to tell.
+    `p99_seconds` is None until there are enough reads.
     """
 
     device: str
@@ -210,9 +211,9 @@ class DeviceReads:
 
 @dataclass(frozen=True, slots=True)
 class SamplerHealth:
-    """How the sampling goes, as the supervisor sees it.
+    """The health of the sampler as seen by the supervisor.
 
-    `heartbeat_age_seconds` is None before the first heartbeat; `throttled_periods` is None where no cgroup says.
+    `heartbeat_age_seconds` is None before the first heartbeat; `throttled_periods` is None without cgroup statistics.
     """
 
     restarts: int = 0
@@ -228,14 +229,14 @@ class SamplerHealth:
 
 
 CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
-"""What can ask for a capture: a request, an alert, and the local rules."""
+"""The origins of captures: an API request, an alert, and the local rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureCounts:
-    """How the flight recorder goes: captures taken by what asked for them, failures, and what is stored.
+    """Statistics of the flight recorder: captures taken by origin, failures, and stored captures.
 
-    `newest_seconds` is the wall time of the newest stored capture's trigger, None without any.
+    `newest_seconds` is the wall time of the newest stored capture's trigger, or None if there are no captures.
     """
 
     taken: tuple[tuple[str, int], ...] = ()

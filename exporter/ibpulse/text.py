@@ -1,6 +1,6 @@
-"""Times, rates, sizes, shares and lists of names as people read them.
+"""Formats times, rates, sizes, shares and lists of names for people.
 
-What can be read back again is written by `units`.
+`units` writes the formats that can be parsed again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ibpulse.units import SECOND_NS, format_rate
 
 Scales = Sequence[tuple[float, str]]
-"""Sizes of units and their signs, the largest first."""
+"""Sizes of units and their symbols, the largest first."""
 
 NOT_KNOWN = "-"
 SECONDS: Scales = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -56,14 +56,14 @@ def elapsed_text(seconds: float) -> str:
 
 
 def step_text(seconds: float | None) -> str:
-    """The time of a step in s or ms, `-` where it is not known."""
+    """The duration of a step in s or ms, `-` if unknown."""
     if seconds is None:
         return NOT_KNOWN
     return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds * 1e3:.{1 if seconds >= 0.01 else 2}f} ms"
 
 
 def milliseconds(period_ns: float) -> str:
-    """A number of milliseconds in three digits, or whole from 100 on."""
+    """A number of milliseconds in three digits, without decimals from 100 on."""
     return f"{period_ns / 1e6:.0f}" if period_ns >= 100e6 else f"{period_ns / 1e6:.3g}"
 
 
@@ -78,7 +78,7 @@ def file_size_text(size_bytes: float) -> str:
 
 
 def rate_text(bytes_per_second: float) -> str:
-    """A bandwidth with one decimal: `25.0 GB/s`, and 0 as such."""
+    """A bandwidth with one decimal: `25.0 GB/s`, or `0 GB/s`."""
     return f"{bytes_per_second / 1e9:.1f} GB/s" if bytes_per_second else "0 GB/s"
 
 
@@ -88,12 +88,12 @@ def link_rate_text(bytes_per_second: float) -> str:
 
 
 def threshold_text(bytes_per_second: float) -> str:
-    """A rate in the unit that it was given in: `0.1 GB/s`."""
+    """A rate in the notation of the settings: `0.1 GB/s`."""
     return re.sub(r"([0-9])([A-Za-z])", r"\1 \2", format_rate(round(bytes_per_second)))
 
 
 def gigabytes(bytes_per_second: float | None) -> str:
-    """A rate in GB/s in six characters, `-` where it is not known; more than nothing is never 0."""
+    """A rate in GB/s in six characters, `-` if unknown; a positive rate is never shown as 0."""
     if bytes_per_second is None:
         return NOT_KNOWN
     number = bytes_per_second / 1e9
@@ -103,29 +103,29 @@ def gigabytes(bytes_per_second: float | None) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """A share that never says all when it is not: `99.98 %`; `-` where it is not known."""
+    """A share that is never rounded up to 100 %: `99.98 %`; `-` if unknown."""
     if ratio is None:
         return NOT_KNOWN
     return "100 %" if ratio >= 1 else f"{min(ratio * 100, 99.99):.2f} %"
 
 
 def statistic_text(value: float, unit: str) -> str:
-    """A statistic in four digits and the unit that fits it; `unit` is a key of `SCALES`."""
+    """A statistic in four digits and a suitable unit; `unit` is a key of `SCALES`."""
     size, sign = find_scale(value, unit)
     return f"{significant(value / size)}{sign}"
 
 
 def find_scale(value: float, unit: str) -> tuple[float, str]:
-    """Size and sign of the unit that fits a value."""
+    """Size and symbol of the unit that fits a value."""
     scales = SCALES[unit]
-    # 999.96 is 1000 in four digits
+    # 999.96 rounds to 1000 in four digits
     return next(
         (scale for scale in scales if abs(value) * (1 + 10.0**-DIGITS) >= scale[0]), scales[0 if not value else -1]
     )
 
 
 def significant(value: float) -> str:
-    """Four digits, or as many as stand before the point."""
+    """Four digits, or all digits before the decimal point."""
     if value == 0:
         return "0"
     decimals = max(0, min(DIGITS, DIGITS - 1 - math.floor(math.log10(abs(value)))))
@@ -138,12 +138,12 @@ def count_text(number: int, what: str) -> str:
 
 
 def names_text(names: Iterable[str], shown: int = SHOWN_NAMES) -> str:
-    """Names with commas, in their natural order; of many, the first and how many more."""
+    """Names separated by commas, in natural order; a long list is cut: `a, b and 3 more`."""
     return first_names(sorted(names, key=natural_key), shown)
 
 
 def first_names(names: Sequence[str], shown: int) -> str:
-    """Names with commas, in the order given; of many, the first and how many more."""
+    """Names separated by commas, in the given order; a long list is cut: `a, b and 3 more`."""
     more = len(names) - shown
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:shown])} and {more} more"
 
@@ -154,12 +154,12 @@ def sentence_list(items: Sequence[str]) -> str:
 
 
 def errno_text(number: int) -> str:
-    """An error number by its name and in words: `EINVAL (Invalid argument)`."""
+    """An error number as name and description: `EINVAL (Invalid argument)`."""
     return f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"
 
 
 def natural_key(name: str) -> tuple[tuple[int, int], ...]:
-    """A key that sorts `mlx5_2` before `mlx5_10`: a run of digits stands where its digits would, by its value."""
+    """A sort key that puts `mlx5_2` before `mlx5_10` by comparing runs of digits as numbers."""
     parts = _NAME_PARTS.findall(name)
     return tuple((ord("0"), int(part)) if part[0] in "0123456789" else (ord(part), 0) for part in parts)
 

@@ -1,6 +1,6 @@
-"""Durations, sizes and rates as people write them, and the size of a counter's word. It must not know any setting.
+"""Durations, sizes and rates as people write them, and the size of a counter's word.
 
-Every `parse_*` takes what its `format_*` writes; what is not exact in whole units is refused, never rounded.
+Every `parse_*` reads the output of its `format_*`. It refuses values that are not a whole number of units.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WORD_BYTES = 4
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 GRID_NS = tuple(ms * MILLISECOND_NS for ms in range(1, 1001) if 1000 % ms == 0)
-"""The periods whose ticks fall on the same instants of every second: whole milliseconds that divide one second."""
+"""The allowed sampling intervals: whole milliseconds that divide one second, so every second has the same instants."""
 LARGEST = 2**63 - 1
 
 DURATION_UNITS = {
@@ -33,13 +33,13 @@ SIZE_UNITS = {**BINARY_UNITS, **DECIMAL_UNITS}
 BIT_UNITS = {"Tb": 10**12, "Gb": 10**9, "Mb": 10**6, "kb": 10**3, "b": 1}
 
 AMOUNT_UNITS: dict[str, float] = {"bytes": 1, "words": WORD_BYTES, **SIZE_UNITS}
-"""Bytes of each unit that logs of other programs count in."""
+"""Bytes per unit of size in logs of other programs."""
 
 RATE_UNITS: dict[str, float] = {
     **{f"{name}/s": size for name, size in DECIMAL_UNITS.items()},
     **{f"{name}/s": size / 8 for name, size in BIT_UNITS.items()},
 }
-"""Bytes per second of each unit of a rate in such logs."""
+"""Bytes per second of each unit of rate in such logs."""
 
 _NUMBER = r"[0-9]{1,19}(?:\.[0-9]{1,19})?"
 _TERM = re.compile(rf"({_NUMBER})(ns|us|µs|ms|s|m|h|d)")
@@ -51,7 +51,7 @@ def parse_duration(text: str) -> int:
     """Nanoseconds of a duration such as `10ms`, `5m` or `1h30m`.
 
     Raises:
-        ValueError: no duration, no unit, units out of order, not a whole number of nanoseconds, or over 292 years.
+        ValueError: not a duration, no unit, units out of order, not a whole number of nanoseconds, or over 292 years.
     """
     if re.fullmatch(_NUMBER, text):
         raise ValueError(f"{text} has no unit; write it like 10ms, 5s or 1h30m")
@@ -80,7 +80,7 @@ def parse_size(text: str) -> int:
     """Bytes of a size such as `64MiB` (binary), `10GB` (decimal) or `512B`.
 
     Raises:
-        ValueError: no size, no unit, an unknown unit, not a whole number of bytes, or over 2^63 - 1.
+        ValueError: not a size, no unit, an unknown unit, not a whole number of bytes, or over 2^63 - 1.
     """
     number, unit = _split(text, "size", "64MiB, 10GB or 512B")
     if unit not in SIZE_UNITS:
@@ -99,10 +99,10 @@ def format_size(size_bytes: int) -> str:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes per second of a rate such as `0.1GB/s`; decimal units only, as the project counts bandwidth.
+    """Bytes per second of a rate such as `0.1GB/s`; decimal units only, as everywhere for bandwidth.
 
     Raises:
-        ValueError: no rate, no unit, an unknown unit, not a whole number of bytes per second, or over 2^63 - 1.
+        ValueError: not a rate, no unit, an unknown unit, not a whole number of bytes per second, or over 2^63 - 1.
     """
     number, unit = _split(text, "rate", "0.1GB/s or 50MB/s")
     size = DECIMAL_UNITS.get(unit.removesuffix("/s")) if unit.endswith("/s") else None
@@ -113,7 +113,7 @@ def parse_rate(text: str) -> int:
 
 
 def format_rate(bytes_per_second: int) -> str:
-    """Text that `parse_rate` reads as `bytes_per_second`, in the largest unit of which it is a tenth: `0.1GB/s`."""
+    """Text that `parse_rate` reads as `bytes_per_second`, in the largest unit that gives at least 0.1: `0.1GB/s`."""
     if bytes_per_second < 0:
         raise ValueError(f"a rate of {bytes_per_second} bytes per second is negative")
     for unit, size in DECIMAL_UNITS.items():
@@ -141,7 +141,7 @@ def _split(text: str, what: str, examples: str) -> tuple[str, str]:
 
 
 def _exact(text: str, number: str, size: int, unit: str) -> int:
-    """`number x size` as a whole number; a decimal fraction is never carried through a float."""
+    """`number x size` as a whole number; a decimal fraction is never converted to a float."""
     whole, _, fraction = number.partition(".")
     parts: int = 10 ** len(fraction)
     value, rest = divmod(int(whole + fraction) * size, parts)

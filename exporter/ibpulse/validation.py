@@ -1,4 +1,4 @@
-"""Explains in the project's own words why pydantic refused a value."""
+"""Turns pydantic's validation errors into sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Fault = Mapping[str, Any]
 
 
 def explain(fault: Fault, known: Iterable[str] = ()) -> str:
-    """A sentence that says what is wrong with a value and what to do.
+    """A sentence that explains why a value is wrong and how to fix it.
 
     For an unknown name, the last item of `loc`, `known` holds the accepted names.
     """

@@ -1,9 +1,9 @@
-"""The flight recorder: what the ring holds around an instant, frozen to a file.
+"""The flight recorder: saves the samples around an instant from the ring to a file.
 
-rules         what two snapshots say about a second, the local rules, each with its cool-down
-alertmanager  notifications of Alertmanager as requests for captures
-recorder      captures asked for, waited for, written one after the other
-known_ports   the ports of the last minutes, also those that are gone
+rules         the local rules, which compare consecutive snapshots, each with its cool-down
+alertmanager  turns Alertmanager's notifications into capture requests
+recorder      accepts requests, waits for the end of each window, writes captures one at a time
+known_ports   the ports of the last minutes, including those that disappeared
 writer        the short-lived process that writes one capture
 store         the directory of captures: names, list, quotas, removal
 """

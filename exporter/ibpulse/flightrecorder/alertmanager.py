@@ -1,4 +1,4 @@
-"""Decides which notifications of Alertmanager (webhook, version 4) ask for a capture, and for which one.
+"""Decides which Alertmanager notifications (webhook, version 4) trigger a capture, and its instant.
 
 Source: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -31,7 +31,7 @@ class Alert:
 
 
 class AlertReceiver:
-    """Chooses the alerts that ask for a capture: those firing on this node, each once per cool-down."""
+    """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down."""
 
     def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
         self._names = tuple(name.lower() for name in names)
@@ -39,7 +39,7 @@ class AlertReceiver:
         self._captured_ns: dict[str, int] = {}
 
     def choose(self, alerts: Iterable[Alert], now_ns: int) -> list[Alert]:
-        """The firing alerts that name this node or no node, and that were not captured within the cool-down."""
+        """The firing alerts that name this node or no node and were not captured within the cool-down."""
         return [
             alert
             for alert in alerts
@@ -47,7 +47,7 @@ class AlertReceiver:
         ]
 
     def remember(self, alerts: Iterable[Alert], now_ns: int) -> None:
-        """Note that these were captured."""
+        """Record that these alerts were captured."""
         for alert in alerts:
             self._captured_ns.pop(alert.fingerprint, None)
             self._captured_ns[alert.fingerprint] = now_ns
@@ -70,7 +70,7 @@ class AlertReceiver:
 
 
 def make_trigger(alerts: Sequence[Alert], now_ns: int, oldest_ns: int) -> Trigger:
-    """The trigger of these alerts, at the earliest start; at `now_ns` if no start is between `oldest_ns` and now."""
+    """The trigger for these alerts at their earliest start, or at `now_ns` if none began since `oldest_ns`."""
     starts = [alert.starts_ns for alert in alerts if alert.starts_ns is not None]
     began_ns = min((start for start in starts if oldest_ns <= start <= now_ns), default=now_ns)
     labels = join_labels([alert.labels for alert in alerts])
@@ -89,7 +89,7 @@ def join_labels(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def host_of(instance: str) -> str:
-    """The host of `host:port`, `[address]:port`, or of a host alone."""
+    """The host in `host:port`, `[address]:port` or `host`."""
     bracketed = _BRACKETED.fullmatch(instance)
     if bracketed:
         return bracketed[1].lower()
@@ -98,7 +98,7 @@ def host_of(instance: str) -> str:
 
 
 def is_own_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is one of this node's: only those can be bound. No packet is sent."""
+    """Whether an address belongs to this node, checked by binding a socket to it. Sends no packet."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     if address.is_unspecified:
         return False
@@ -111,7 +111,7 @@ def is_own_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bo
 
 
 def parse_start(text: str) -> int | None:
-    """Wall time (ns) at which an alert began; None for text that is not a time, and for Go's zero time (year 1)."""
+    """Wall time (ns) at which an alert began; None for an invalid time and for Go's zero time (year 1)."""
     try:
         start_ns = parse_rfc3339(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is known of the ports of the last minutes: a rail that vanished is the one that a capture is about."""
+"""Remembers the ports of the last minutes, because a capture is often about a rail that just disappeared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GONE = "GONE"
 
 @dataclass(frozen=True, slots=True)
 class KnownPort:
-    """A port as it was at a tick."""
+    """A port and the last sample at which it was present."""
 
     port: RecordedPort
     tick: int
 
 
 class KnownPorts:
-    """The last word on each port, for as long as the ring may hold samples of it."""
+    """The latest description of each port, kept for as long as the ring may hold samples of it."""
 
     def __init__(self, history_ticks: int) -> None:
         self._history_ticks = history_ticks
@@ -29,7 +29,7 @@ class KnownPorts:
         self._latest_tick = 0
 
     def update(self, snapshot: Snapshot) -> None:
-        """Take the ports of one more second."""
+        """Update from the snapshot of one more second."""
         tick = self._latest_tick = snapshot.end_tick
         here = {port.port.id: port for port in snapshot.ports if port.directions}
         for number, port in here.items():
@@ -44,7 +44,7 @@ class KnownPorts:
                 self._seen[number] = replace(seen, port=replace(seen.port, active=False, state=GONE))
 
     def since(self, tick: int) -> tuple[RecordedPort, ...]:
-        """The ports that were there at this tick or later, by name; a tick after the last second is in it."""
+        """The ports present at this sample or later, sorted by name; future samples count as the latest."""
         begin = min(tick, self._latest_tick)
         chosen = sorted((number, seen.port) for number, seen in self._seen.items() if seen.tick >= begin)
         return tuple(port for _, port in chosen[:MAX_PORTS])
@@ -52,7 +52,7 @@ class KnownPorts:
 
 def _describe(seen: PortSnapshot, before: KnownPort | None, interval_seconds: float) -> RecordedPort:
     port = seen.port
-    # a port that went down has no rate, but had one while it carried what the capture shows
+    # a port that went down has no rate, but had one while it carried the traffic in the capture
     rate = port.rate_bytes_per_second or (before.port.rate_bytes_per_second if before else None)
     stride = max(1, round(seen.sampling_interval_seconds / interval_seconds))
     known = RecordedPort.of(port, port.source.name if port.source else "", stride)

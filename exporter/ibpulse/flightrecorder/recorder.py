@@ -1,6 +1,6 @@
-"""The flight recorder: captures asked for, waited for, written one after the other.
+"""The flight recorder: accepts capture requests, waits for the end of each window, and writes captures one at a time.
 
-Whatever goes wrong with a capture is an error in the log and a count, and nothing else: the daemon samples on.
+A failed capture is logged and counted; sampling is not affected.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
-# a row with two rates and two times, as badly as it can be compressed
+# a row with two rates and two times, with the worst compression
 BYTES_PER_ROW = 32
-# A hung disk holds these and no others: scans of the devices run in the threads of the event loop.
+# A hung disk blocks only these threads: device scans use the event loop's own.
 DISK_THREADS = 4
-# what is left of the daemon's five seconds at the end
+# the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
-# the highest that there is
+# the maximum
 OOM_SCORE = "1000"
 WRITER_ENVIRONMENT = {
-    # threads that nobody needs cost memory and come in the way of the sampler
+    # unneeded threads cost memory and compete with the sampler
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
@@ -53,10 +53,10 @@ WRITER_ENVIRONMENT = {
 }
 
 
-# each is itself: triggers hold mappings, which have no hash
+# compared by identity: triggers hold mappings, which have no hash
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """A capture that waits for the end of its window: ticks `first_tick` to `last_tick` around a trigger."""
+    """A capture waiting for the end of its window: samples `first_tick` to `last_tick` around a trigger."""
 
     name: CaptureName
     trigger: Trigger
@@ -67,7 +67,7 @@ class Pending:
 
 
 class FlightRecorder:
-    """Captures of one ring. `threads` do everything that waits for the disk the captures are on."""
+    """Captures of one ring. `threads` perform all operations that may block on the captures' disk."""
 
     def __init__(
         self, reader: RingReader, options: CaptureOptions, wall_clock_ns: Callable[[], int] = time.time_ns
@@ -86,7 +86,7 @@ class FlightRecorder:
         self.threads = ThreadPoolExecutor(DISK_THREADS, "captures")
 
     async def start(self) -> None:
-        """Make the directory and clean it; what is wrong is logged, and said again at every capture."""
+        """Create and clean the directory; a problem is logged now and again at every capture."""
         try:
             await self._on_disk(self.store.prepare)
             await self.refresh()
@@ -96,11 +96,11 @@ class FlightRecorder:
             log.warning("captures cannot be taken: %s", NEEDS_ARROW)
 
     async def _on_disk(self, work: Callable[..., Result], *args: object) -> Result:
-        """What `work` returns, from one of the threads for the disk."""
+        """Run `work` in one of the disk threads and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
 
     def find_problem(self) -> str:
-        """Why no capture can be taken at all; empty if it can."""
+        """The reason why captures are impossible, or an empty string."""
         if importlib.util.find_spec("pyarrow") is None:
             return NEEDS_ARROW
         if not self._known_ports.since(0):
@@ -108,14 +108,14 @@ class FlightRecorder:
         return ""
 
     def note(self, snapshot: Snapshot) -> None:
-        """Take one more second's snapshot: what the ports are."""
+        """Update the known ports from the snapshot of one more second."""
         self._known_ports.update(snapshot)
 
     def ask(self, trigger: Trigger) -> Pending:
-        """The capture that a trigger gets: the one that waits already if it asks for the same, else a new one.
+        """The capture for a trigger: a pending one if it covers the same request, else a new one.
 
         Raises:
-            CaptureError: none can be taken, or too many wait already; `busy` tells the two apart.
+            CaptureError: captures are impossible, or (with `busy`) too many are pending.
         """
         if problem := self.find_problem():
             raise CaptureError(problem)
@@ -138,7 +138,7 @@ class FlightRecorder:
         before_ns = self._options.before_ns if trigger.before_ns is None else trigger.before_ns
         after_ns = self._options.after_ns if trigger.after_ns is None else trigger.after_ns
         tick = self._reader.tick_at(trigger.instant_ns)
-        # the rate of a tick ends there: the last one before the trigger is the trigger's own tick
+        # a sample's rate covers the interval before it, so `before` includes the trigger's own sample
         before, after = before_ns // interval_ns, after_ns // interval_ns
         first_tick = max(1, tick - before + 1)
         start_ns = (trigger.instant_ns // interval_ns - (tick - first_tick)) * interval_ns
@@ -152,7 +152,7 @@ class FlightRecorder:
         )
 
     async def _take(self, pending: Pending) -> None:
-        """Wait for the end of the window, or of the daemon, and write the capture; failures are logged."""
+        """Wait for the end of the window or for shutdown, then write the capture; log failures."""
         try:
             await self._wait(pending)
             async with self._writing:
@@ -182,7 +182,7 @@ class FlightRecorder:
         ports = self._known_ports.since(pending.first_tick)
         last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
         if not ports or last_tick < pending.first_tick:
-            raise CaptureError("the ring holds no sample of its time")
+            raise CaptureError("the ring holds no samples of its window")
         job = Job(
             ring=self._reader.ring.path,
             path=self.store.path(pending.name),
@@ -198,7 +198,7 @@ class FlightRecorder:
         try:
             await run_writer(job, self._options.writer_seconds)
         except BaseException:
-            # not awaited: the disk may be what failed, and the daemon may be ending
+            # not awaited: the disk may have failed, and the daemon may be shutting down
             self.threads.submit(self.store.discard, pending.name)
             raise
 
@@ -215,11 +215,11 @@ class FlightRecorder:
         )
 
     def pending(self) -> list[Pending]:
-        """The captures that wait or are being written, oldest first."""
+        """The captures that are waiting or being written, oldest first."""
         return sorted(self._tasks, key=lambda pending: pending.name)
 
     async def refresh(self) -> Sequence[Stored]:
-        """The whole captures, oldest first, looked up anew.
+        """Read the directory again and return the complete captures, oldest first.
 
         Raises:
             CaptureError: the directory cannot be read.
@@ -228,7 +228,7 @@ class FlightRecorder:
         return self._stored
 
     async def remove(self, name: CaptureName) -> bool:
-        """Remove a whole capture; whether it was there.
+        """Remove a complete capture; return whether it existed.
 
         Raises:
             CaptureError: it cannot be removed.
@@ -238,7 +238,7 @@ class FlightRecorder:
         return removed
 
     def counts(self) -> CaptureCounts:
-        """What `/metrics` shows of captures."""
+        """The numbers for the capture metrics."""
         newest = self._stored[-1].name.trigger_ms / 1000 if self._stored else None
         return CaptureCounts(
             taken=tuple(self._taken.items()),
@@ -249,7 +249,7 @@ class FlightRecorder:
         )
 
     async def close(self) -> None:
-        """Write the captures in flight with what the ring has, within a few seconds; what takes longer is lost."""
+        """Write the pending captures with the samples in the ring; cancel those that need more than `CLOSE_SECONDS`."""
         self._ending.set()
         tasks = list(self._tasks.values())
         if not tasks:
@@ -271,10 +271,10 @@ def _alike(one: Trigger, other: Trigger) -> bool:
 
 
 async def run_writer(job: Job, seconds: float) -> None:
-    """Write a capture in a process of its own, which is killed when it takes too long.
+    """Write a capture in a separate process, which is killed after `seconds`.
 
     Raises:
-        CaptureError: it was not written; the message is the process's own.
+        CaptureError: it was not written; the message comes from the process.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -282,13 +282,13 @@ async def run_writer(job: Job, seconds: float) -> None:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            # Ctrl-C is for the daemon, which waits for its captures
+            # Ctrl-C goes to the daemon, which waits for its captures
             start_new_session=True,
             env={**os.environ, **WRITER_ENVIRONMENT},
         )
     except OSError as error:
         raise CaptureError(f"its writer could not be started: {error.strerror}") from error
-    # where memory is short the kernel ends this process, not the daemon
+    # when memory runs out, the kernel kills this process rather than the daemon
     with suppress(OSError):
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(OOM_SCORE)
     try:

@@ -1,4 +1,4 @@
-"""The local rules: which traffic triggers a capture, and the cool-down of each rule."""
+"""The local rules, which trigger a capture when traffic changes, and their cool-downs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Who asks (`origin`, one of the table's), why in a few words, and around which wall time.
+    """A request for a capture: its `origin` (one of `CAPTURE_ORIGINS`), a short reason, and the wall time.
 
-    None for `before_ns` and `after_ns` is what the settings say.
+    `before_ns` and `after_ns` default to the settings when None.
     """
 
     origin: str
@@ -35,11 +35,10 @@ CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One second or a few.
+    """The traffic between two snapshots, one or a few seconds apart.
 
-    `rate_bytes_per_second` is what all rails moved, None where too little of the time was observed. `rails` has the
-    state of each rail of the fabric by its port's name: carrying, quiet (all rails are), idle (its siblings are not)
-    or down.
+    `rate_bytes_per_second` is the sum over all rails, None if too many samples are missing. `rails` maps port names to
+    the state of each rail: carrying, quiet (like all rails), idle (while others carry traffic) or down.
     """
 
     end_tick: int
@@ -53,7 +52,7 @@ class Observation:
 
 
 def observe(before: Snapshot, after: Snapshot) -> Observation | None:
-    """What happened between two snapshots; None where no time passed between them."""
+    """The observation between two snapshots, or None if no time passed between them."""
     seconds = (after.end_tick - before.end_tick) * after.sampler.interval_seconds
     if seconds <= 0 or after.end_wall_ns is None or not before.end_tick:
         return None
@@ -70,7 +69,7 @@ def observe(before: Snapshot, after: Snapshot) -> Observation | None:
 
 
 def _rate(before: Snapshot, after: Snapshot, seconds: float) -> float | None:
-    """Bytes per second over the rails that are in both snapshots, if at least half of the time of any was observed."""
+    """Bytes per second over the rails in both snapshots, if at least one has samples for half of the time."""
     earlier = {port.port.id: port for port in before.ports if port.directions}
     moved, observed = 0, 0.0
     for port in after.ports:
@@ -98,12 +97,12 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
-    """When something has happened.
+    """The thresholds of the rules.
 
-    Stalled: after `regular_seconds` of a known step, less than `quiet_part` of the usual traffic for `stall_steps`
-    steps, at least `stall_seconds`. Lost: a rail that carried traffic for `carried_seconds` does not for
-    `lost_seconds`. MoE saturation: it begins after other traffic of 1.5 `traffic_window_seconds`, the window in which
-    the signature is found. Slower: `slow_seconds` of steps longer than those before by `slow_part`, and less traffic.
+    Stalled: after `regular_seconds` with a known step, traffic stays below `quiet_part` of the usual rate for
+    `stall_steps` steps and at least `stall_seconds`. Lost: a rail that carried traffic for `carried_seconds` carries
+    none for `lost_seconds`. MoE saturation: it begins after other traffic for 1.5 times `traffic_window_seconds`, the
+    window used to find the signature. Slower: steps are longer by `slow_part` for `slow_seconds`, with less traffic.
     """
 
     regular_seconds: float = 20.0
@@ -119,7 +118,7 @@ class RuleOptions:
 
 @dataclass(frozen=True, slots=True)
 class StallState:
-    """How long the step was known, its last length, the usual rate, and how long there has been silence since."""
+    """Seconds with a known step, its last length, the usual rate, and seconds of silence since."""
 
     regular_seconds: float = 0.0
     step_seconds: float = 0.0
@@ -128,7 +127,7 @@ class StallState:
 
 
 def find_stall(state: StallState, observation: Observation, options: RuleOptions) -> tuple[StallState, Labels | None]:
-    """Traffic that stopped for several step periods after regular stepping."""
+    """Detect traffic that stopped for several step periods after regular steps."""
     rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
@@ -154,7 +153,7 @@ def _step_on(state: StallState, observation: Observation, rate: float) -> StallS
 
 @dataclass(frozen=True, slots=True)
 class RailTimes:
-    """How long a rail carried traffic, and how long it has been lost since."""
+    """Seconds for which a rail carried traffic, and seconds since it was lost."""
 
     carried_seconds: float = 0.0
     lost_seconds: float = 0.0
@@ -162,7 +161,7 @@ class RailTimes:
 
 @dataclass(frozen=True, slots=True)
 class RailsState:
-    """Every rail that was seen carrying traffic."""
+    """The rails that have carried traffic."""
 
     by_name: Mapping[str, RailTimes] = field(default_factory=dict)
 
@@ -170,7 +169,7 @@ class RailsState:
 def find_lost_rail(
     state: RailsState, observation: Observation, options: RuleOptions
 ) -> tuple[RailsState, Labels | None]:
-    """Rails that carried traffic and now are down, gone, or idle while their siblings are not."""
+    """Detect rails that carried traffic and now are down, gone, or idle while others are busy."""
     after: dict[str, RailTimes] = {}
     lost: dict[str, str] = {}
     for name in sorted({*state.by_name, *observation.rails}):
@@ -191,7 +190,7 @@ def find_lost_rail(
 
 @dataclass(frozen=True, slots=True)
 class MoeSaturationState:
-    """How long traffic has flowed that does not resemble an MoE run; whether that was long enough."""
+    """Seconds of traffic that does not resemble an MoE run, and whether that was long enough."""
 
     other_seconds: float = 0.0
     armed: bool = False
@@ -200,13 +199,13 @@ class MoeSaturationState:
 def find_saturation(
     state: MoeSaturationState, observation: Observation, options: RuleOptions
 ) -> tuple[MoeSaturationState, Labels | None]:
-    """Sustained MoE saturation that begins in a node that carried other traffic before."""
+    """Detect sustained MoE saturation on a node that carried other traffic before."""
     if observation.moe_saturated:
         return MoeSaturationState(), {"signature": observation.signature} if state.armed else None
     rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
-    # a job that has just begun looks like nothing for a window; it is no change
+    # a job that has just begun has no signature for one window, which is not a change
     if rate <= 0:
         return MoeSaturationState(), None
     if observation.signature == "moe_like":
@@ -217,21 +216,21 @@ def find_saturation(
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """Step periods and rates of the last minutes, one pair an observation, oldest first."""
+    """Step periods and rates of the last minutes, one pair per observation, oldest first."""
 
     pairs: tuple[tuple[float, float], ...] = ()
 
 
-# observations that the steps are compared with, and how many of them are needed
+# earlier observations that the steps are compared with: at most, and at least
 STEPS_KEPT, STEPS_NEEDED = 180, 60
-# the period is good to a part in a hundred
+# the period is accurate to 1 %
 PERIOD_ERROR = 0.01
 
 
 def find_slower_step(
     state: StepState, observation: Observation, options: RuleOptions
 ) -> tuple[StepState, Labels | None]:
-    """Steps that take longer than before, while less flows: a period that doubles alone is another multiple of it."""
+    """Detect steps that take longer while traffic drops; a longer period alone may be a multiple of the true one."""
     rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
@@ -247,13 +246,13 @@ def find_slower_step(
     less = sum(rate for _, rate in now) / len(now) < usual_rate * (1 - options.slow_part / 3)
     if not less or any(step < longest for step, _ in now):
         return StepState(pairs), None
-    # from here on the new step is the usual one
+    # the new step is the usual one from now on
     return StepState(), {"step_seconds": f"{observation.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRule:
-    """A rule: its state at the start, and its function."""
+    """A rule: its initial state and its function."""
 
     start: Any
     find: Callable[[Any, Observation, RuleOptions], tuple[Any, Labels | None]]
@@ -268,7 +267,7 @@ RULES: Mapping[str, LocalRule] = {
 
 
 class LocalRules:
-    """Some of the rules, by name."""
+    """Evaluates the rules of the given names on every snapshot."""
 
     def __init__(self, names: Sequence[str], cooldown_ns: int, options: RuleOptions) -> None:
         self._states = {name: RULES[name].start for name in names}
@@ -278,7 +277,7 @@ class LocalRules:
         self._fired_tick: dict[str, int] = {}
 
     def evaluate(self, snapshot: Snapshot) -> list[Trigger]:
-        """What the snapshot of one more second asks for."""
+        """The captures triggered by the snapshot of one more second."""
         before, self._before = self._before, snapshot
         observation = observe(before, snapshot) if before else None
         if observation is None:

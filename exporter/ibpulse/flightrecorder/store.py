@@ -1,4 +1,4 @@
-"""The directory of captures: file names, the listing, and what is deleted when it is full."""
+"""The directory of captures: file names, listing, and removal of the oldest when a quota is reached."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ibpulse.units import MILLISECOND_NS, format_size
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """Where captures go, what they cover unless asked otherwise, and what all of them together may take.
+    """The directory of captures, the default window of each, and the quotas for all of them.
 
-    A new capture is refused while `max_pending` wait to be written. `min_free_bytes` are left free on the disk.
-    `host` is the node's name as the files have it. `writer_seconds` bounds the time that writing one may take.
+    A new capture is refused while `max_pending` are waiting. `min_free_bytes` stay free on the disk. `host` is the
+    node's name in the files. `writer_seconds` limits the time for writing one capture.
     """
 
     directory: Path
@@ -43,7 +43,7 @@ _FORMAT = "%Y%m%dT%H%M%S"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CaptureName:
-    """A name taken apart: wall time of the trigger in ms, reason, id. Sorted by time."""
+    """A parsed file name: wall time of the trigger in ms, reason, id. Sorts by time."""
 
     trigger_ms: int
     reason: str
@@ -55,13 +55,13 @@ class CaptureName:
 
 
 def make_name(trigger_ns: int, reason: str) -> CaptureName:
-    """A new name for a capture; of the reason what a file name can hold."""
+    """A new name for a capture, with the reason shortened to the characters that file names allow."""
     slug = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:REASON_LENGTH].strip("-")
     return CaptureName(trigger_ns // MILLISECOND_NS, slug or "capture", secrets.token_hex(4))
 
 
 def parse_name(text: str) -> CaptureName | None:
-    """The name that a text is, or None when it is the name of no capture."""
+    """The parsed name, or None if the text is not the name of a capture."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
@@ -77,25 +77,25 @@ TEMPORARY = ".tmp"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One whole capture."""
+    """One complete capture."""
 
     name: CaptureName
     size_bytes: int
 
 
 class CaptureStore:
-    """The directory and its quotas."""
+    """The directory of captures, with its quotas."""
 
     def __init__(self, options: CaptureOptions) -> None:
         self._options = options
         self.directory = options.directory
 
     def path(self, name: CaptureName) -> Path:
-        """Where a capture is, or would be."""
+        """The path of a capture, whether it exists or not."""
         return self.directory / str(name)
 
     def scan(self) -> list[Stored]:
-        """The whole captures, oldest first; none where there is no directory yet.
+        """The complete captures, oldest first; empty if the directory does not exist yet.
 
         Raises:
             CaptureError: the directory cannot be read.
@@ -110,10 +110,10 @@ class CaptureStore:
         return sorted(found, key=lambda stored: stored.name)
 
     def prepare(self) -> None:
-        """Make the directory, and remove what killed writers left in it.
+        """Create the directory and remove leftovers of killed writers.
 
         Raises:
-            CaptureError: it cannot be made or written.
+            CaptureError: it cannot be created or written.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -124,14 +124,14 @@ class CaptureStore:
 
     def _clean(self, leftover: Path) -> None:
         try:
-            # a writer of the daemon before this one may still be at work
+            # a writer of the previous daemon may still be running
             if time.time() - leftover.stat().st_mtime > self._options.writer_seconds:
                 leftover.unlink()
         except FileNotFoundError:
-            pass  # it was, and has just finished
+            pass  # it was running, and has just finished
 
     def make_room(self, size_bytes: int) -> list[CaptureName]:
-        """Remove the oldest captures until one more of about this size fits; those that were removed.
+        """Remove the oldest captures until one more of about this size fits; return the removed names.
 
         Raises:
             CaptureError: it would not fit even into the empty directory; nothing is removed.
@@ -148,7 +148,7 @@ class CaptureStore:
         raise CaptureError(short)
 
     def remove(self, name: CaptureName) -> bool:
-        """Remove a capture; whether it was there.
+        """Remove a capture; return whether it existed.
 
         Raises:
             CaptureError: it cannot be removed.
@@ -162,11 +162,11 @@ class CaptureStore:
         return True
 
     def discard(self, name: CaptureName) -> None:
-        """Remove what a writer left that did not finish."""
+        """Remove the unfinished file of a failed writer."""
         try:
             Path(f"{self.path(name)}{TEMPORARY}").unlink()
         except OSError:
-            pass  # there is nothing, or the disk is what failed the writer
+            pass  # there is no file, or the disk has failed
 
     def _free_bytes(self) -> int:
         try:
@@ -176,7 +176,7 @@ class CaptureStore:
         return status.f_bavail * status.f_frsize
 
     def _too_much(self, stored: Sequence[Stored], size_bytes: int, free_bytes: int) -> str:
-        """Why one more of this size does not fit beside those; empty if it does."""
+        """The reason why one more capture of this size does not fit, or an empty string."""
         options = self._options
         if len(stored) >= options.max_count:
             return f"capture.max-count of {options.max_count} leaves no room; raise it"
@@ -198,7 +198,7 @@ class CaptureStore:
 
 
 def look_at(entry: os.DirEntry[str]) -> Stored | None:
-    """The capture that an entry of the directory is; None for anything else, and for one that was just removed."""
+    """The capture in a directory entry; None for other files and for a capture that was just removed."""
     name = parse_name(entry.name)
     if name is None:
         return None

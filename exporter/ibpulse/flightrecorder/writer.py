@@ -1,4 +1,4 @@
-"""The process that writes one capture: `python -m ibpulse.flightrecorder.writer`, a job as JSON on standard input."""
+"""Writes one capture in a separate process: `python -m ibpulse.flightrecorder.writer`, with a JSON job on stdin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ibpulse.ring.reader import RingReader
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Ticks `first_tick` to `last_tick` of the ring at `ring`, the first at wall time `start_ns`, to be `path`."""
+    """A capture to write to `path`: samples `first_tick` (at wall time `start_ns`) to `last_tick` of `ring`."""
 
     ring: Path
     path: Path
@@ -39,7 +39,7 @@ class Job:
 
 
 def parse_job(raw: bytes) -> Job:
-    """The job of its JSON, which the daemon itself wrote."""
+    """The job in the daemon's JSON."""
     members = orjson.loads(raw)
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
     ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
@@ -51,13 +51,13 @@ def _parse_port(identity: dict[str, str], **members: Any) -> RecordedPort:
 
 
 NICE = 19
-# A row group of that many rows costs 1 % more of the disk than one of ten times as many, and 3 MB less of memory.
+# Row groups of ten times as many rows save 1 % of disk space but need 3 MB more memory.
 ROWS_AT_ONCE = 8_000
 
 
 def main(arguments: list[str]) -> int:
-    """Write the capture that standard input asks for, in at most so many seconds; 1 if it cannot be written."""
-    # these reach the whole service at its end, and a capture in flight is to be ended
+    """Write the capture described on stdin and return the exit code; `arguments` holds the time limit in seconds."""
+    # systemd signals every process of the service on shutdown, but a capture in flight should be completed
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     signal.alarm(max(1, int(arguments[0])))
