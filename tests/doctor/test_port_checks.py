@@ -253,10 +253,10 @@ def test_a_node_without_a_rail_is_a_failure() -> None:
 def test_remarks_of_the_scan_are_passed_on() -> None:
     notices = (
         "There is no thing",
-        "mlx5_0:1: it is the bond bond0, and its rate is that of one link: its utilisation may pass 1.",
-        "mlx5_1:1: irdma counts IP octets, which leave out the Ethernet header.",
-        "smi1: left out, since it shows the planes of mlx5_0 again.",
-        "mlx5_7: it did not answer in time, so its last known ports are shown.",
+        "mlx5_0:1: it is the bond bond0: its rate is that of one link, so its utilisation may exceed 1.",
+        "mlx5_1:1: irdma counts IP octets, without the Ethernet header.",
+        "smi1: ignored, because it shows the single planes of mlx5_0.",
+        "mlx5_7: it did not answer in time; showing its last known ports.",
         "mlx5_1:1: refuses.",
     )
     facts = make_facts([RAILS[0], replace(RAILS[1], problem="refuses.")], fabric={"notices": notices})
@@ -330,11 +330,11 @@ def test_rails_on_different_pcie_paths_are_named() -> None:
 
 
 def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:
-    sentence = "its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s x16: reseat the card."
+    sentence = "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16: reseat the card."
     places = (DevicePlace("mlx5_0", verdicts=(Verdict("downtrained", sentence),)), DevicePlace("mlx5_9"))
     facts = make_facts([RAILS[0]], fabric={"topology": Topology(places), "notices": (f"mlx5_0: {sentence}",)})
     finding = only_trouble(facts)
-    assert finding.sentence == "its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s x16."
+    assert finding.sentence == "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16."
     assert finding.advice == "Reseat the card."
 
 

@@ -90,8 +90,8 @@ def test_a_bond_has_the_rate_of_both_links_and_says_what_is_not_certain(scan: Sc
     fabric = scan("bond")
     assert speeds(fabric) == [50e9]
     assert fabric.notices == (
-        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of the links, its counters may be those of one link"
-        " only.",
+        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of its links, but its counters may cover only "
+        "one of them.",
     )
 
 
@@ -110,13 +110,13 @@ def test_each_plane_of_a_multiplane_card_has_its_own_netdev(scan: Scan) -> None:
 def test_planes_are_not_counted_twice(scan: Scan) -> None:
     fabric = scan("smi_planes")
     assert rails(fabric) == list(by_name(fabric)) == ["mlx5_0:1", "mlx5_1:1"]
-    assert fabric.notices == ("smi1: left out, since it shows the planes of mlx5_0 again.",)
+    assert fabric.notices == ("smi1: ignored, because it shows the single planes of mlx5_0.",)
 
 
 def test_ports_of_a_switchdev_uplink_are_not_counted_sixteen_times(scan: Scan) -> None:
     fabric = scan("switchdev")
     assert rails(fabric) == list(by_name(fabric)) == ["mlx5_0:1"]
-    assert fabric.notices == ("mlx5_0: only port 1 of 16 is read, since in switchdev mode all show its counters.",)
+    assert fabric.notices == ("mlx5_0: only port 1 of 16 is read; in switchdev mode all have the same counters.",)
 
 
 def test_the_cache_of_efa_counters_is_known(scan: Scan) -> None:
@@ -127,7 +127,9 @@ def test_the_cache_of_efa_counters_is_known(scan: Scan) -> None:
 
 def test_a_rate_that_an_old_kernel_made_up_is_doubted(scan: Scan) -> None:
     (notice,) = scan("efa_old_kernel").notices
-    assert notice.startswith("rdmap79s0:1, rdmap80s0:1: older EFA drivers say '100 Gb/sec (4X EDR)' on every device")
+    assert notice.startswith(
+        "rdmap79s0:1, rdmap80s0:1: older EFA drivers report '100 Gb/sec (4X EDR)' for every device"
+    )
 
 
 @pytest.mark.parametrize("name", ["irdma_old_kernel", "irdma_new_kernel"])
@@ -145,8 +147,8 @@ def test_broadcom_counters_that_answer_einval_leave_the_slow_pair(scan: Scan) ->
     fabric = scan("bnxt_new_kernel")
     assert sources(fabric) == ["roce_only_bytes", "dma_bytes"]
     assert fabric.notices == (
-        "bnxt_re1:1: the device renews these counters once a second, so shorter bursts are not seen, and a second "
-        "can show none or two renewals.",
+        "bnxt_re1:1: the device updates these counters once a second: shorter bursts are not seen, and a second "
+        "can include no update or two.",
     )
 
 
@@ -197,7 +199,7 @@ def test_a_driver_without_counters_hides_no_other(scan: Scan) -> None:
 
 def test_a_rate_without_a_name_is_doubted_like_sdr(scan: Scan) -> None:
     (notice,) = (text for text in scan("old_kernel").notices if text.startswith("mlx4_0:1: "))
-    assert "'10 Gb/sec (4X)', which it also says of a speed that it does not know" in notice
+    assert "'10 Gb/sec (4X)', as it also does for a speed that it does not know" in notice
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -23,7 +23,7 @@ from tests.sysfs.trees import EXTENDED_PMA, LEGACY_PMA, PortFiles, Tree, make_un
 
 WORDS_64 = {"port_xmit_data": "205143497464492\n", "port_rcv_data": "205128687774249\n"}
 WORDS_32 = {"port_xmit_data": "4294967295\n", "port_rcv_data": "7\n"}
-LEGACY_PROBLEM = "its counters may be the legacy ones, which stop at 32 bits, so no throughput is computed from them."
+LEGACY_PROBLEM = "its counters may be the legacy ones, which stop at 32 bits, so they are not used."
 
 
 def find_source(port: Path, driver: str) -> ByteSource:
@@ -96,7 +96,7 @@ def test_irdma_adds_up_both_ip_versions(tree: Tree) -> None:
     source = find_source(tree.port("rocep1s0"), "ice")
     assert file_names(source.transmit) == ["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"]
     assert file_names(source.receive) == ["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"]
-    assert source.note == "irdma counts IP octets, which leave out the Ethernet header."
+    assert source.note == "irdma counts IP octets, without the Ethernet header."
 
 
 def test_broadcom_prefers_the_pair_that_is_not_a_second_old(tree: Tree) -> None:
@@ -111,8 +111,8 @@ def test_broadcom_without_that_pair_is_renewed_once_a_second(tree: Tree) -> None
     source = find_source(tree.port("bnxt_re0"), "bnxt_en")
     assert (source.name, source.refresh_seconds) == ("dma_bytes", 1.0)
     assert source.note == (
-        "the device renews these counters once a second, so shorter bursts are not seen, and a second can show none or "
-        "two renewals."
+        "the device updates these counters once a second: shorter bursts are not seen, and a second can include no "
+        "update or two."
     )
 
 
@@ -140,7 +140,7 @@ def test_hfi1_flits_carry_a_warning(tree: Tree) -> None:
     source = find_source(tree.port("hfi1_0"), "hfi1")
     assert (source.name, source.scale) == ("hfi1_flits", 4)
     assert source.note == (
-        "hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these."
+        "hfi1 counts flits in port_xmit_data, other drivers 4-byte words: true rates may be twice as high."
     )
 
 
@@ -153,7 +153,7 @@ def test_erdma_counts_bytes(tree: Tree) -> None:
 def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:
     tree.add("frob0", {1: PortFiles(counters=None, hw_counters=BNXT_HW)}, driver="frob")
     assert find_source(tree.port("frob0"), "frob").note == (
-        "ibpulse does not know this driver: what its tx_bytes and rx_bytes include is not known."
+        "ibpulse does not know this driver, so it is unknown what its tx_bytes and rx_bytes include."
     )
 
 
@@ -227,6 +227,6 @@ def test_a_cache_that_may_alias_at_the_longest_interval_is_noted(tree: Tree) -> 
         tree.add(device, {1: PortFiles(counters=None, hw_counters=hw)}, driver="efa")
     assert find_source(tree.port("efa0"), "efa").note == ""
     assert find_source(tree.port("efa1"), "efa").note == (
-        "the kernel renews these counters every 0.504 s, so shorter bursts are not seen, and a second can show more or "
-        "fewer renewals than the one before: write a smaller number into hw_counters/lifespan."
+        "the kernel refreshes these counters every 0.504 s: shorter bursts are not seen, and seconds can include "
+        "different numbers of updates; write a smaller number to hw_counters/lifespan."
     )

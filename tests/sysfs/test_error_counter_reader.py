@@ -173,8 +173,8 @@ def test_all_that_fails_on_a_port_is_one_remark_that_stays(port: Path, clock: Cl
         remarks.add(slow.remark)
     assert remarks == {
         "",
-        "some of its error counters have no value, first hw_counters/rx_write_requests, which cannot be read: "
-        "Invalid argument; they are left out, and tried again from time to time.",
+        "some of its error counters have no value, such as hw_counters/rx_write_requests, which cannot be read: "
+        "Invalid argument; they are omitted and retried from time to time.",
     }
 
 
@@ -202,7 +202,7 @@ def test_a_diagnostic_counter_that_is_no_number_is_said(port: Path, clock: Clock
     slow = reader(port, clock)
     for _ in range(3):
         slow.read()
-    assert "first counters/symbol_error, which holds '-3', which is not a count;" in slow.remark
+    assert "such as counters/symbol_error, which holds '-3', which is not a count;" in slow.remark
 
 
 def test_what_fails_without_refusing_is_tried_every_time(port: Path, clock: Clock, opened: Opened) -> None:
@@ -214,9 +214,7 @@ def test_what_fails_without_refusing_is_tried_every_time(port: Path, clock: Cloc
         opened.clear()
         slow.read()
         assert str(bad) in opened.paths()
-    assert slow.remark.endswith(
-        "which cannot be read: Is a directory; they are left out, and tried again at every scan."
-    )
+    assert slow.remark.endswith("which cannot be read: Is a directory; they are omitted and retried at every scan.")
 
 
 @pytest.mark.fuse
@@ -325,8 +323,8 @@ def test_refusing_files_of_many_ports_are_one_notice(node: Tree) -> None:
     assert notices[:2] == [(), ()]
     assert set(notices[2:]) == {
         (
-            "mlx5_0:1, mlx5_1:1, mlx5_2:1: some of its error counters have no value, first counters/link_downed, which "
-            "cannot be read: Invalid argument; they are left out, and tried again from time to time.",
+            "mlx5_0:1, mlx5_1:1, mlx5_2:1: some of its error counters have no value, such as counters/link_downed, "
+            "which cannot be read: Invalid argument; they are omitted and retried from time to time.",
         )
     }
 

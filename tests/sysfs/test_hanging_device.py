@@ -12,7 +12,7 @@ from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.trees import Tree, make_hang, release
 
 SHORT_SECONDS = 0.2
-NOTICE = "mlx5_1: it did not answer in time, so its last known ports are shown."
+NOTICE = "mlx5_1: it did not answer in time; showing its last known ports."
 
 
 @pytest.fixture

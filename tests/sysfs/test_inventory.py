@@ -181,22 +181,20 @@ def test_rxe_is_found_with_its_parent(tree: Tree) -> None:
 def test_a_source_that_is_not_certain_is_a_notice(tree: Tree) -> None:
     tree.add("hfi1_0", {1: HFI1}, driver="hfi1")
     assert scan(tree).notices == (
-        "hfi1_0:1: hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these.",
+        "hfi1_0:1: hfi1 counts flits in port_xmit_data, other drivers 4-byte words: true rates may be twice as high.",
     )
 
 
 def test_a_tree_without_rdma_is_a_notice(tmp_path: Path) -> None:
     assert Inventory(tmp_path).scan() == Fabric(
         notices=(
-            f"There is no {tmp_path}/class/infiniband: load an RDMA driver, or set path.sysfs to the host's /sys.",
+            f"{tmp_path}/class/infiniband does not exist: load an RDMA driver, or set path.sysfs to the host's /sys.",
         )
     )
 
 
 def test_a_tree_without_devices_is_a_notice(tree: Tree) -> None:
-    assert scan(tree).notices == (
-        f"There is no device in {tree.root}/class/infiniband: load the driver of your RDMA devices.",
-    )
+    assert scan(tree).notices == (f"No device in {tree.root}/class/infiniband: load the driver of your RDMA devices.",)
 
 
 def test_a_view_of_another_namespace_is_named_once(tree: Tree) -> None:
@@ -223,7 +221,7 @@ def test_counters_of_a_device_are_never_opened(tree: Tree, opened: Opened) -> No
 def test_the_hard_wired_rate_of_efa_is_a_notice(tree: Tree) -> None:
     add_efa(tree)
     (notice,) = scan(tree).notices
-    assert notice.startswith("rdmap144s27:1: older EFA drivers say '100 Gb/sec (4X EDR)' on every device")
+    assert notice.startswith("rdmap144s27:1: older EFA drivers report '100 Gb/sec (4X EDR)' for every device")
 
 
 def test_planes_of_a_device_are_left_out(tree: Tree) -> None:
@@ -231,7 +229,7 @@ def test_planes_of_a_device_are_left_out(tree: Tree) -> None:
     tree.add("smi1", {number: PortFiles(hw_counters=None) for number in (1, 2, 3, 4)})
     fabric = scan(tree)
     assert names(fabric) == ["mlx5_0:1"]
-    assert fabric.notices == ("smi1: left out, since it shows the planes of mlx5_0 again.",)
+    assert fabric.notices == ("smi1: ignored, because it shows the single planes of mlx5_0.",)
 
 
 def test_two_devices_of_one_function_are_not_planes(tree: Tree) -> None:
@@ -251,7 +249,7 @@ def test_a_switchdev_uplink_counts_once(tree: Tree) -> None:
     tree.add("mlx5_0", ports, hw_counters={"lifespan": "10\n"})
     fabric = scan(tree)
     assert names(fabric) == ["mlx5_0:1"]
-    assert fabric.notices == ("mlx5_0: only port 1 of 130 is read, since in switchdev mode all show its counters.",)
+    assert fabric.notices == ("mlx5_0: only port 1 of 130 is read; in switchdev mode all have the same counters.",)
 
 
 def test_a_bond_has_the_speed_of_all_its_links(tree: Tree) -> None:
@@ -261,8 +259,8 @@ def test_a_bond_has_the_speed_of_all_its_links(tree: Tree) -> None:
     fabric = scan(tree)
     assert fabric.ports[0].rate_bytes_per_second == 50e9
     assert fabric.notices == (
-        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of the links, "
-        "its counters may be those of one link only.",
+        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of its links, "
+        "but its counters may cover only one of them.",
     )
 
 
@@ -272,7 +270,7 @@ def test_a_bond_without_a_speed_has_the_rate_of_one_link(tree: Tree) -> None:
     fabric = scan(tree)
     assert fabric.ports[0].rate_bytes_per_second == 25e9
     assert fabric.notices == (
-        "mlx5_bond_0:1: it is the bond bond0, and its rate is that of one link: its utilisation may pass 1.",
+        "mlx5_bond_0:1: it is the bond bond0: its rate is that of one link, so its utilisation may exceed 1.",
     )
 
 
@@ -280,7 +278,7 @@ def test_a_slow_twin_of_the_rails_is_a_notice(tree: Tree) -> None:
     tree.add("mlx5_0")
     tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
     assert scan(tree).notices == (
-        "mlx5_1:1: it is of the rails' hardware but slower, so it is not a rail: check the link, or set ports.rails.",
+        "mlx5_1:1: it is of the rails' model but slower, so it is not a rail: check the link, or set ports.rails.",
     )
 
 
@@ -338,7 +336,8 @@ def test_an_include_pattern_leaves_out_the_rest(tree: Tree) -> None:
 def test_leaving_out_every_device_is_a_notice(tree: Tree) -> None:
     tree.add("mlx5_0")
     assert Inventory(tree.root, exclude=["*"]).scan().notices == (
-        f"All 1 devices in {tree.root}/class/infiniband are left out by ports.include and ports.exclude: change these.",
+        f"ports.include and ports.exclude exclude all 1 devices in {tree.root}/class/infiniband: change these "
+        "settings.",
     )
 
 

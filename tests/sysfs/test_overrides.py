@@ -65,11 +65,11 @@ def test_the_example_of_the_messages_can_be_used(tmp_path: Path) -> None:
         ),
         (
             "mlx5_0: {numa_node: -1}",
-            "topology.yaml:1: mlx5_0: numa_node: '-1' is no NUMA node; write its number, like 0",
+            "topology.yaml:1: mlx5_0: numa_node: '-1' is not a NUMA node; write its number, such as 0",
         ),
         (
             "mlx5_0: {gpus: [GPU0], distance: PIX}",
-            "topology.yaml:1: mlx5_0: gpus: [GPU0] names no PCI address; write them like [0000:1b:00.0]",
+            "topology.yaml:1: mlx5_0: gpus: [GPU0] is not a list of PCI addresses; write them like [0000:1b:00.0]",
         ),
         (
             "mlx5_0: {gpus: [0000:1b:00.0], distance: NEAR}",
@@ -80,7 +80,7 @@ def test_the_example_of_the_messages_can_be_used(tmp_path: Path) -> None:
             "topology.yaml:1: mlx5_0: gpus is given without distance; give both, or neither",
         ),
         ("mlx5_0: {distance: PIX}", "topology.yaml:1: mlx5_0: distance is given without gpus; give both, or neither"),
-        ("mlx5_0: {pcie: Gen5}", "topology.yaml:1: mlx5_0: pcie: 'Gen5' is no PCIe link; write it like 32 GT/s x16"),
+        ("mlx5_0: {pcie: Gen5}", "topology.yaml:1: mlx5_0: pcie: 'Gen5' is not a PCIe link; write it like 32 GT/s x16"),
         (
             "mlx5_0: {numa_node: 1}\nmlx5_0: {numa_node: 0}",
             "topology.yaml:2: the file: mlx5_0 is given twice, first in line 1; give it once",
@@ -101,7 +101,9 @@ def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory; name a file that can"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be read: No such file or directory; choose another file, or unset it"
+    ):
         read_overrides(tmp_path / "none.yaml")
 
 

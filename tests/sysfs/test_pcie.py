@@ -176,8 +176,8 @@ def test_a_downtrained_card_says_what_to_do() -> None:
     assert judged((link(16.0, 16),)) == [
         (
             DOWNTRAINED,
-            "its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s x16, and carries 31.5 GB/s of its "
-            "port's 50 GB/s: reseat the card, or look at riser and slot.",
+            "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16, and carries 31.5 GB/s of its "
+            "port's 50 GB/s: reseat the card, or check the riser and slot.",
         )
     ]
 
@@ -185,7 +185,7 @@ def test_a_downtrained_card_says_what_to_do() -> None:
 def test_a_downtrained_link_that_is_wide_enough_is_still_told() -> None:
     ((word, sentence),) = judged((link(32.0, 8),), 25e9)
     assert word == DOWNTRAINED
-    assert sentence.startswith("its PCIe link runs at 32 GT/s x8, though both ends can do 32 GT/s x16: ")
+    assert sentence.startswith("its PCIe link runs at 32 GT/s x8, but both ends support 32 GT/s x16: ")
 
 
 def test_a_downtrained_link_above_the_card_is_named() -> None:
@@ -199,8 +199,8 @@ def test_a_slot_too_slow_for_the_port_says_so() -> None:
     assert judged((link(16.0, 16, 16.0),)) == [
         (
             SLOW_SLOT,
-            "its PCIe path carries 31.5 GB/s at best, less than the 50 GB/s of its port: move the card to a faster "
-            "slot, or expect no more.",
+            "its PCIe path carries 31.5 GB/s at most, less than the 50 GB/s of its port: move the card to a faster "
+            "slot.",
         )
     ]
 
@@ -217,8 +217,8 @@ def test_an_unknown_link_says_where_to_look() -> None:
     assert judged((link(None, None, None, None),)) == [
         (
             UNKNOWN,
-            "the kernel does not say how fast its PCIe link is, as in a virtual machine: look on the host, or name it "
-            "in topology.file.",
+            "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, "
+            "or set it in topology.file.",
         )
     ]
     assert judged(()) == []

@@ -108,7 +108,7 @@ def test_a_rate_without_doubt_has_no_remark() -> None:
 
 def test_a_rate_that_is_not_known_is_remarked() -> None:
     assert remark_on_rate("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", None) == (
-        "its rate is not known (rate file: '40 Gb/sec (4X QDR)'), so it has no utilisation."
+        "its rate is unknown (rate file: '40 Gb/sec (4X QDR)'), so it has no utilisation."
     )
 
 
@@ -118,11 +118,11 @@ def test_a_rate_file_that_failed_is_not_remarked_twice() -> None:
 
 def test_sdr_on_an_active_port_is_doubted() -> None:
     assert remark_on_rate("InfiniBand", "mlx5_core", "10 Gb/sec (4X SDR)", 1e9) == (
-        "the kernel says '10 Gb/sec (4X SDR)', which it also says of a speed that it does not know: check the link."
+        "the kernel reports '10 Gb/sec (4X SDR)', as it also does for a speed that it does not know: check the link."
     )
 
 
 def test_the_hard_wired_rate_of_efa_is_doubted() -> None:
     assert remark_on_rate("Unknown", "efa", "100 Gb/sec (4X EDR)", 12.5e9) == (
-        "older EFA drivers say '100 Gb/sec (4X EDR)' on every device: on a faster one the utilisation is too high."
+        "older EFA drivers report '100 Gb/sec (4X EDR)' for every device: on a faster one the utilisation is too high."
     )

@@ -119,7 +119,7 @@ def test_gpus_of_several_forms_are_told(machine: Machine) -> None:
     machine.add_nic("mlx5_0", CARDS[0])
     for bus, device in (("40", "0x2330"), ("50", "0x2331"), ("60", "0x2331")):
         machine.add_gpu(f"{bus}/{bus}:01.0/{bus[0]}1:00.0", ids=("0x10de", device, "0x030200"))
-    told = "GPUs: the GPUs of this node are of several forms (2 PCIe, 1 SXM): see whether it is what was bought."
+    told = "GPUs: the GPUs of this node have different form factors (2 PCIe, 1 SXM): check whether this is intended."
     assert scan(machine).notices == (told,)
 
 
@@ -173,9 +173,7 @@ def test_equal_faults_stand_in_one_notice(machine: Machine) -> None:
     for number, place in enumerate(CARDS):
         machine.add_nic(f"mlx5_{number}", place, link=machines.write_link(GEN4, 16, GEN5, 16))
     (notice,) = scan(machine).notices
-    assert notice.startswith(
-        "mlx5_0, mlx5_1, mlx5_2: its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s"
-    )
+    assert notice.startswith("mlx5_0, mlx5_1, mlx5_2: its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s")
 
 
 def test_a_gen4_slot_under_a_400g_port_is_told(machine: Machine) -> None:
@@ -185,8 +183,8 @@ def test_a_gen4_slot_under_a_400g_port_is_told(machine: Machine) -> None:
     fabric = scan(machine)
     assert [verdict.word for verdict in places(fabric)["mlx5_0"].verdicts] == ["slow_slot"]
     assert fabric.notices == (
-        "mlx5_0: its PCIe path carries 31.5 GB/s at best, less than the 50 GB/s of its port: move the card to a faster "
-        "slot, or expect no more.",
+        "mlx5_0: its PCIe path carries 31.5 GB/s at most, less than the 50 GB/s of its port: move the card to a faster "
+        "slot.",
     )
 
 
@@ -234,9 +232,7 @@ def test_a_link_that_hangs_holds_up_neither_others_nor_the_status_of_its_own(mac
     fabric = inventory.scan()
     assert [str(port.id) for port in fabric.ports if port.active] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
     assert [bool(place.links) for place in fabric.topology.devices] == [True, False, True]
-    assert fabric.notices == (
-        "mlx5_1: its PCIe files did not answer in time, so its place is what was last known of it.",
-    )
+    assert fabric.notices == ("mlx5_1: its PCIe files did not answer in time; showing its last known location.",)
     (machine.port("mlx5_1") / "state").write_text("1: DOWN\n")
     assert [port.active for port in inventory.scan().ports] == [True, False, True]
 
@@ -284,7 +280,7 @@ def test_a_second_device_on_a_function_is_no_rail(machine: Machine) -> None:
     machine.add_nic("mlx5_1", CARDS[0])
     fabric = scan(machine)
     assert (kinds(fabric), rails(fabric)) == ({"mlx5_0:1": "pf", "mlx5_1:1": "twin"}, ["mlx5_0:1"])
-    assert fabric.notices == ("mlx5_1: no rail, since it stands on the function of mlx5_0.",)
+    assert fabric.notices == ("mlx5_1: not a rail, because it shares the PCI function of mlx5_0.",)
 
 
 def test_patterns_make_even_a_twin_a_rail(machine: Machine) -> None:
@@ -345,8 +341,8 @@ def test_an_override_that_names_what_is_not_there_is_told(machine: Machine) -> N
     machine.add_nic("mlx5_0", CARDS[0])
     gone = Override(gpus=("0000:99:00.0",), distance="PIX")
     assert scan(machine, overrides={"mlx5_0": gone, "mlx5_7": Override(numa_node=1)}).notices == (
-        "topology.file: it puts 0000:99:00.0 near mlx5_0, which this node does not show.",
-        "topology.file: it places mlx5_7, which is not among the devices: correct the name.",
+        "topology.file: it lists GPU 0000:99:00.0 for mlx5_0, but this node does not have it.",
+        "topology.file: it describes mlx5_7, but there is no such device: correct the name.",
     )
 
 

@@ -54,7 +54,7 @@ async def test_a_device_is_described_with_every_link_and_verdict(node: Node, mac
     assert device["pcie_bytes_per_second"] == pytest.approx(31.5e9, rel=0.001)
     (verdict,) = device["verdicts"]
     assert verdict["word"] == "downtrained"
-    assert verdict["sentence"].startswith("its PCIe link runs at 16 GT/s x16, though both ends can do 32 GT/s x16")
+    assert verdict["sentence"].startswith("its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16")
 
 
 async def test_a_port_names_its_kind_and_gpu(node: Node, machine: Machine) -> None:

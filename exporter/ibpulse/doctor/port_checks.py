@@ -253,7 +253,7 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
     told |= {verdict.sentence for place in facts.fabric.topology.devices for verdict in place.verdicts}
     for notice in facts.fabric.notices:
         subject, separator, text = notice.partition(": ")
-        harmless = text == OCTETS_NOTE or text.startswith(("left out, since", "only port"))
+        harmless = text == OCTETS_NOTE or text.startswith(("ignored, because", "only port"))
         if not separator or text in told or text.startswith("it did not answer"):
             continue
         if harmless:

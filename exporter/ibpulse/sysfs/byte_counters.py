@@ -1,14 +1,14 @@
-"""Which files of a port count its bytes: a table of facts per driver, and the walk over it.
+"""Finds the files that count a port's bytes, using a table of known drivers.
 
-Each file is read once when a port is new, and the sampler reads it from then on.
+Each file is read once when a port is new; from then on the sampler reads it.
 
-Only files of `ports/<n>` are ever read. A pod's own view of sysfs has neither `counters` nor `hw_counters` there, and
-the `hw_counters` of the device, which it may still show, can crash some kernels when they are read.
+Only files of `ports/<n>` are ever read. A pod's own sysfs has neither `counters` nor `hw_counters` there, and reading
+the device's own `hw_counters`, which it may still show, can crash some kernels.
 
-The legacy table of 32-bit counters saturates after 0.34 s at 400 Gb/s, so nothing may be computed from it. What sysfs
-shows: a table with `unicast_xmit_packets` is certainly the 64-bit one, and a value above 32 bits proves it too. A table
-with `port_xmit_packets` but without `unicast_xmit_packets` is either the legacy one or the rare 64-bit table of devices
-that count no unicast packets; the file names are the same. Such a port has no source until a value proves 64 bits.
+The legacy 32-bit counters saturate after 0.34 s at 400 Gb/s and cannot be used. A folder with `unicast_xmit_packets`,
+or with a value above 32 bits, has the 64-bit counters. A folder with `port_xmit_packets` but without
+`unicast_xmit_packets` has either the legacy counters or the rare 64-bit counters of devices that do not count unicast
+packets, under the same file names. Such a port has no source until a value proves 64 bits.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from ibpulse.units import WORD_BYTES
 COUNTERS = "counters"
 HW_COUNTERS = "hw_counters"
 
-# The kernel serves a cached value for `lifespan`, and until the next tick of its clock: 1, 4 or 10 ms by its HZ.
-# HZ=250 is what distributions ship; nothing in sysfs tells HZ.
+# The kernel serves a cached value for `lifespan` and until the next jiffy: 1, 4 or 10 ms, depending on HZ.
+# sysfs does not show HZ; distributions ship HZ=250.
 JIFFY_SECONDS = 0.004
 DEFAULT_LIFESPAN_SECONDS = 0.010
 LONGEST_LIFESPAN_MS = 10_000
 
-# A second is the longest interval of samples: what changes less often than three times in it can alias.
+# The longest sampling interval is a second: a counter that changes less than three times per second can alias.
 SELDOM_SECONDS = 1 / 3
 
 BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
 BROADCOM_DMA_SECONDS = 1.0
 
-# Why a port has no source where no file failed.
+# Why a port has no source although no read failed.
 NO_BYTES = "no file of this port counts bytes."
-LEGACY = "its counters may be the legacy ones, which stop at 32 bits, so no throughput is computed from them."
-# True of every port of its kind, and nothing is to be done about it.
-OCTETS_NOTE = "irdma counts IP octets, which leave out the Ethernet header."
+LEGACY = "its counters may be the legacy ones, which stop at 32 bits, so they are not used."
+# True of every port of this driver, and nothing can be done about it.
+OCTETS_NOTE = "irdma counts IP octets, without the Ethernet header."
 
 
 @dataclass(frozen=True, slots=True)
 class ByteCounterRow:
-    """One way to count bytes: files of `folder` added up per direction, each count worth `scale` bytes.
+    """One way to count bytes: the sum of files of `folder` per direction, in units of `scale` bytes.
 
-    `drivers` empty means any driver. `device_refresh_seconds` is how often the device itself renews the value.
+    `drivers` empty means any driver. `device_refresh_seconds` is the time between two updates by the device itself.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ByteCounterRow:
 WORDS = (("port_xmit_data",), ("port_rcv_data",))
 BYTES = (("tx_bytes",), ("rx_bytes",))
 
-# The first row whose driver fits and whose files all read is the source.
+# The source is the first row that matches the driver and whose files can all be read.
 SOURCES: tuple[ByteCounterRow, ...] = (
     ByteCounterRow("hfi1_words", HW_COUNTERS, ("TxWords",), ("RxWords",), WORD_BYTES, frozenset({"hfi1"})),
     ByteCounterRow(
@@ -71,7 +71,7 @@ SOURCES: tuple[ByteCounterRow, ...] = (
         *WORDS,
         WORD_BYTES,
         frozenset({"hfi1"}),
-        note="hfi1 counts flits in port_xmit_data where others count 4-byte words: true rates may be twice these.",
+        note="hfi1 counts flits in port_xmit_data, other drivers 4-byte words: true rates may be twice as high.",
     ),
     ByteCounterRow("roce_only_bytes", HW_COUNTERS, ("tx_roce_only_bytes",), ("rx_roce_only_bytes",), 1),
     ByteCounterRow(
@@ -81,8 +81,8 @@ SOURCES: tuple[ByteCounterRow, ...] = (
         WORD_BYTES,
         BROADCOM,
         BROADCOM_DMA_SECONDS,
-        note="on some Broadcom devices these counters change once a second, so shorter bursts are not seen, "
-        "and a second can show none or two renewals.",
+        note="on some Broadcom devices these counters change once a second: shorter bursts are not seen, "
+        "and a second can include no update or two.",
     ),
     ByteCounterRow("port_data", COUNTERS, *WORDS, WORD_BYTES),
     ByteCounterRow(
@@ -92,8 +92,8 @@ SOURCES: tuple[ByteCounterRow, ...] = (
         1,
         BROADCOM,
         BROADCOM_DMA_SECONDS,
-        note="the device renews these counters once a second, so shorter bursts are not seen, and a second can show "
-        "none or two renewals.",
+        note="the device updates these counters once a second: shorter bursts are not seen, and a second can include "
+        "no update or two.",
     ),
     ByteCounterRow("hw_bytes", HW_COUNTERS, *BYTES, 1, frozenset({"efa", "mana"})),
     ByteCounterRow(
@@ -111,21 +111,21 @@ SOURCES: tuple[ByteCounterRow, ...] = (
         HW_COUNTERS,
         *BYTES,
         1,
-        note="ibpulse does not know this driver: what its tx_bytes and rx_bytes include is not known.",
+        note="ibpulse does not know this driver, so it is unknown what its tx_bytes and rx_bytes include.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The row that counts a port's bytes, or None and the `problem` as a sentence's end."""
+    """The row that counts a port's bytes, or None and the `problem` as the end of a sentence."""
 
     row: ByteCounterRow | None
     problem: str = ""
 
 
 def choose_row(port_folder: str, driver: str) -> Choice:
-    """The first row of the table that works for the port at `port_folder`; reads every file of it once."""
+    """The first row of the table that works for the port at `port_folder`; reads each of its files once."""
     problem = ""
     for row in SOURCES:
         if row.drivers and driver not in row.drivers:
@@ -138,7 +138,7 @@ def choose_row(port_folder: str, driver: str) -> Choice:
 
 
 def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
-    """The byte source of a row at `port_folder`, with the refresh that the kernel's cache has now."""
+    """The byte source of a row at `port_folder`, with the current refresh time of the kernel's cache."""
     folder = os.path.join(port_folder, row.folder)
     refresh_seconds = 0.0
     if row.folder == HW_COUNTERS:
@@ -157,13 +157,13 @@ def _note_seldom(cache_seconds: float) -> str:
     if cache_seconds <= SELDOM_SECONDS:
         return ""
     return (
-        f"the kernel renews these counters every {cache_seconds:g} s, so shorter bursts are not seen, and a second can "
-        "show more or fewer renewals than the one before: write a smaller number into hw_counters/lifespan."
+        f"the kernel refreshes these counters every {cache_seconds:g} s: shorter bursts are not seen, and seconds can "
+        "include different numbers of updates; write a smaller number to hw_counters/lifespan."
     )
 
 
 def read_lifespan_seconds(folder: str) -> float:
-    """How long the kernel caches the counters of an `hw_counters` folder; its default where it does not say."""
+    """Time for which the kernel caches the counters of an `hw_counters` folder; the default if not readable."""
     lifespan_ms = parse_count(read_text(os.path.join(folder, "lifespan")).text)
     if lifespan_ms is None or lifespan_ms > LONGEST_LIFESPAN_MS:
         return DEFAULT_LIFESPAN_SECONDS
@@ -171,7 +171,7 @@ def read_lifespan_seconds(folder: str) -> float:
 
 
 def _try_row(row: ByteCounterRow, port_folder: str) -> str | None:
-    """None when every file of the row counts; else why not, empty when the device just does not have them."""
+    """None if every file of the row counts; otherwise the problem, empty if the device does not have the files."""
     folder = os.path.join(port_folder, row.folder)
     largest = 0
     for name in (*row.transmit, *row.receive):

@@ -1,11 +1,11 @@
-"""Which devices and ports are read, by their names, and one device with its ports.
+"""Selects devices and ports by name, and reads one device with its ports.
 
 A pattern is a shell pattern for a device (`mlx5_0`, `mlx5_*`) or for a port of one (`mlx5_0:1`, `*:2`). A port is read
 when it matches an include pattern, or there are none, and no exclude pattern.
 
-A device in switchdev mode has a port per virtual port, and the `counters` of each show the numbers of the same
-function. Such a device is recognised by mlx5's driver, several ports, and an `hw_counters` folder of the device itself
-(a dual-port device has one per port instead). Only its first port is kept, or its traffic would count many times.
+A device in switchdev mode has one port per virtual port, all with the `counters` of the same function. It is recognised
+by mlx5's driver, several ports, and an `hw_counters` folder of the device itself (a dual-port device has one per port
+instead). Only its first port is kept, because otherwise its traffic would count several times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ibpulse.sysfs.port import PortReader, PortView
 
 
 def match_port(pattern: str, port: PortId) -> bool:
-    """Whether a device pattern or a port pattern covers the port."""
+    """Whether a device pattern or a port pattern matches the port."""
     device, port_pattern = _split(pattern)
     return fnmatchcase(port.device, device) and fnmatchcase(str(port.port), port_pattern)
 
@@ -37,7 +37,7 @@ class Selection:
     exclude: tuple[str, ...] = ()
 
     def admits_device(self, device: str) -> bool:
-        """Whether any port of the device is read; otherwise no file of it may be opened."""
+        """Whether any port of the device is read; otherwise none of its files may be opened."""
         if any(port == "*" and fnmatchcase(device, name) for name, port in map(_split, self.exclude)):
             return False
         return not self.include or any(fnmatchcase(device, name) for name, _ in map(_split, self.include))
@@ -60,9 +60,9 @@ def _split(pattern: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A device as the last read saw it; `function` is empty for a device without hardware.
+    """A device as of the last read; `function` is empty for a device without hardware.
 
-    `switchdev` is true for one that has more ports, all with the counters of the one that is kept.
+    `switchdev` is true if further ports were dropped because they have the counters of the one that is kept.
     """
 
     name: str
@@ -74,14 +74,14 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounters:
-    """The error counters of a device's ports, and what is to be said about those of a port by the port's name."""
+    """The error counters of a device's ports, and remarks on them as pairs of port name and text."""
 
     ports: tuple[PortReadings, ...] = ()
     remarks: tuple[tuple[str, str], ...] = ()
 
 
 class DeviceReader:
-    """Reads one device and remembers what need not be read again while its directory stays the same one."""
+    """Reads one device repeatedly; caches everything that cannot change while its directory exists."""
 
     def __init__(self, sysfs: str, name: str, selection: Selection, counter_set: CounterSet = "none") -> None:
         self._name = name
@@ -95,7 +95,7 @@ class DeviceReader:
         self._ports: dict[int, PortReader] = {}
 
     def read(self, scan: int) -> DeviceView:
-        """The device at the scan of this number. Raises OSError when it is gone."""
+        """The device at this scan (numbered from 1). Raises OSError if it has disappeared."""
         incarnation = (read_link(self._path), self._path.stat().st_ino)
         if incarnation != self._incarnation:
             self._facts = read_facts(self._folder)
@@ -122,7 +122,7 @@ class DeviceReader:
         remarks: tuple[str, ...] = ()
         if len(numbers) > 1 and self._facts.shared_counters and self._facts.driver.startswith("mlx5"):
             first = numbers[0]
-            remarks = (f"only port {first} of {len(numbers)} is read, since in switchdev mode all show its counters.",)
+            remarks = (f"only port {first} of {len(numbers)} is read; in switchdev mode all have the same counters.",)
             numbers = [first]
         return [n for n in numbers if self._selection.admits_port(PortId(self._name, n))], remarks
 

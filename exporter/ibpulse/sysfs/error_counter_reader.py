@@ -1,4 +1,4 @@
-"""Reads the error and congestion counters of one port again and again at the least cost."""
+"""Reads the error and congestion counters of one port repeatedly at low cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW_READ_NS = SECOND_NS
 
 @dataclass(slots=True)
 class _Trouble:
-    """A file that failed `times` in a row; until `again_ns` it is left alone."""
+    """A file that failed `times` in a row; it is not read again before `again_ns`."""
 
     times: int = 0
     pause_ns: int = 0
@@ -31,9 +31,9 @@ class _Trouble:
 
 
 class CounterReader:
-    """Reads the chosen counters of the port at `folder`; which files there are is found out at the first read.
+    """Reads the chosen counters of the port at `folder`; the first read lists the files.
 
-    Not for use by several threads at once. `clock` is monotonic, in nanoseconds.
+    Not thread-safe. `clock` is monotonic, in nanoseconds.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CounterReader:
         self._troubles: dict[str, _Trouble] = {}
 
     def read(self) -> PortReadings:
-        """The counters that could be read now; none when the device went away meanwhile."""
+        """The counters that can be read now; none if the device has disappeared."""
         if self._wanted is None:
             self._wanted = self._choose()
         readings: list[CounterReading] = []
@@ -97,12 +97,12 @@ class CounterReader:
             trouble.pause_ns = min(max(FIRST_PAUSE_NS, 2 * trouble.pause_ns), LONGEST_PAUSE_NS)
             trouble.again_ns = now_ns + trouble.pause_ns
         if not text.reason and self._counter_set == "all":
-            # whatever a driver has there besides numbers was not asked for
+            # a file that never holds a number is not an error if all files are read
             return
         reason = text.reason or f"holds '{text.text[:40]}', which is not a count"
         self.remark = self.remark or (
-            f"some of its error counters have no value, first {wanted.folder}/{wanted.file}, which {reason}; "
-            f"they are left out, and tried again {'from time to time' if refused else 'at every scan'}."
+            f"some of its error counters have no value, such as {wanted.folder}/{wanted.file}, which {reason}; "
+            f"they are omitted and retried {'from time to time' if refused else 'at every scan'}."
         )
 
 

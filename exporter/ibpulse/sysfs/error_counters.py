@@ -1,14 +1,13 @@
-"""Which files count errors and congestion: one table of facts, and which of them are read, in which order.
+"""The table of error and congestion counters, and the choice and order of the files to read.
 
-Widths are those of `drivers/infiniband/core/sysfs.c` and of the firmware's replies. The counters of `counters/` stop
-when they are full (IBTA 1.8, 16.1.3.5), but Broadcom's, which wrap. Whether the 32-bit counters of mlx5's queues wrap
-or stop is not published; one that is seen at its very maximum has stopped.
+Widths are from `drivers/infiniband/core/sysfs.c` and from the firmware's replies. The counters of `counters/` stop at
+their maximum (IBTA 1.8, 16.1.3.5), except Broadcom's, which wrap. It is not documented whether the 32-bit counters of
+mlx5's queues wrap or stop; one that is exactly at its maximum has stopped.
 
-What a read costs on mlx5: each file of `counters/` is one firmware command. Those of `hw_counters/` come from a cache
-that holds for `lifespan`, but only the read of `rx_write_requests` renews its time, so that this one goes first and
-then all others cost nothing; any other order costs 2 to 4 commands per file. The files of `counters/` that are not
-about bytes are those of the physical port, which all functions of a port share; those of `hw_counters/` are of the
-function.
+Cost of a read on mlx5: each file of `counters/` takes one firmware command. The files of `hw_counters/` come from a
+cache that is valid for `lifespan`, but only a read of `rx_write_requests` restarts that time. If this file is read
+first, all others are free; in any other order each file takes 2 to 4 commands. The error counters of `counters/` belong
+to the physical port, which all its functions share; those of `hw_counters/` belong to the function.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ CounterSet = Literal["diagnostic", "all", "none"]
 INFINIBAND = "InfiniBand"
 EVERYWHERE = (INFINIBAND, ETHERNET)
 NOWHERE: tuple[str, ...] = ()
-# Reads of other files of the folder are free for a while after this one.
+# After a read of this file, reads of the others in its folder are free for a while.
 REFRESHING_FILE = "rx_write_requests"
-# No counters: the cache's time, and numbers that also fall.
+# Not counters: the cache lifetime, and values that can also drop.
 LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
 FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
 
@@ -42,9 +41,9 @@ def counter_name(stem: str) -> str:
 
 
 def stem_of_file(folder: str, file: str) -> str:
-    """The stem for a file without a fact: its folder's prefix, then the file's name in snake case.
+    """The stem for a file that is not in the table: its folder's prefix and the file name in snake case.
 
-    `hw_counters/SwLinkUp,32` is `hw_sw_link_up_32`. Different files can have one stem.
+    `hw_counters/SwLinkUp,32` becomes `hw_sw_link_up_32`. Different files can have the same stem.
     """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", file)
     words = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_")
@@ -55,9 +54,9 @@ def stem_of_file(folder: str, file: str) -> str:
 class Counter:
     """One counter file.
 
-    `stem` is the exported name without prefix and suffix, `layers` the link layers on which it is among the diagnostic
-    counters (EFA, which tells no layer, goes with Ethernet), `drivers` those that have it, for people; `scale` what one
-    count is worth. `silent` are drivers whose file is always 0.
+    `stem` is the exported name without prefix and suffix. `layers` are the link layers on which it is a diagnostic
+    counter; EFA, which has no link layer, counts as Ethernet. `drivers` lists the drivers that have it, for the
+    documentation. `scale` is the value of one count. `silent` are drivers whose file is always 0.
     """
 
     folder: str
@@ -70,7 +69,7 @@ class Counter:
     silent: frozenset[str] = frozenset()
 
 
-# those that have counters/, as people call them, and as sysfs does where that is what `silent` names
+# drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
 PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
 
 
@@ -85,7 +84,7 @@ def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) 
     return Counter(HW_COUNTERS, file, stem, bits, layers, drivers)
 
 
-# On Ethernet most of the error group stays 0, so that only what can move there is asked for.
+# On Ethernet most error counters stay 0, so only those that can rise are read.
 FACTS: tuple[Counter, ...] = (
     _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1", SOFT_ROCE)),
     _pma("port_xmit_discards", "port_discards_transmitted", 16, EVERYWHERE, silent=(SOFT_ROCE,)),
@@ -141,7 +140,7 @@ FACTS: tuple[Counter, ...] = (
     _hw("roce_slow_restart", "roce_slow_restart_used", 32, NOWHERE, "mlx5"),
     _hw("roce_slow_restart_cnps", "roce_slow_restart_cnps", 32, NOWHERE, "mlx5"),
     _hw("roce_slow_restart_trans", "roce_slow_restart", 32, NOWHERE, "mlx5"),
-    # the same things as other drivers call them
+    # the same counters under the names of other drivers
     _hw("rq_num_oos", "out_of_sequence_packets_received", 32, EVERYWHERE, "mlx4"),
     _hw("sq_num_oos", "packet_sequence_errors", 32, EVERYWHERE, "mlx4"),
     _hw("rq_num_dup", "duplicate_requests_packets", 32, EVERYWHERE, "mlx4"),
@@ -194,9 +193,9 @@ _BY_FILE = {(fact.folder, fact.file): fact for fact in FACTS}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file to read. `name` is the exported metric, empty for a file that is read for its effect alone.
+    """A file to read. `name` is the exported metric, empty for a file that is read only for its side effect.
 
-    `full` is the count at which the counter stops, None where it does not, or where that is unknown.
+    `full` is the count at which the counter stops, None if it does not stop or if that is unknown.
     """
 
     folder: str
@@ -209,9 +208,9 @@ class Wanted:
 def choose_counters(
     listed: Mapping[str, Sequence[str]], link_layer: str, driver: str, counter_set: CounterSet
 ) -> tuple[Wanted, ...]:
-    """The files to read of a port, of those that its folders list, in the order that costs least.
+    """The files to read out of those in a port's folders, in the cheapest order.
 
-    Each has an exported name of its own: where two files would have the same, the later one is numbered.
+    Exported names are unique: if two files have the same name, the later one gets a number.
     """
     if counter_set == "none":
         return ()
@@ -250,7 +249,7 @@ def _find_maximum(fact: Counter, driver: str) -> int | None:
         return None
     if fact.bits < 64:
         return (1 << fact.bits) - 1
-    # some devices have the old table, in which these have 32 bits too; nothing wider is ever seen exactly there
+    # some devices have the legacy table, in which these have 32 bits; a wider counter is never exactly at this value
     return (1 << 32) - 1 if fact.folder == COUNTERS else None
 
 

@@ -1,4 +1,4 @@
-"""One small sysfs file as text or as a number, or the reason why it has none."""
+"""Reads small sysfs files as text or as numbers; failures become values, not exceptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
 
 
 class ReadFault(enum.Enum):
-    """Why a file has no text: nothing wrong, not there, there but unreadable, or the driver has no counters."""
+    """Why a file has no text: no fault, missing, unreadable, or the driver has no counters."""
 
     NONE = ""
     MISSING = "missing"
@@ -26,9 +26,9 @@ class ReadFault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a file without its line end; empty with a `fault`, and then `reason` says why in words.
+    """The text of a file without its line end; empty with a `fault`, which `reason` describes.
 
-    `code` is the error number of a read that failed, else 0.
+    `code` is the error number of a failed read, otherwise 0.
     """
 
     text: str = ""
@@ -38,7 +38,7 @@ class Text:
 
 
 def read_text(path: str) -> Text:
-    """Text of the file `path`; never raises for what a file can do. Bytes that are not UTF-8 are replaced."""
+    """Text of the file `path`; never raises OSError. Bytes that are not UTF-8 are replaced."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -55,7 +55,7 @@ def read_text(path: str) -> Text:
 
 
 def read_value(folder: str, name: str) -> str:
-    """Text of the file `name` in `folder`, empty when it has none."""
+    """Text of the file `name` in `folder`; empty if it cannot be read."""
     return read_text(os.path.join(folder, name)).text
 
 
@@ -65,7 +65,7 @@ def parse_count(text: str) -> int | None:
 
 
 def list_names(path: str) -> list[str]:
-    """Names in the directory `path`, numbers in their natural order; empty when it cannot be listed."""
+    """Names in the directory `path` in natural order (2 before 10); empty if it cannot be listed."""
     try:
         return sorted(os.listdir(path), key=natural_key)
     except OSError:
@@ -73,7 +73,7 @@ def list_names(path: str) -> list[str]:
 
 
 def read_inode(path: Path) -> int | None:
-    """Inode number of `path` after its links, or None when it is not there."""
+    """Inode number of `path` after following links, or None if it does not exist."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -81,7 +81,7 @@ def read_inode(path: Path) -> int | None:
 
 
 def read_link(path: Path) -> str:
-    """What the symbolic link `path` points to, or an empty string when it is none."""
+    """Target of the symbolic link `path`, or an empty string if it is not a link."""
     try:
         return os.fspath(path.readlink())
     except OSError:
@@ -89,5 +89,5 @@ def read_link(path: Path) -> str:
 
 
 def read_link_name(folder: str, name: str) -> str:
-    """Last component of what the symbolic link `name` in `folder` points to, or an empty string."""
+    """Last component of the target of the symbolic link `name` in `folder`, or an empty string."""
     return os.path.split(read_link(Path(folder, name)))[1]

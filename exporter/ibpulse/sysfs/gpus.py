@@ -1,4 +1,4 @@
-"""The GPUs of a node, found by PCI id alone, and how far PCI functions are from each other."""
+"""Finds the GPUs of a node by PCI id, and the distance between PCI functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_BRIDGE = 2
 
 
 def measure(chain: tuple[str, ...], numa_node: int | None, other: tuple[str, ...], other_node: int | None) -> str:
-    """The word for the way between two functions, each with its chain from `pcie.find_chain` and its NUMA node."""
+    """The distance between two functions, given the chain (`pcie.find_chain`) and the NUMA node of each."""
     if not chain or not other:
         return UNKNOWN
     if chain[0] != other[0]:
@@ -32,7 +32,7 @@ def measure(chain: tuple[str, ...], numa_node: int | None, other: tuple[str, ...
 
 
 def find_nearest(distances: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
-    """The addresses that are nearest, in their order, and how near they are; nothing when no distance is known."""
+    """The nearest addresses in order, and their distance; empty if no distance is known."""
     known = {address: word for address, word in distances.items() if word in WORDS}
     if not known:
         return (), UNKNOWN
@@ -41,7 +41,7 @@ def find_nearest(distances: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
 
 
 def sort_addresses(addresses: Iterable[str]) -> list[str]:
-    """PCI addresses in the order of their numbers; domains of more than four digits come last."""
+    """PCI addresses in numerical order; domains with more than four digits come last."""
     return sorted(addresses, key=lambda address: (len(address), address))
 
 
@@ -116,14 +116,14 @@ PRODUCTS: dict[tuple[str, str], tuple[str, str]] = {
 
 
 class GpuReader:
-    """Lists the GPUs under a sysfs root again and again, reading only functions that it has not seen."""
+    """Lists the GPUs under a sysfs root repeatedly, reading only new functions."""
 
     def __init__(self, sysfs: str) -> None:
         self._folder = os.path.join(sysfs, "bus", "pci", "devices")
         self._seen: dict[str, Gpu | None] = {}
 
     def read(self) -> tuple[Gpu, ...]:
-        """The GPUs that are there now, in the order of their PCI addresses; none where the bus cannot be listed."""
+        """The current GPUs in the order of their PCI addresses; empty if the bus cannot be listed."""
         try:
             names = os.listdir(self._folder)
         except OSError:
@@ -137,7 +137,7 @@ class GpuReader:
 
 
 def read_gpu(folder: str) -> Gpu | None:
-    """The GPU at a PCI function's folder, or None when it is none, or the virtual function of one."""
+    """The GPU at a PCI function's folder, or None if it is not a GPU or only the virtual function of one."""
     if os.path.isdir(os.path.join(folder, "infiniband")) or os.path.lexists(os.path.join(folder, "physfn")):
         return None
     vendor = read_text(os.path.join(folder, "vendor")).text
@@ -158,5 +158,5 @@ def read_gpu(folder: str) -> Gpu | None:
 
 
 def parse_node(text: str) -> int | None:
-    """The NUMA node that a `numa_node` file names; None for -1, where the firmware does not say."""
+    """The NUMA node in a `numa_node` file; None for -1, which means unknown."""
     return int(text) if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""What a device and its network device are: the files that never change while the device lives."""
+"""Identity of a device and its network device, from files that never change while the device exists."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SOFT_ROCE = "rdma_rxe"
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """Identity of a device; empty strings where the kernel does not say.
+    """Identity of a device; unknown values are empty strings.
 
-    `function` is the real path of the function behind it, equal for devices that share one. `shared_counters` is
-    true when the device has an `hw_counters` folder of its own beside those of its ports.
+    `function` is the real path of its function, equal for devices that share one. `shared_counters` is true if the
+    device has an `hw_counters` folder of its own, in addition to those of its ports.
     """
 
     guid: str = ""
@@ -53,20 +53,20 @@ def read_facts(device_folder: str) -> DeviceFacts:
 
 
 def _find_soft_driver(device_folder: str, function: str) -> str:
-    """Soft-RoCE has no function, and alone among all drivers names its network device (`sw/rxe/rxe_verbs.c`)."""
+    """Soft-RoCE has no function, and is the only driver with a file `parent` (`sw/rxe/rxe_verbs.c`)."""
     return SOFT_ROCE if not function and os.path.exists(os.path.join(device_folder, "parent")) else ""
 
 
 def find_netdev(device_folder: str, port: int) -> str:
-    """Network device of the port: that of its first GID, else of its function, else rxe's parent, else empty."""
+    """Network device of the port: of its first GID, else of its function, else rxe's parent, else empty."""
     ndevs = os.path.join(device_folder, "ports", str(port), "gid_attrs", "ndevs")
     for name in list_names(ndevs):
         # an empty slot answers EINVAL by design
         netdev = read_value(ndevs, name)
         if netdev:
             return netdev
-    beside = _find_function_netdev(os.path.join(device_folder, "device", "net"), port)
-    return beside or read_value(device_folder, "parent")
+    own = _find_function_netdev(os.path.join(device_folder, "device", "net"), port)
+    return own or read_value(device_folder, "parent")
 
 
 def find_bond(net_folder: str, netdev: str) -> str:
@@ -83,11 +83,11 @@ def _find_function_netdev(folder: str, port: int) -> str:
         # a function with two ports has a network device for each; the kernel counts them from 0
         if parse_count(read_value(folder, os.path.join(name, "dev_port"))) == port - 1:
             return name
-    # what no number tells is certain only where there is one of each
+    # without a port number the answer is certain only for one network device and one port
     return names[0] if len(names) == 1 and port == 1 else ""
 
 
 def _find_pci_folder(function: str) -> Path | None:
-    """The lowest PCI function on a real path: sub-functions and auxiliary devices lie below theirs."""
+    """The lowest PCI function on a real path: sub-functions and auxiliary devices are below it."""
     path = Path(function)
     return next((part for part in (path, *path.parents) if _PCI_ADDRESS.fullmatch(part.name)), None)

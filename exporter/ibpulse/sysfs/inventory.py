@@ -1,4 +1,4 @@
-"""Finds all ports of a node, again at every scan, and what the scan has to say to the operator."""
+"""Scans a node for its ports, and collects notices for the operator."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NAMED_SUBJECTS = 4
 
 
 def say_no_class(class_folder: str) -> str:
-    """There is no directory of RDMA devices."""
-    return f"There is no {class_folder}: load an RDMA driver, or set path.sysfs to the host's /sys."
+    """Notice that the directory of RDMA devices does not exist."""
+    return f"{class_folder} does not exist: load an RDMA driver, or set path.sysfs to the host's /sys."
 
 
 def say_no_devices(class_folder: str, listed: int) -> str:
-    """There are no devices, or the patterns leave none of those listed."""
+    """Notice that there are no devices, or that the patterns exclude all of them."""
     if listed:
-        return f"All {listed} devices in {class_folder} are left out by ports.include and ports.exclude: change these."
-    return f"There is no device in {class_folder}: load the driver of your RDMA devices."
+        return f"ports.include and ports.exclude exclude all {listed} devices in {class_folder}: change these settings."
+    return f"No device in {class_folder}: load the driver of your RDMA devices."
 
 
 def say_other_namespace(sysfs: str) -> str:
-    """The devices are those of a view without counters."""
+    """Notice that no device has counters."""
     return (
         f"The devices under {sysfs} have no counters, because this sysfs view belongs to another network namespace:"
         " mount the host's /sys and set path.sysfs to it."
@@ -39,7 +39,7 @@ def say_other_namespace(sysfs: str) -> str:
 
 
 def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
-    """Pairs of a device's or port's name and what is to be said about it, in the order of the ports."""
+    """Remarks as pairs of device or port name and text, in the order of the ports."""
     remarks = [(view.name, text) for view in views for text in view.remarks]
     for port_view in (port_view for view in views for port_view in view.ports):
         port = port_view.port
@@ -51,12 +51,12 @@ def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
 
 def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
     """A remark for each port that looks like a rail but is slower than the rails."""
-    text = "it is of the rails' hardware but slower, so it is not a rail: check the link, or set ports.rails."
+    text = "it is of the rails' model but slower, so it is not a rail: check the link, or set ports.rails."
     return [(str(port.id), text) for port in find_downtrained_ports(ports)]
 
 
 def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
-    """One notice per different text, naming the first few it is about and how many more."""
+    """One notice per distinct text, with the first few subjects and the number of the others."""
     subjects: dict[str, list[str]] = {}
     for subject, text in remarks:
         subjects.setdefault(text, []).append(subject)
@@ -69,9 +69,9 @@ FRESH_SCANS = 3
 class Inventory:
     """Scans the sysfs tree at `root` for RDMA ports.
 
-    `include` and `exclude` are patterns as in `device`; nothing of a device that they leave out is ever touched.
-    `rails` are patterns too; without any the rule of `rails` decides. `counters` says which error counters are read.
-    `overrides` say of single devices where they are plugged in. Not for use by several threads at once.
+    `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `rails` are
+    patterns too; without any, rails are chosen automatically. `counters` selects the error counters. `overrides`
+    replace the location of single devices. Not thread-safe.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Inventory:
         self._scans = 0
 
     def scan(self) -> Fabric:
-        """The fabric as it is now. Waits at most the timeout; never raises for what a device or a file does."""
+        """The current fabric. Waits at most `timeout_seconds`; never raises because of a device or a file."""
         self._scans += 1
         try:
             listed = os.listdir(self._class_folder)
@@ -121,8 +121,8 @@ class Inventory:
         survey = self._topology.survey(views, planes)
         dressed = [survey.dress(port_view.port) for view in shown for port_view in view.ports]
         ports = mark_rails(dressed, self._rails)
-        remarks = [(name, "it did not answer in time, so its last known ports are shown.") for name in stuck]
-        remarks += [(name, f"left out, since it shows the planes of {of} again.") for name, of in planes.items()]
+        remarks = [(name, "it did not answer in time; showing its last known ports.") for name in stuck]
+        remarks += [(name, f"ignored, because it shows the single planes of {of}.") for name, of in planes.items()]
         if is_other_namespace(shown):
             told = (say_other_namespace(self._sysfs), *group_remarks(remarks))
             return Fabric(ports, told, stuck, survey.topology)
@@ -141,7 +141,7 @@ class Inventory:
 
 
 class _DeviceRead(RepeatedRead[DeviceView]):
-    """One device's reader, its ports as `answer` (None when it is gone), and its error counters."""
+    """One device: its ports as `answer` (None if it disappeared), and its error counters."""
 
     def __init__(self, name: str, reader: DeviceReader) -> None:
         super().__init__(name, f"sysfs-{name}", reader.read)
@@ -153,9 +153,9 @@ class _DeviceRead(RepeatedRead[DeviceView]):
         try:
             view = self._reader.read(scan)
         except OSError:
-            # the device went away between the listing and the read
+            # the device disappeared between the listing and the read
             view = None
-        # whatever the counters do, the status is known
+        # publish the status before reading counters, which may hang
         self.answer = view
         if view is not None:
             self.counters, self.counters_scan = self._reader.read_counters(), scan

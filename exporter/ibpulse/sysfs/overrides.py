@@ -1,6 +1,6 @@
-"""The file `topology.file`: what an operator says of the place of devices where a virtual machine hides it.
+"""Reads `topology.file`, in which an operator describes device locations that a virtual machine hides.
 
-A mapping from the name of a device to what replaces the kernel's word; what is left out stays as it is:
+It maps a device name to values that override the kernel's; omitted values are unchanged:
 
     mlx5_ib0:
       numa_node: 0
@@ -8,7 +8,7 @@ A mapping from the name of a device to what replaces the kernel's word; what is 
       distance: PIX
       pcie: 32 GT/s x16
 
-Whether the names exist is seen at each scan.
+Each scan checks whether the names exist.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _PCIE = re.compile(r"(.+) x([0-9]{1,3})")
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What replaces the kernel's word on one device; None, or no GPUs, for what stays.
+    """Values that override the kernel's for one device; None, or no GPUs, keeps the kernel's value.
 
-    `distance` is that of every GPU named here. `pcie_bytes_per_second` stands for the whole way, now and at most.
+    `distance` applies to every GPU in `gpus`. `pcie_bytes_per_second` is that of the whole path, both current and
+    maximum.
     """
 
     numa_node: int | None = None
@@ -46,10 +47,10 @@ class Override:
 
 
 def read_overrides(path: Path | None) -> dict[str, Override]:
-    """The overrides in the file, by device; none without a file.
+    """The overrides in the file, by device; empty without a file.
 
     Raises:
-        ConfigError: with every fault of the file, each with its line, its key, its value and the way out.
+        ConfigError: lists every error of the file with its line, key, value and remedy.
     """
     if path is None:
         return {}
@@ -61,7 +62,7 @@ def read_overrides(path: Path | None) -> dict[str, Override]:
 
 
 def _read_devices(file: YamlFile) -> Iterator[tuple[str, Override]]:
-    root = file.compose("name a file that can, or leave the setting out")
+    root = file.compose("choose another file, or unset it")
     if root is None:
         return
     for device, line, node in _entries(file, root, "the file"):
@@ -82,26 +83,26 @@ def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[YamlEntry]:
 
 
 def _text(node: yaml.Node) -> str | tuple[str, ...]:
-    """A scalar or a list as written: YAML itself would read 0001:00:00.0 as a number of base 60."""
+    """A scalar or a list as written, because YAML would read 0001:00:00.0 as a base-60 number."""
     if isinstance(node, yaml.SequenceNode):
         return tuple(str(item.value) for item in node.value)
     return str(node.value)
 
 
 def _check(device: str, texts: dict[str, str | tuple[str, ...]], faults: list[str]) -> Override:
-    """The override that the texts make; what is wrong with them goes to the faults."""
+    """The override described by the texts; errors are appended to `faults`."""
 
     def refuse(key: str, advice: str) -> None:
         faults.append(f"{device}: {key}: {_show(texts[key])} {advice}")
 
     numa = texts.get("numa_node", "")
     if numa and not (isinstance(numa, str) and re.fullmatch("[0-9]{1,4}", numa)):
-        refuse("numa_node", "is no NUMA node; write its number, like 0")
+        refuse("numa_node", "is not a NUMA node; write its number, such as 0")
         numa = ""
     given = texts.get("gpus", ())
     gpus = (given,) if isinstance(given, str) else given
     if not all(ADDRESS.fullmatch(gpu) for gpu in gpus):
-        refuse("gpus", "names no PCI address; write them like [0000:1b:00.0]")
+        refuse("gpus", "is not a list of PCI addresses; write them like [0000:1b:00.0]")
     distance = texts.get("distance", "")
     if distance and distance not in WORDS:
         refuse("distance", f"is not known; choose {', '.join(WORDS)}")
@@ -110,7 +111,7 @@ def _check(device: str, texts: dict[str, str | tuple[str, ...]], faults: list[st
         faults.append(f"{device}: {there} is given without {missing}; give both, or neither")
     pcie = _parse_pcie(texts.get("pcie", ""))
     if "pcie" in texts and pcie is None:
-        refuse("pcie", "is no PCIe link; write it like 32 GT/s x16")
+        refuse("pcie", "is not a PCIe link; write it like 32 GT/s x16")
     return Override(int(str(numa)) if numa else None, gpus, str(distance), pcie)
 
 

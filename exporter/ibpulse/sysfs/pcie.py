@@ -1,4 +1,4 @@
-"""PCIe links: both ends of each as the kernel reports them, their bandwidth, and what is wrong with them."""
+"""PCIe links from the kernel's reports of both ends: their bandwidth and their faults."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Number = TypeVar("Number", int, float)
 HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
-# Ports that only exist in a virtual machine: their speed is made up. Any device of Red Hat; TI's XIO3130 switch and
-# Intel's 5520 root port as QEMU draws them.
+# Ports that exist only in a virtual machine and report invented speeds: any device of Red Hat, and TI's XIO3130 switch
+# and Intel's 5520 root port as emulated by QEMU.
 EMULATED_VENDOR = "0x1b36"
 EMULATED_PORTS = frozenset({("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x8086", "0x3420")})
 
@@ -27,7 +27,7 @@ EMULATED_PORTS = frozenset({("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x8086
 CODING = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
 BITS_PER_BYTE = 8
 
-# What the kernel prints for a width that it does not know: 0 now, 255 at most (PCIE_LNK_WIDTH_UNKNOWN).
+# The kernel prints an unknown width as 0 (current) or 255 (maximum; PCIE_LNK_WIDTH_UNKNOWN).
 UNKNOWN_WIDTHS = (0, 255)
 
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s(?: PCIe)?")
@@ -35,7 +35,7 @@ _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s(?: PCIe)?")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What one PCI function says of its link; None for what the kernel does not know."""
+    """One end of a link as reported by its PCI function; unknown values are None."""
 
     address: str
     speed_gts: float | None = None
@@ -45,7 +45,7 @@ class End:
 
 
 def find_chain(real_path: str) -> tuple[str, ...]:
-    """The host bridge and the PCI functions on a real path, from the root down; empty where there are none.
+    """The host bridge and the PCI functions on a real path, from the root down; empty if there are none.
 
     A domain behind a controller (VMD) begins with a host bridge of its own, so the last one on the path counts.
     """
@@ -58,7 +58,7 @@ def find_chain(real_path: str) -> tuple[str, ...]:
 
 
 def find_function_folder(real_path: str) -> str:
-    """The folder of the lowest PCI function on a real path: auxiliary devices lie below theirs. Empty without one."""
+    """The folder of the lowest PCI function on a real path (auxiliary devices are below it); empty without one."""
     path = Path(real_path)
     return next((str(part) for part in (path, *path.parents) if ADDRESS.fullmatch(part.name)), "")
 
@@ -77,7 +77,7 @@ def read_links(function_folder: str) -> tuple[PcieLink, ...]:
 
 
 def read_end(folder: str) -> End:
-    """What the function in `folder` says of its link; nothing for a port that only a virtual machine has."""
+    """The link end of the function in `folder`; without values for a port that exists only in a virtual machine."""
     address = Path(folder).name
     identity = (read_value(folder, "vendor"), read_value(folder, "device"))
     if identity[0] == EMULATED_VENDOR or identity in EMULATED_PORTS:
@@ -92,10 +92,10 @@ def read_end(folder: str) -> End:
 
 
 def pair_ends(ends: Sequence[End]) -> tuple[PcieLink, ...]:
-    """The links between functions that lie below each other, from the root down.
+    """The links along a path of functions, from the root down.
 
-    The lowest is a card. Above it ports alternate: the one it is plugged into, the upstream port of that switch, the
-    one that is plugged into, up to the root port. Where the root is hidden, the uppermost link has one end only.
+    The lowest function is the card. Above it are alternately the port that it is plugged into and the upstream port of
+    that switch, up to the root port. If the root is hidden, the uppermost link has only one end.
     """
     links = [_make_link(ends[place], ends[place - 1] if place else End("")) for place in range(len(ends) - 1, -1, -2)]
     return tuple(links[::-1])
@@ -108,15 +108,15 @@ def parse_speed(text: str) -> float | None:
 
 
 def parse_width(text: str) -> int | None:
-    """Number of lanes; None where the kernel prints a width that stands for an unknown one."""
+    """Number of lanes; None if unknown."""
     known = text.isascii() and text.isdigit() and len(text) <= 3 and int(text) not in UNKNOWN_WIDTHS
     return int(text) if known else None
 
 
 def count_bytes(speed_gts: float | None, width: int | None) -> float | None:
-    """Bytes per second of one direction after line coding: 31.5e9 for 16 GT/s on 16 lanes. None when unknown.
+    """Bytes per second of one direction after line coding: 31.5e9 for 16 GT/s on 16 lanes. None if unknown.
 
-    The kernel's own conversion (`PCIE_SPEED2MBS_ENC`); headers and flow control take up to a tenth of it.
+    Same as the kernel's `PCIE_SPEED2MBS_ENC`; packet headers and flow control take up to a tenth of it.
     """
     if speed_gts is None or width is None:
         return None
@@ -124,9 +124,9 @@ def count_bytes(speed_gts: float | None, width: int | None) -> float | None:
 
 
 def narrowest(links: Sequence[PcieLink]) -> tuple[float | None, float | None]:
-    """Bytes per second of the whole way: now, and if each link did what both ends can. None when the card's is unknown.
+    """Bytes per second of the whole path: now, and at the maximum of both ends of each link.
 
-    Links above the card's about which nothing is known are passed over.
+    None if the card's own link is unknown; unknown links above it are ignored.
     """
     if not links:
         return None, None
@@ -156,7 +156,7 @@ def _make_link(lower: End, upper: End) -> PcieLink:
 
 
 def _borrow(virtual: End, physical: End) -> End:
-    """The ends of a virtual function, which has no link of its own: those of its physical function."""
+    """The link end of a virtual function, which has no link of its own: that of its physical function."""
     return replace(physical, address=virtual.address) if virtual.speed_gts is None else virtual
 
 
@@ -174,24 +174,24 @@ UNKNOWN = "unknown"
 
 WORDS = {
     DOWNTRAINED: "a link runs slower or narrower than both its ends can",
-    SLOW_SLOT: "the way carries less than the data rate of the device's fastest port, even if all links did their most",
-    UNKNOWN: "the kernel does not say how fast the card's link is, as in most virtual machines",
+    SLOW_SLOT: "even at maximum speed, the path carries less than the data rate of the device's fastest port",
+    UNKNOWN: "the kernel does not report the speed of the card's link, as in most virtual machines",
 }
-# those that somebody can do something about
+# those that an operator can fix
 LINK_FAULTS = (DOWNTRAINED, SLOW_SLOT)
 
 _UNKNOWN = Verdict(
     UNKNOWN,
-    "the kernel does not say how fast its PCIe link is, as in a virtual machine: look on the host, or name it in "
-    "topology.file.",
+    "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, or set it "
+    "in topology.file.",
 )
 
 
 def judge(links: Sequence[PcieLink], now: float | None, most: float | None, rate: float | None) -> tuple[Verdict, ...]:
-    """What is wrong with the way of a device.
+    """Faults of a device's PCIe path.
 
     `now` and `most` are the bytes per second of the narrowest link, `rate` is that of the device's fastest port; None
-    for what is not known.
+    if unknown.
     """
     card = links[-1] if links else None
     slow = [link for link in links if is_downtrained(link)]
@@ -210,7 +210,7 @@ def is_downtrained(link: PcieLink) -> bool:
 
 
 def write_link(speed_gts: float | None, width: int | None) -> str:
-    """A link as people write it, `16 GT/s x16`; a part that is not known is a question mark."""
+    """A link as text, such as `16 GT/s x16`; an unknown part is a question mark."""
     return f"{'?' if speed_gts is None else f'{speed_gts:g}'} GT/s x{'?' if width is None else width}"
 
 
@@ -224,13 +224,13 @@ def _say_downtrained(link: PcieLink, of_card: bool, rate: float | None) -> str:
         if short and carried and rate
         else ""
     )
-    return f"{what} runs at {now}, though both ends can do {most}{effect}: reseat the card, or look at riser and slot."
+    return f"{what} runs at {now}, but both ends support {most}{effect}: reseat the card, or check the riser and slot."
 
 
 def _say_slow(best: float, rate: float) -> str:
     return (
-        f"its PCIe path carries {link_rate_text(best)} at best, less than the {link_rate_text(rate)} of its port: "
-        "move the card to a faster slot, or expect no more."
+        f"its PCIe path carries {link_rate_text(best)} at most, less than the {link_rate_text(rate)} of its port: "
+        "move the card to a faster slot."
     )
 
 

@@ -1,7 +1,7 @@
-"""One port, read again and again at the least cost.
+"""Reads one port at every scan at low cost.
 
-`state` is read at every scan. What costs more (on mlx5 the `rate` file is five firmware commands) is read again only
-when the state or the network device changed, at every twelfth scan, and for three scans after something failed.
+`state` is read at every scan. Expensive files (on mlx5 the `rate` file takes five firmware commands) are read only when
+the state or the network device has changed, at every twelfth scan, and in the three scans after a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ACTIVE = "4"
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """A port with what only this package needs: which counter folders it has, remarks for the operator, its bond."""
+    """A port with details for this package only: its counter folders, remarks for the operator, its bond."""
 
     port: Port
     has_counters: bool
@@ -35,10 +35,10 @@ class PortView:
 
 
 class PortReader:
-    """Reads one port of one device and remembers what need not be read again.
+    """Reads one port of one device, and caches everything that rarely changes.
 
-    A change of the inode of a counter folder means that the port is a new one under an old name. `counters` reads the
-    error counters of the port as it is now, None before its first read.
+    A changed inode of a counter folder means a new port with the same name. `counters` reads the port's error counters;
+    None before the first read.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PortReader:
         self._rate_text = ""
 
     def read(self, scan: int) -> PortView | None:
-        """The port at the scan of this number, or None when it is gone."""
+        """The port at this scan (numbered from 1), or None if it has disappeared."""
         incarnation = (read_inode(self._counters), read_inode(self._hw_counters))
         if incarnation != self._incarnation:
             self._start_anew(incarnation)
@@ -113,7 +113,7 @@ class PortReader:
         if active:
             failed = self._read_rate()
             rate, remarks = self._find_rate(netdev, bond)
-            # the speed of the network device makes up for a rate file that fails, as it always does on MANA
+            # the speed of the network device replaces a failing rate file, which always fails on MANA
             problems += failed if rate is None else []
         self._failures = self._failures + 1 if problems else 0
         port = Port(
@@ -128,7 +128,7 @@ class PortReader:
         return PortView(port, folders[0] is not None, folders[1] is not None, remarks, bond)
 
     def _choose_source(self) -> list[str]:
-        """Look for a byte source if there is none yet; why there is none, or nothing."""
+        """Find a byte source if there is none yet; returns the problem, if any."""
         if self._row is None:
             choice = choose_row(self._folder, self._facts.driver)
             self._row = choice.row
@@ -136,13 +136,13 @@ class PortReader:
         return []
 
     def _read_rate(self) -> list[str]:
-        """Read the rate file of the ACTIVE port; a port that goes down keeps this text. Why it failed, or nothing."""
+        """Read the rate file of the ACTIVE port and keep its text for later; returns the problem, if any."""
         read = read_text(os.path.join(self._folder, "rate"))
         self._rate_text = read.text
         return [f"rate {read.reason}."] if read.fault is not ReadFault.NONE else []
 
     def _find_rate(self, netdev: str, bond: str) -> tuple[float | None, tuple[str, ...]]:
-        """Data rate of the ACTIVE port, and what is doubtful about it."""
+        """Data rate of the ACTIVE port, and remarks on its reliability."""
         layer, driver = self._link_layer, self._facts.driver
         speed_device = bond or netdev
         speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
@@ -168,5 +168,5 @@ class PortReader:
 
 def _remark_on_bond(bond: str, speed: str) -> str:
     if speed.isdigit():
-        return f"it is the bond {bond}: its rate is the sum of the links, its counters may be those of one link only."
-    return f"it is the bond {bond}, and its rate is that of one link: its utilisation may pass 1."
+        return f"it is the bond {bond}: its rate is the sum of its links, but its counters may cover only one of them."
+    return f"it is the bond {bond}: its rate is that of one link, so its utilisation may exceed 1."

@@ -1,8 +1,8 @@
-"""The kind of every port as one word, so that nothing is counted twice, and which ports are rails.
+"""Determines the kind of every port, and which ports are rails.
 
-On mlx5 each physical, virtual and sub-function counts its own traffic: that of a physical function leaves out what its
-virtual functions carry, so their bytes add up. What would be counted twice is left out, or is no rail. A rail carries
-the job's traffic between GPUs; management and storage ports are no rails.
+On mlx5 each physical, virtual and sub-function counts its own traffic: a physical function does not include that of its
+virtual functions, so their bytes add up. Ports that would count traffic twice are dropped or are not rails. A rail
+carries the job's traffic between GPUs; management and storage ports are not rails.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MULTIPLANE, UNUSED, LIMITED = "multiplane", "unused", "limited"
 
 KINDS = {
     PF: "a PCI function that is not known to be a virtual one",
-    VF: "a virtual function (SR-IOV); its traffic is not in its physical function's counters",
-    SF: "a sub-function of a PCI function, with counters of its own",
-    VIRTUAL: "a device without hardware of its own, such as soft-RoCE over a network device",
+    VF: "a virtual function (SR-IOV); its physical function's counters do not include its traffic",
+    SF: "a sub-function of a PCI function, with its own counters",
+    VIRTUAL: "a device without its own hardware, such as soft-RoCE over a network device",
     BOND: "one port for the links of a network bond; its counters may be those of one link only",
-    SWITCHDEV: "the uplink of a device in switchdev mode; its other ports show the same counters and are left out",
-    PLANE: "an SMI device, which shows the planes of another device again; it is left out",
-    TWIN: "a second device on a function that another device stands for; it is never a rail by itself",
-    MULTIPLANE: "a data port of a device with 12 RoCE ports, of which 3, 6, 9 and 12 carry data",
-    UNUSED: "a port of such a device that carries no data; it is never a rail by itself",
-    LIMITED: "a function that refuses its counters, as the management functions of NVLink switches do",
+    SWITCHDEV: "the uplink of a device in switchdev mode; its other ports have the same counters and are ignored",
+    PLANE: "an SMI device, which shows the single planes of another device; it is ignored",
+    TWIN: "a further device on the PCI function of another device; never chosen as a rail automatically",
+    MULTIPLANE: "a data port of a device with 12 RoCE ports, where ports 3, 6, 9 and 12 carry data",
+    UNUSED: "a port of such a device that carries no data; never chosen as a rail automatically",
+    LIMITED: "a function that denies access to its counters, such as a management function of an NVLink switch",
 }
 NEVER_RAILS = (PLANE, TWIN, UNUSED)
 
@@ -45,7 +45,7 @@ VIRTUAL_IDS = frozenset(
 
 
 def read_kind(real_path: str, function_folder: str) -> str:
-    """The kind of a device from where it hangs: its real path, and the folder of the PCI function on that path."""
+    """The kind of a device, from its real path and the folder of the PCI function on that path."""
     below = Path(real_path).parts[len(Path(function_folder).parts) :]
     if any(".sf." in part for part in below):
         return SF
@@ -53,13 +53,13 @@ def read_kind(real_path: str, function_folder: str) -> str:
     return VF if read_link(Path(function_folder, "physfn")) or ids in VIRTUAL_IDS else PF
 
 
-# a card with four RoCE planes has twelve ports: of three each the last carries data
+# a card with four RoCE planes has twelve ports: the last of every three carries data
 MULTIPLANE_PORTS = 12
 PORTS_PER_PLANE = 3
 
 
 def is_other_namespace(views: Sequence[DeviceView]) -> bool:
-    """Whether there are ports and none of them has a counter folder, as in a pod's own sysfs.
+    """Whether there are ports but none has a counter folder, as in a pod's own sysfs.
 
     A node whose drivers have no counters at all (siw) looks the same.
     """
@@ -68,10 +68,10 @@ def is_other_namespace(views: Sequence[DeviceView]) -> bool:
 
 
 def find_planes(views: Sequence[DeviceView]) -> dict[str, str]:
-    """Names of SMI devices with the device whose planes they show.
+    """SMI devices by name, each with the name of the device whose planes it shows.
 
-    An SMI device shares its function with an ordinary device, has several ports and none has `hw_counters`; its
-    traffic is in the counters of the ordinary one already.
+    An SMI device shares its function with an ordinary device and has several ports without `hw_counters`. The counters
+    of the ordinary device already include its traffic.
     """
     ordinary = {view.function: view.name for view in views if any(port.has_hw_counters for port in view.ports)}
     return {
@@ -85,9 +85,9 @@ def find_planes(views: Sequence[DeviceView]) -> dict[str, str]:
 
 
 def find_twins(views: Sequence[DeviceView]) -> dict[str, str]:
-    """Names of devices with the device that stands for the function which they share; planes must be left out before.
+    """Devices that share a function with another, by name, each with the name of the one that represents the function.
 
-    The first with `hw_counters` stands for it, else the first.
+    The first device with `hw_counters` represents it, otherwise the first. `views` may not contain planes.
     """
     sharing: dict[str, list[DeviceView]] = {}
     for view in views:
@@ -101,7 +101,7 @@ def find_twins(views: Sequence[DeviceView]) -> dict[str, str]:
 
 
 def name_device_kind(view: DeviceView, read: str, planes: Mapping[str, str], twins: Mapping[str, str]) -> str:
-    """The word for a device; `read` is that of `read_kind`."""
+    """The kind of a device; `read` is the result of `read_kind`."""
     if view.name in planes:
         return PLANE
     if view.name in twins:
@@ -110,7 +110,7 @@ def name_device_kind(view: DeviceView, read: str, planes: Mapping[str, str], twi
 
 
 def name_port_kind(view: DeviceView, port_view: PortView, device_kind: str) -> str:
-    """The word for a port of a device of this kind."""
+    """The kind of a port of a device of this kind."""
     if device_kind in (PLANE, TWIN, SWITCHDEV):
         return device_kind
     if port_view.bond:
@@ -137,7 +137,7 @@ INFINIBAND = "InfiniBand"
 
 
 def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ...]:
-    """The same ports in the same order, each with its `rail` flag set by the patterns, or by the rule without any."""
+    """The ports in the same order with `rail` set: by the patterns, or automatically if there are none."""
     if patterns:
         return tuple(_flag(port, any(match_port(pattern, port.id) for pattern in patterns)) for port in ports)
     candidates = _find_candidates(ports)
@@ -153,7 +153,7 @@ def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ..
 
 
 def find_downtrained_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
-    """ACTIVE ports that are no rails but of the same hardware and layer as a rail: rails that trained down, perhaps."""
+    """ACTIVE ports that are not rails but have the hardware and link layer of one: possibly rails that trained down."""
     kinds = {(port.identity.link_layer, make_of(port)) for port in ports if port.rail and port.identity.hca_type}
     return tuple(
         port
@@ -173,7 +173,7 @@ def _find_candidates(ports: Sequence[Port]) -> list[Port]:
 
 
 def make_of(port: Port) -> tuple[str, str, str]:
-    """What tells one make of adapters from another: driver, type and board."""
+    """The model of a port's adapter: driver, type and board."""
     return port.identity.driver, port.identity.hca_type, port.identity.board
 
 

@@ -3,14 +3,14 @@
 The `rate` file shows lanes times a number per lane. Up to QDR that number is the signalling rate, of which 8b/10b
 coding leaves 80 %; FDR is rounded up (14 for 13.64); from EDR on it is the data rate.
 
-Traps that this module knows:
+Known pitfalls:
 
-* An InfiniBand port that is down says `10 Gb/sec (4X SDR)`, an mlx5 Ethernet port that is down, or whose mode the
-  kernel does not know, says `40 Gb/sec (4X QDR)`. So only an ACTIVE port has a rate.
-* On Ethernet the label is only near the truth, and its coding is not InfiniBand's. The speed of the network device
-  is the authority; without it the number is taken as it stands, except mlx5's `40 Gb/sec (4X QDR)`.
-* A kernel prints SDR for a speed that it does not know, and older EFA drivers say `100 Gb/sec (4X EDR)` on any
-  device. Such rates are used, and a remark says so.
+* An InfiniBand port that is down shows `10 Gb/sec (4X SDR)`; an mlx5 Ethernet port that is down, or whose mode the
+  kernel does not know, shows `40 Gb/sec (4X QDR)`. Therefore only an ACTIVE port has a rate.
+* On Ethernet the label is only approximate, and its coding is not InfiniBand's. The speed of the network device takes
+  precedence; without it the number is used unchanged, except mlx5's `40 Gb/sec (4X QDR)`.
+* The kernel prints SDR for a speed that it does not know, and older EFA drivers print `100 Gb/sec (4X EDR)` for any
+  device. Such rates are used, with a remark.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def parse_ethernet_rate(text: str) -> float | None:
 
 
 def parse_netdev_speed(text: str) -> float | None:
-    """Bytes per second of a network device's `speed` text in Mb/s; None for -1, 0 and text that is no number."""
+    """Bytes per second of a network device's `speed` text in Mb/s; None for -1, 0 and text that is not a number."""
     known = text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0
     return int(text) * BYTES_PER_SECOND_PER_MBIT if known else None
 
 
 def find_data_rate(link_layer: str, driver: str, rate_text: str, speed_text: str) -> float | None:
-    """Data rate in bytes per second of an ACTIVE port, or None when nothing that can be trusted says it."""
+    """Data rate in bytes per second of an ACTIVE port, or None without a reliable source."""
     if link_layer != ETHERNET:
         return parse_rate(rate_text)
     speed = parse_netdev_speed(speed_text)
@@ -61,14 +61,14 @@ def find_data_rate(link_layer: str, driver: str, rate_text: str, speed_text: str
 
 
 def remark_on_rate(link_layer: str, driver: str, rate_text: str, rate: float | None) -> str:
-    """What is doubtful about the rate of an ACTIVE port, as one sentence, or an empty string."""
+    """A remark on an unreliable rate of an ACTIVE port, or an empty string."""
     if rate is None:
-        return f"its rate is not known (rate file: '{rate_text}'), so it has no utilisation." if rate_text else ""
-    # kernels up to 4.x leave the name of SDR out
+        return f"its rate is unknown (rate file: '{rate_text}'), so it has no utilisation." if rate_text else ""
+    # kernels up to 4.x omit the name of SDR
     if link_layer == "InfiniBand" and rate_text.endswith(("SDR)", "X)")):
-        return f"the kernel says '{rate_text}', which it also says of a speed that it does not know: check the link."
+        return f"the kernel reports '{rate_text}', as it also does for a speed that it does not know: check the link."
     if driver == "efa" and rate_text == EFA_DEFAULT:
-        return f"older EFA drivers say '{rate_text}' on every device: on a faster one the utilisation is too high."
+        return f"older EFA drivers report '{rate_text}' for every device: on a faster one the utilisation is too high."
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Where every RDMA device is plugged in and which GPUs are near, read seldom and put together at every scan.
+"""The PCIe location of every RDMA device and its nearest GPUs: read rarely, assembled at every scan.
 
-The PCIe files of a device are read in a thread of its own, beside the one that reads its status: a configuration read
-that hangs holds up neither other devices nor the status of its own. GPUs are known by files that cannot hang.
+The PCIe files of each device have their own thread, separate from its status: a hanging configuration read delays
+neither other devices nor the status of its own device. The files of GPUs cannot hang.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ibpulse.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
 from ibpulse.sysfs.overrides import SETTING, Override
 from ibpulse.sysfs.pcie import LINK_FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
 
-# a minute at the default interval of scans, never under ten seconds
+# a minute at the default scan interval, and at least ten seconds
 REFRESH_SCANS = 12
-STALE = "its PCIe files did not answer in time, so its place is what was last known of it."
-SEVERAL_FORMS = "the GPUs of this node are of several forms ({forms}): see whether it is what was bought."
+STALE = "its PCIe files did not answer in time; showing its last known location."
+SEVERAL_FORMS = "the GPUs of this node have different form factors ({forms}): check whether this is intended."
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePath:
-    """What the kernel says of the place of one device; `function` as in `DeviceView`, to know that both mean one."""
+    """The location of one device according to the kernel; `function` as in `DeviceView`, to match the two."""
 
     function: str
     kind: str
@@ -40,7 +40,7 @@ class DevicePath:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The topology of one scan, what is to be said about it, and the kind of every port by its name."""
+    """The topology of one scan, remarks on it, and the kind of every port by name."""
 
     topology: Topology
     remarks: tuple[tuple[str, str], ...]
@@ -60,7 +60,7 @@ class Survey:
 
 
 class TopologyReader:
-    """Reads the places of devices under a sysfs root; `overrides` stand before what the kernel says."""
+    """Reads the locations of devices under a sysfs root; `overrides` take precedence over the kernel's values."""
 
     def __init__(self, sysfs: str, overrides: Mapping[str, Override]) -> None:
         self._class_folder = os.path.join(sysfs, "class", "infiniband")
@@ -69,15 +69,15 @@ class TopologyReader:
         self._paths = RepeatedReads(self._make_read, REFRESH_SCANS)
 
     def start(self, names: Sequence[str], scan: int) -> list[threading.Thread]:
-        """The threads of the reads that are due for the devices of these names."""
+        """Start the reads that are due for these devices; returns their threads."""
         return self._paths.start(names, scan)
 
     def survey(self, views: Sequence[DeviceView], planes: Mapping[str, str]) -> Survey:
-        """The topology as it is known now, of the devices that have ports. Reads no file but those of new GPUs."""
+        """The current topology of the devices that have ports. Reads only the files of new GPUs."""
         views = [view for view in views if view.ports]
         gpus = self._gpus.read() if views else ()
         twins = rails.find_twins([view for view in views if view.name not in planes])
-        remarks = [(name, f"no rail, since it stands on the function of {of}.") for name, of in twins.items()]
+        remarks = [(name, f"not a rail, because it shares the PCI function of {of}.") for name, of in twins.items()]
         places, rows = [], []
         port_kinds: dict[str, str] = {}
         for view in views:
@@ -96,11 +96,11 @@ class TopologyReader:
         return RepeatedRead(name, f"sysfs-path-{name}", PathReader(os.path.join(self._class_folder, name)))
 
     def _find_path(self, view: DeviceView) -> tuple[DevicePath, bool]:
-        """What is known of the way of a device, and whether its files are late."""
+        """The known path of a device, and whether its files did not answer in time."""
         read = self._paths[view.name]
         path = read.answer
         if path is not None and path.function != view.function:
-            # another card has come under the old name
+            # another card has taken the old name
             self._paths.read_again(view.name)
             path = None
         return path or DevicePath(view.function, ""), not read.answered
@@ -111,21 +111,23 @@ class TopologyReader:
         remarks = []
         for name, override in self._overrides.items():
             if name not in there:
-                remarks.append((SETTING, f"it places {name}, which is not among the devices: correct the name."))
+                remarks.append((SETTING, f"it describes {name}, but there is no such device: correct the name."))
             missing = [gpu for gpu in override.gpus if gpu not in addresses]
             if missing:
-                remarks.append((SETTING, f"it puts {', '.join(missing)} near {name}, which this node does not show."))
+                remarks.append(
+                    (SETTING, f"it lists GPU {', '.join(missing)} for {name}, but this node does not have it.")
+                )
         return remarks
 
 
 class PathReader:
-    """Reads the place of the device at one folder of the class directory."""
+    """Reads the location of the device at one folder of the class directory."""
 
     def __init__(self, device_folder: str) -> None:
         self._parent = os.path.join(device_folder, "device")
 
     def __call__(self, scan: int) -> DevicePath:
-        """The place as the kernel tells it now; the number of the scan does not matter."""
+        """The current location; `scan` is not used."""
         real = os.path.realpath(self._parent) if os.path.exists(self._parent) else ""
         folder = find_function_folder(real)
         if not folder:
@@ -143,7 +145,7 @@ class PathReader:
 def place_device(
     view: DeviceView, path: DevicePath, kind: str, gpus: Sequence[Gpu], override: Override
 ) -> tuple[DevicePlace, tuple[str, ...]]:
-    """The place of a device, and its distance to each of the GPUs in their order."""
+    """The location of a device, and its distance to each GPU in the order of `gpus`."""
     numa_node = path.numa_node if override.numa_node is None else override.numa_node
     distances = {gpu.address: measure(path.chain, numa_node, gpu.chain, gpu.numa_node) for gpu in gpus}
     distances |= dict.fromkeys((gpu for gpu in override.gpus if gpu in distances), override.distance)
@@ -171,7 +173,7 @@ def place_device(
 
 
 def remark_on_forms(gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
-    """A remark when the GPUs are of several form factors."""
+    """A remark if the GPUs have different form factors."""
     counted = {form: sum(gpu.form_factor == form for gpu in gpus) for form in {gpu.form_factor for gpu in gpus} - {""}}
     if len(counted) < 2:
         return []
