@@ -143,7 +143,7 @@ RAIL = (
         "A rail has disappeared from the node.",
         f"{INSTANCE} has <$value> fewer rails than at some time within the last <rail_missing_memory>: a "
         "device has disappeared from the kernel's list or no longer has counters.",
-        (fixed("rail_missing_memory", "1h", "Time span of which the highest number of rails counts."),),
+        (fixed("rail_missing_memory", "1h", "The alert compares with the highest number of rails in this span."),),
     ),
     Alert(
         "IBPulsePortDown",

@@ -173,7 +173,7 @@ def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], options: PictureOpt
     one = all(band.ticks == 1 for band in bands)
     moving = [
         f"bar: mean of {frame}",
-        f"tick: highest {tick} sample shown",
+        f"mark: highest {tick} sample shown",
         f"colours: every {tick} sample" if one else f"colours: highest {tick} sample of a column",
     ]
     still = [options.directions_text, "1 GB = 10⁹ bytes"]

@@ -109,7 +109,7 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows of columns of `ticks` samples each, the last of which may be shorter.
+    """Rows of columns of `ticks` samples each; the last may be shorter.
 
     `highest` and `mean` (rows, columns) are NaN if all is missing; `partly` marks columns with some missing samples.
     """
@@ -167,11 +167,11 @@ class Scale:
         return "bandwidth (GB/s)" if self.unit == "GB/s" else "utilisation (% of line rate)"
 
     def of_ports(self, run: PictureRun) -> Floats:
-        """The ports' rates in the unit: (ports, ticks)."""
+        """The ports' rates in the unit: (ports, samples)."""
         return run.rates / (GIGA if self.unit == "GB/s" else run.lines[:, None] / PERCENT)
 
     def of_node(self, run: PictureRun) -> Floats:
-        """The sum's rate in the unit: (ticks,)."""
+        """The sum's rate in the unit: (samples,)."""
         return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.node.line_bytes_per_second / PERCENT)
 
 

@@ -140,7 +140,7 @@ FIGURES = (
         ((1, VERMILION),),
     ),
     Figure(
-        "Missed ticks",
+        "Missed samples",
         "Highest share of samples that any sampler missed within ten minutes. A short peak may be hidden in the "
         "missing data.",
         "percentunit",

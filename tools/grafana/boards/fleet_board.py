@@ -157,7 +157,7 @@ def _nodes() -> model.Panel:
         Column("CV at 10 ms", by_node("max", cv("10ms")), "none"),
         Column("CV at 100 ms", by_node("max", cv("100ms")), "none"),
         Column("Step", by_node("max", STEP), "s"),
-        Column("Missed ticks", by_node("max", S.pick("instance:ibpulse_missed_ticks:ratio")), "percentunit"),
+        Column("Missed samples", by_node("max", S.pick("instance:ibpulse_missed_ticks:ratio")), "percentunit"),
         Column("", f"max by (cluster, job, instance, signature) ({signature} == 1)", "none"),
     ]
     return table(
