@@ -97,7 +97,7 @@ def test_an_address_in_use_is_named(tmp_path: Path, empty_node: Running) -> None
         [sys.executable, "-m", "ibpulse", "serve", *flags], capture_output=True, text=True, check=False, timeout=60
     )
     assert second.returncode == 2
-    assert f"web.listen-address: {address} cannot be listened on: Address already in use" in second.stderr
+    assert f"web.listen-address: cannot listen on {address}: Address already in use" in second.stderr
 
 
 def test_a_file_in_place_of_the_ring_directory_is_named(tmp_path: Path) -> None:

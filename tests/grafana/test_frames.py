@@ -78,7 +78,7 @@ async def test_grafana_reads_holes_as_null_and_all_else_as_it_was_measured(found
 
 
 async def test_the_statement_of_coverage_survives(found: Any) -> None:
-    assert found["custom"]["coverage"].startswith("80 of 96000 values are holes")
+    assert found["custom"]["coverage"].startswith("80 of 96000 values are missing")
     assert found["custom"]["interval_ms"] == 10
 
 

@@ -107,8 +107,8 @@ async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.As
     assert capture.meta.trigger_ns == (EPOCH + 999 + 2) * INTERVAL_NS + 1
     assert (await client.delete(entry["url"])).status_code == 204
     assert (await client.get(PATH)).json()["captures"] == []
-    assert "There is no capture" in problem(await client.get(entry["url"]), 404)["detail"]
-    assert "There is no capture" in problem(await client.delete(entry["url"]), 404)["detail"]
+    assert "No such capture: '" in problem(await client.get(entry["url"]), 404)["detail"]
+    assert "No such capture: '" in problem(await client.delete(entry["url"]), 404)["detail"]
 
 
 async def test_a_request_without_a_body_takes_what_the_settings_say(client: httpx.AsyncClient) -> None:
@@ -136,8 +136,8 @@ async def test_nobody_writes_without_a_name(node: Node, recorder: FlightRecorder
         found = problem(await client.request(method, path, content=b"{"), 403)
         assert found["type"] == "/api/docs#writing-needs-user"
         assert found["detail"] == (
-            "Taking and deleting captures needs a user: name users or client certificates in --web.config.file, "
-            "or open it to everybody with --capture.allow-unauthenticated=true."
+            "Taking and deleting captures requires a user: set up users or client certificates in --web.config.file, "
+            "or allow anyone with --capture.allow-unauthenticated=true."
         )
         assert (await client.get(PATH)).json()["pending"] == []
 
@@ -160,7 +160,7 @@ async def test_who_has_a_name_writes(node: Node, recorder: FlightRecorder) -> No
         (b'{"labels":{"a":1}}', "a: '1' is not a text"),
         (b'{"before":"soon"}', "before: 'soon' is not a duration; write it like 10ms, 5s or 1h30m"),
         (b'{"before":"0s"}', "before: 0s must be longer than 0s"),
-        (b'{"after":"1h"}', "before: with after it makes 1h5s, and the ring holds 40s960ms; ask for less"),
+        (b'{"after":"1h"}', "before: 1h5s together with after exceeds the history, 40s960ms; shorten one of them"),
     ],
 )
 async def test_a_body_that_cannot_be_used_is_told(client: httpx.AsyncClient, body: bytes, sentence: str) -> None:
@@ -264,7 +264,7 @@ async def test_a_disk_that_fails_is_for_the_log(
     directory.write_text("")
     for method, path in (("GET", PATH), ("GET", MISSING), ("DELETE", MISSING)):
         found = problem(await client.request(method, path), 503)
-        assert found["detail"] == "The captures cannot be read or changed now; the server's log says why."
+        assert found["detail"] == "Captures cannot be read or changed now; see the server's log."
     assert f"capture.dir: {directory} cannot be read: Not a directory" in caplog.text
     directory.unlink()
     directory.mkdir()
@@ -279,7 +279,7 @@ async def test_a_link_or_a_pipe_is_no_capture(client: httpx.AsyncClient, recorde
     for path in (link, pipe):
         async with asyncio.timeout(20):
             found = problem(await client.get(f"{PATH}/{path.name}"), 404)
-        assert found["detail"] == f"There is no capture {path.name!r}; {PATH} lists those there are."
+        assert found["detail"] == f"No such capture: {path.name!r}. See {PATH} for the list."
 
 
 async def test_a_file_is_closed_whatever_is_answered(client: httpx.AsyncClient, tmp_path: Path) -> None:

@@ -96,9 +96,9 @@ async def test_a_body_announced_too_long_is_refused_before_it_comes(server: WebS
     assert (status, headers["connection"]) == (413, "close")
     assert json.loads(content) == {
         "type": "/api/docs#body-too-long",
-        "title": "The body is too long",
+        "title": "Body too long",
         "status": 413,
-        "detail": "A body may have 100000 bytes.",
+        "detail": "A body may be at most 100000 bytes long.",
         "bound": {"name": "max_body_bytes", "limit": LIMIT},
     }
     assert await client.ended()
@@ -335,7 +335,7 @@ async def test_when_descriptors_run_out_the_server_waits_and_goes_on(
         client = await Client.open(server)
         await client.send(HEAD, b"\r\n")
         assert (await client.answer())[0] == 200
-    assert "a connection could not be accepted: Too many open files" in caplog.text
+    assert "cannot accept a connection: Too many open files" in caplog.text
 
 
 async def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:

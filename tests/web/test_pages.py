@@ -96,7 +96,7 @@ async def test_every_link_leads_somewhere(client: httpx.AsyncClient, path: str) 
 
 async def test_the_live_page_shows_the_ports_without_its_script(client: httpx.AsyncClient) -> None:
     text = " ".join(Page((await client.get("/")).text).words)
-    assert "What every InfiniBand and RoCE port of this node does, every 10 ms." in text
+    assert "Traffic of every InfiniBand and RoCE port of this node, every 10 ms." in text
     assert "Version 1.2.3" in text
     assert "mlx5_0:1 ACTIVE 400 Gb/s rail counters" in text
     assert re.search(r"mlx5_9:1 DOWN\s+no file counts its bytes", text)
@@ -115,7 +115,7 @@ async def test_a_hostile_name_is_text(node: Node) -> None:
 
 async def test_a_node_without_ports_says_so(node: Node) -> None:
     async with make_client(node.parts(fabric=Fabric)) as client:
-        assert "No port was found." in (await client.get("/")).text
+        assert "No ports found." in (await client.get("/")).text
 
 
 async def test_the_reference_names_every_path_parameter_and_kind_of_problem(client: httpx.AsyncClient) -> None:

@@ -36,12 +36,12 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("last=99999999999999999999s", "is not a duration"),
         ("last=9999999999s", "last: 9999999999s is too large"),
         ("last=" + "9" * 40, "last: '9999999999999999999999999999999999999999' is too long; use at most 32 characters"),
-        ("last=5s&from=" + NOW, "last: excludes from and to; give one or the other"),
-        ("to=" + NOW, "to: needs from; or ask for the newest span with last=5s"),
+        ("last=5s&from=" + NOW, "last: cannot be combined with from and to"),
+        ("to=" + NOW, "to: requires from; for the newest span, use last=5s"),
         ("from=soon", "from: 'soon' is not a time; write milliseconds since the epoch"),
         (
             "from=9999-01-01T00:00:00Z",
-            "from: 9999-01-01T00:00:00Z is in the future; compare this node's clock with yours",
+            "from: 9999-01-01T00:00:00Z is in the future; check both clocks",
         ),
         (f"from={NOW}&to=1763683199999", f"from: {NOW} is later than to=1763683199999; swap them"),
         (f"from={NOW}&to=nan", "to: 'nan' is not a time"),
@@ -58,7 +58,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("unit=bits", "unit: 'bits' is not known; choose bytes or ratio"),
         ("format=xml", "format: 'xml' is not known; choose json, csv, npy or grafana"),
         ("formt=csv", "formt: no such name; did you mean format?"),
-        ("last=5s&last=6s", "query: a parameter is given twice; only port may be repeated"),
+        ("last=5s&last=6s", "query: a parameter is given more than once; only port may be repeated"),
         ("from_=5", "from_: no such name; did you mean from?"),
     ],
 )
@@ -71,7 +71,7 @@ async def test_a_bad_parameter_is_named_with_the_way_out(client: httpx.AsyncClie
 
 async def test_an_unknown_port_gets_the_names_of_the_known(client: httpx.AsyncClient) -> None:
     document = problem(await client.get(WINDOW, params={"port": "mlx5_7:1"}), 404)
-    assert document["detail"] == "There is no port 'mlx5_7:1' here; known ports: mlx5_0:1, mlx5_1:1."
+    assert document["detail"] == "No such port: 'mlx5_7:1'. Known ports: mlx5_0:1, mlx5_1:1."
     assert document["known_ports"] == ["mlx5_0:1", "mlx5_1:1"]
 
 
@@ -84,20 +84,20 @@ async def test_too_many_values_are_refused_with_the_bound(client: httpx.AsyncCli
     document = problem(await client.get(WINDOW, params={"last": "90000d"}), 422)
     assert document["bound"] == {"name": "max_values", "limit": 1_000_000, "asked": 3_110_400_000_000}
     assert document["detail"] == (
-        "The window holds 3110400000000 values (777600000000 points of 4 series), at most 1000000 may be asked for at "
-        "once. Give max_points, a coarser resolution, a shorter span or fewer ports."
+        "The window has 3110400000000 values (777600000000 points of 4 series); the maximum is 1000000. "
+        "Use max_points, a coarser resolution, a shorter span or fewer ports."
     )
 
 
 async def test_many_ports_are_refused(client: httpx.AsyncClient) -> None:
     document = problem(await client.get(WINDOW, params={"port": ["mlx5_0"] * 300}), 422)
-    assert document["detail"] == "port: 300 ports are asked for, at most 256 may be"
+    assert document["detail"] == "port: 300 ports requested; the maximum is 256"
 
 
 async def test_a_long_query_is_refused_before_it_is_read(client: httpx.AsyncClient) -> None:
     document = problem(await client.get(WINDOW, params={"port": ["mlx5_0:1"] * 3000}), 414)
     assert document["bound"]["limit"] == 16_384
-    assert "at most 16384 are read" in document["detail"]
+    assert "the maximum is 16384" in document["detail"]
 
 
 async def test_the_largest_window_is_answered_and_one_more_value_is_not(node: Node) -> None:
@@ -137,7 +137,7 @@ async def test_a_failure_of_the_server_is_a_problem_without_its_inside(
 
     async with make_client(node.parts(metrics=fail)) as client:
         answer = await client.get("/metrics")
-    assert problem(answer, 500)["detail"] == "The server failed; its log says how."
+    assert problem(answer, 500)["detail"] == "Internal error; see the server's log."
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "request /metrics failed" in caplog.text
     assert "secret" in caplog.text

@@ -77,8 +77,8 @@ async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
         assert await served.subject() == "server"
         assert counts.config_reloaded is False
         assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
-            "the web configuration stays as it was: web.yml:3: tls_server_config.key_file: server.key does not belong "
-            "to the certificate; give the key that it was made with"
+            "web configuration not reloaded: web.yml:3: tls_server_config.key_file: server.key does not match "
+            "the certificate; give the certificate's own key"
         ]
         key.write_bytes(good)
         served.poll()
@@ -105,7 +105,7 @@ async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
 async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     served.files.path.write_text("basic_auth_users: {}\n")
     served.poll()
-    assert "TLS cannot be switched on or off while running; start ibpulse anew" in caplog.text
+    assert "TLS cannot be switched on or off at run time; restart ibpulse" in caplog.text
     assert (await served.curl())[0] == 0
 
 

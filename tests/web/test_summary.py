@@ -127,12 +127,12 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
     ("params", "sentence"),
     [
         ({"window": "1500ms"}, "window: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
-        ({"window": "5m"}, "window: 5m is longer than the history, 40s; ask for less or keep more of it"),
+        ({"window": "5m"}, "window: 5m exceeds the history, 40s; shorten the window or raise sampler.history"),
         ({"window": "0s"}, "window: 0s must be longer than 0s"),
         ({"window": "5"}, "window: 5 has no unit; write it like 10ms, 5s or 1h30m"),
         (
             {"window": "5s", "to": "4000000000.0"},
-            "to: 4000000000.0 is in the future; compare this node's clock with yours",
+            "to: 4000000000.0 is in the future; check both clocks",
         ),
         ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use window or to"),
     ],
@@ -145,4 +145,4 @@ async def test_what_cannot_be_answered_is_refused(
 
 async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient) -> None:
     answer = await client.get("/api/v1/summary?window=5s&window=6s")
-    assert answer.json()["detail"] == "query: a parameter is given twice"
+    assert answer.json()["detail"] == "query: a parameter is given more than once"

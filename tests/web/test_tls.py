@@ -176,16 +176,28 @@ def test_files_that_are_not_there_are_told_at_once(files: Files) -> None:
         (
             "server.crt",
             b"none",
-            "web.yml:2: tls_server_config.cert_file: server.crt has no certificate in PEM form; give",
+            "web.yml:2: tls_server_config.cert_file: server.crt has no PEM certificate; give a chain",
         ),
         (
             "server.key",
             b"none",
             "web.yml:3: tls_server_config.key_file: server.key and its certificate cannot be used: ",
         ),
-        ("clients.crt", b"", "web.yml:5: tls_server_config.client_ca_file: clients.crt has no certificate in PEM"),
-        ("clients.crt", b"none", "web.yml:5: tls_server_config.client_ca_file: clients.crt has no certificate in PEM"),
-        ("clients.crt", b"\xff", "web.yml:5: tls_server_config.client_ca_file: clients.crt has no certificate in PEM"),
+        (
+            "clients.crt",
+            b"",
+            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
+        ),
+        (
+            "clients.crt",
+            b"none",
+            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
+        ),
+        (
+            "clients.crt",
+            b"\xff",
+            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
+        ),
     ],
 )
 def test_a_file_that_holds_something_else_is_a_fault(files: Files, name: str, content: bytes, sentence: str) -> None:
@@ -199,14 +211,14 @@ def test_a_key_with_a_passphrase_is_a_fault_and_nobody_is_asked_for_it(files: Fi
     openssl("ec", "-in", key, "-out", files.directory / "locked", "-aes256", "-passout", "pass:x")
     (files.directory / "locked").replace(key)
     assert open_faults(files) == [
-        "web.yml:3: tls_server_config.key_file: server.key needs a passphrase; give a key without one, readable by "
-        "this user alone"
+        "web.yml:3: tls_server_config.key_file: server.key is encrypted; give a key without a passphrase, readable "
+        "only by this user"
     ]
 
 
 def test_a_key_of_another_kind_does_not_belong_to_the_certificate(files: Files) -> None:
     openssl("genrsa", "-out", files.directory / "server.key", 2048)
-    assert "does not belong to the certificate" in open_faults(files)[0]
+    assert "server.key does not match the certificate" in open_faults(files)[0]
 
 
 def test_what_the_system_forbids_is_a_fault(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,4 +227,4 @@ def test_what_the_system_forbids_is_a_fault(files: Files, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ssl.SSLContext, "set_ciphers", refuse)
     files.write("cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]")
-    assert open_faults(files)[0].startswith("web.yml:1: tls_server_config: this system's OpenSSL refuses it: ")
+    assert open_faults(files)[0].startswith("web.yml:1: tls_server_config: rejected by this system's OpenSSL: ")

@@ -120,7 +120,7 @@ async def test_the_newest_span_ends_with_the_newest_complete_tick(client: httpx.
     found = await get(client, last="50ms", port="mlx5_1:1", direction="receive")
     assert (found["start_ms"], found["end_ms"]) == (at_ms(EPOCH + 995), at_ms(EPOCH + 1000))
     assert_close(found["series"][0]["values"], [2e9] * 5)
-    assert found["coverage"] == "Every value was measured."
+    assert found["coverage"] == "No values are missing."
 
 
 async def test_the_newest_span_holds_complete_bins_alone(client: httpx.AsyncClient, node: Node) -> None:
@@ -140,7 +140,7 @@ async def test_a_span_that_ends_in_the_future_ends_now(client: httpx.AsyncClient
 
 async def test_a_bin_that_is_not_complete_is_not_shown(client: httpx.AsyncClient) -> None:
     found = await get(client, from_=at_ms(EPOCH + 950), resolution="1s")
-    assert (found["points"], found["coverage"]) == (1, "Every value was measured.") or found["points"] == 0
+    assert (found["points"], found["coverage"]) == (1, "No values are missing.") or found["points"] == 0
     later = await get(client, from_=at_ms(EPOCH + 950), resolution="3s")
     assert (later["points"], later["coverage"]) == (0, "No bin of this span is complete yet.")
 
@@ -148,10 +148,7 @@ async def test_a_bin_that_is_not_complete_is_not_shown(client: httpx.AsyncClient
 async def test_what_is_older_than_the_ring_is_holes_with_a_statement(client: httpx.AsyncClient) -> None:
     found = await get(client, from_=at_ms(EPOCH - 100), to=at_ms(EPOCH), port="mlx5_0:1", direction="transmit")
     assert found["series"][0]["values"] == [None] * 100
-    assert found["coverage"] == (
-        "100 of 100 values are holes: nothing was measured there. "
-        f"The ring begins at {at_ms(EPOCH)} ms; what is earlier is not known."
-    )
+    assert found["coverage"] == (f"100 of 100 values are missing. The history begins at {at_ms(EPOCH)} ms.")
 
 
 async def test_a_span_of_years_fits_into_the_points_asked_for(client: httpx.AsyncClient) -> None:
@@ -207,7 +204,7 @@ async def test_a_node_without_ports_answers_with_no_series(tmp_path: Path) -> No
     async with make_client(make_node(tmp_path, []).parts()) as client:
         found = await get(client)
         table = await client.get(WINDOW, params={"format": "csv"})
-    assert (found["series"], found["coverage"]) == ([], "No port is sampled.")
+    assert (found["series"], found["coverage"]) == ([], "No ports are sampled.")
     assert table.text == "time_ms\n"
 
 

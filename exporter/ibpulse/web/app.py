@@ -18,7 +18,7 @@ from ibpulse.web.routes.window_route import window_router
 
 __all__ = ["WebLimits", "WebParts", "create_app"]
 
-DESCRIPTION = "What every InfiniBand and RoCE port of this node does, sample by sample."
+DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by sample."
 
 
 def create_app(parts: WebParts) -> FastAPI:
@@ -47,7 +47,7 @@ def create_app(parts: WebParts) -> FastAPI:
         app.include_router(captures_router(parts.captures))
         app.include_router(captures_writing_router(parts, parts.captures))
     app.include_router(pages_router(parts, app.openapi))
-    # the one added last is the outermost
+    # middleware added last is outermost
     app.add_middleware(AccessControl, web_config=parts.web_config, max_body_bytes=parts.limits.max_body_bytes)
     app.add_middleware(
         OuterMiddleware,

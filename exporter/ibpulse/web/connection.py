@@ -1,6 +1,6 @@
-"""One connection: uvicorn's protocol with limits on the head and on clients that do not read, and a client's name.
+"""uvicorn's protocol with limits on request heads and on clients that do not read, and with client certificates.
 
-`tests/web/test_uvicorn_canary.py` names what it relies on inside uvicorn.
+`tests/web/test_uvicorn_canary.py` covers the uvicorn internals it relies on.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from uvicorn.server import ServerState
 from ibpulse.web.auth.tls import TlsServer, find_name, has_allowed_name
 from ibpulse.web.problems import KINDS, problem_response
 
-# Requests on connections beyond these get a 503; the server accepts some more, so that it can send it.
+# Requests on connections beyond these get a 503; the server accepts a few more to be able to send it.
 MAX_CONNECTIONS = 256
 HEAD_SECONDS = 10.0
 MAX_HEAD_BYTES = 65_536
-# After so long without reading anything of what it was sent, a client is disconnected.
+# A client that has read nothing for this long is disconnected.
 UNREAD_SECONDS = 20.0
 
-HEAD_TOO_LONG = f"The head of a request may have {MAX_HEAD_BYTES} bytes."
+HEAD_TOO_LONG = f"The head of a request may be at most {MAX_HEAD_BYTES} bytes long."
 _long = problem_response(431, HEAD_TOO_LONG, headers={"Connection": "close"})
 _crowded = problem_response(
     503,
-    f"{MAX_CONNECTIONS} connections are open, and no more are answered. Try again in a second.",
+    f"{MAX_CONNECTIONS} connections are already open, which is the maximum. Try again in a second.",
     KINDS["too-many-connections"],
     "too-many-connections",
     {"Connection": "close", "Retry-After": "1"},
@@ -35,7 +35,7 @@ _crowded = problem_response(
 
 
 class Connection(HttpToolsProtocol):
-    """A client. The name in its verified certificate is in the scope of its requests, as `certificate` of `state`."""
+    """A client's connection. The scope of its requests has the name in its certificate as `state.certificate`."""
 
     def __init__(self, config: Config, state: ServerState, tls: TlsServer | None, on_lost: Callable[[], None]) -> None:
         super().__init__(config, state, {})
@@ -46,7 +46,7 @@ class Connection(HttpToolsProtocol):
         self._unread_bytes: int | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin, or disconnect a client whose certificate has no allowed name."""
+        """Start, or disconnect a client whose certificate has no allowed name."""
         super().connection_made(transport)
         peer = transport.get_extra_info("ssl_object")
         if self._tls and not has_allowed_name(peer, self._tls.allowed_names):
@@ -57,7 +57,7 @@ class Connection(HttpToolsProtocol):
         self._check_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all that waits for this client."""
+        """Cancel everything that waits for this client."""
         self._end_head()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
@@ -65,12 +65,12 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; refuse a head that grows too long."""
+        """Parse received data; refuse a head that grows too long."""
         if self.transport.is_closing():
             return
         expecting = self._head_timer
         super().data_received(data)
-        # still the same head: what came in one piece with its end, or with what was before it, is measured there
+        # the same head as before; one that arrived complete is measured elsewhere
         if expecting is not None and expecting is self._head_timer:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -82,13 +82,13 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def on_message_begin(self) -> None:
-        """Wait for the rest of a head."""
+        """Start the timeout for the rest of a head."""
         super().on_message_begin()
         if self._head_timer is None:
             self._expect_head()
 
     def on_headers_complete(self) -> None:
-        """Stop waiting, and begin the answer: the application's, or a refusal."""
+        """Stop the timeout, and start the response: the application's, or a refusal."""
         self._end_head()
         head_bytes = len(self.url) + sum(len(name) + len(text) for name, text in self.headers)
         crowded = len(self.connections) > MAX_CONNECTIONS
@@ -107,7 +107,7 @@ class Connection(HttpToolsProtocol):
     def _check_reading(self) -> None:
         """Disconnect a client that has read nothing since the last check, while the buffer is full or closing.
 
-        Nothing is added to the buffer then, so it shrinks if the client reads.
+        Nothing is added to the buffer in that state, so it shrinks if the client reads.
         """
         if self.flow.write_paused or self.transport.is_closing():
             unread_bytes = self.transport.get_write_buffer_size()

@@ -1,4 +1,4 @@
-"""The outer middleware: HEAD, the length of the query, security headers, counts of requests, unexpected errors."""
+"""The outer middleware: HEAD requests, query length, security headers, request counts, unexpected errors."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SECURITY_HEADERS = (
 )
 CONTENT_POLICY = b"content-security-policy"
 POLICY = (CONTENT_POLICY, b"default-src 'none'; frame-ancestors 'none'")
-# nginx's code for a client that disconnected before the answer began
+# nginx's code for a client that disconnected before the response began
 ABANDONED = 499
-# what requests without a route are counted as
+# label of requests without a route
 OTHER = "other"
-# marks the scope of a HEAD request, which is answered as a GET without its body
+# marks the scope of a HEAD request, handled like a GET without the body
 HEAD = "ibpulse.head"
 NO_STORE = (b"cache-control", b"no-store")
 
 
 class OuterMiddleware:
-    """ASGI middleware around the routes."""
+    """ASGI middleware around all routes."""
 
     def __init__(
         self, app: ASGIApp, counts: WebCounts, max_query_bytes: int, headers: Callable[[], Headers] = tuple
@@ -41,7 +41,7 @@ class OuterMiddleware:
         self._app, self._counts, self._max_query_bytes, self._headers = app, counts, max_query_bytes, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -58,13 +58,13 @@ class OuterMiddleware:
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         app = self._app
         if len(scope["query_string"]) > self._max_query_bytes:
-            detail = f"The query is {len(scope['query_string'])} bytes long, at most {self._max_query_bytes} are read."
+            detail = f"The query is {len(scope['query_string'])} bytes long; the maximum is {self._max_query_bytes}."
             bound = {"name": "max_query_bytes", "limit": self._max_query_bytes, "asked": len(scope["query_string"])}
             app = problem_response(414, detail, KINDS["query-too-long"], "query-too-long", bound=bound)
         try:
             await app(scope, receive, exchange.send)
         except asyncio.CancelledError:
-            # the server ends and has waited long enough for this request
+            # the server is shutting down and has waited long enough for this request
             if exchange.status == 0:
                 headers = {"Connection": "close", "Retry-After": "1"}
                 ended = problem_response(503, "The server is stopping; try again in a moment.", headers=headers)
@@ -72,17 +72,17 @@ class OuterMiddleware:
         except Exception:
             log.exception("request %s failed", scope["path"])
             if exchange.status == 0:
-                await problem_response(500, "The server failed; its log says how.")(scope, receive, exchange.send)
+                await problem_response(500, "Internal error; see the server's log.")(scope, receive, exchange.send)
 
 
 class Exchange:
-    """The sending half of a request: adds the headers, drops the body of an answer to HEAD, remembers the status."""
+    """Sends a response: adds headers, drops the body for HEAD, remembers the status."""
 
     def __init__(self, send: Send, head: bool, configured: Headers) -> None:
         self._send, self.head, self.status, self._configured = send, head, 0, configured
 
     async def send(self, message: Message) -> None:
-        """Pass a message on."""
+        """Send a message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": _complete(message["headers"], self._configured)}
@@ -92,9 +92,9 @@ class Exchange:
 
 
 def _complete(headers: Headers, configured: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers, overridden by those of the web configuration, and the security headers.
+    """The response's headers, overridden by those of the web configuration, and the security headers.
 
-    A configured content policy is sent in addition to the page's own: browsers enforce both, so it is only stricter.
+    A configured content policy is sent in addition to the page's own; browsers enforce both.
     """
     replacing = {name for name, _ in configured if name != CONTENT_POLICY}
     whole = [*(header for header in headers if header[0] not in replacing), *configured]

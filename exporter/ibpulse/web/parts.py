@@ -1,4 +1,4 @@
-"""What the web package gets from the command that serves: plain values and callables."""
+"""The values and callables that the web server gets from the daemon."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ibpulse.web.auth.reload import WebConfigReloader
 
 @dataclass(frozen=True, slots=True)
 class WebLimits:
-    """Bounds of what one request, and all of them at once, may cost.
+    """Limits on the cost of requests, individually and in total.
 
-    A request is wide when it reads or returns more than `wide_values` values. `max_values` bounds one answer.
+    A request is wide if it reads or returns more than `wide_values` values. `max_values` limits one response.
     """
 
     max_wide_requests: int = 2
@@ -35,9 +35,9 @@ class WebLimits:
 
 @dataclass(frozen=True, slots=True)
 class CaptureParts:
-    """The flight recorder, and who may write to it: everybody if `allow_unauthenticated`, else requests with a user.
+    """The flight recorder, and who may change captures: anyone if `allow_unauthenticated`, else requests with a user.
 
-    `default_span_ns` is how long before and after its trigger a capture reaches, unless the request says otherwise.
+    `default_span_ns` is the default time before and after the trigger of a capture.
     """
 
     recorder: FlightRecorder
@@ -48,13 +48,13 @@ class CaptureParts:
 
 @dataclass(frozen=True, slots=True)
 class WebParts:
-    """Everything that the routes read.
+    """The daemon, as the routes see it.
 
     `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
-    Accept header and a choice of names. `ready` returns the state and a sentence. `summarize` returns the summary of so
-    many whole seconds that end at a wall time (ns), or now. The server counts what it does in `counts`. `snapshot`
+    Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
+    number of whole seconds that end at a wall time (ns), or now. `counts` has the server's own metrics. `snapshot`
     returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
-    the web configuration file in force, if there is one.
+    the loaded web configuration file, if any.
     """
 
     reader: RingReader

@@ -1,4 +1,4 @@
-"""Refused requests and failures as problem documents (RFC 9457): the form of every error that the server sends."""
+"""Problem documents (RFC 9457), the format of every error response."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ProblemDocument(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="Kind of problem, an anchor of /api/docs; about:blank where the status says it all.")
-    title: str = Field(description="The kind in a few words; the same for every problem of this kind.")
+    type: str = Field(description="Kind of problem, an anchor of /api/docs; about:blank if the status is sufficient.")
+    title: str = Field(description="Short description of the kind; the same for every problem of this kind.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What was refused, the bound, and the way out.")
+    detail: str = Field(description="The rejected value, the limit, and how to fix the request.")
 
 
 class ProblemError(RequestError):
-    """A refused request with its kind and members that a program can read."""
+    """A refused request, with its kind and additional machine-readable members."""
 
     def __init__(self, kind: str, status: int, detail: str, **members: object) -> None:
         super().__init__(status, KINDS[kind], detail)
@@ -41,24 +41,24 @@ class ProblemError(RequestError):
 
 
 KINDS = {
-    "bad-parameter": "A parameter cannot be used",
+    "bad-parameter": "Invalid parameter",
     "unknown-port": "No such port",
-    "too-many-values": "The window holds too many values",
-    "too-busy": "Too many wide requests at once",
-    "too-many-viewers": "Too many viewers at once",
-    "query-too-long": "The query is too long",
-    "writing-needs-user": "Writing needs a user",
+    "too-many-values": "Too many values in the window",
+    "too-busy": "Too many concurrent wide requests",
+    "too-many-viewers": "Too many viewers",
+    "query-too-long": "Query too long",
+    "writing-needs-user": "Write access requires a user",
     "unknown-capture": "No such capture",
-    "too-many-captures": "Too many captures wait",
-    "no-captures": "No capture can be taken or read",
-    "bad-range": "The file has no such range",
-    "login-needed": "A user and a password are needed",
-    "too-many-logins": "Too many passwords wait to be checked",
-    "too-many-requests": "Requests come too fast",
-    "too-many-connections": "Too many clients are connected",
+    "too-many-captures": "Too many pending captures",
+    "no-captures": "Captures unavailable",
+    "bad-range": "Range not satisfiable",
+    "login-needed": "Authentication required",
+    "too-many-logins": "Too many pending logins",
+    "too-many-requests": "Rate limit exceeded",
+    "too-many-connections": "Too many connections",
     "cross-site": "Cross-site write refused",
-    "body-too-long": "The body is too long",
-    "body-too-slow": "The body came too slowly",
+    "body-too-long": "Body too long",
+    "body-too-slow": "Body timeout",
 }
 """Kinds of problems and their titles."""
 
@@ -83,14 +83,14 @@ def problem_response(
 
 
 def bad_parameter(parameter: str, reason: str) -> ProblemError:
-    """The refusal of one parameter; `reason` names its value and the way out."""
+    """The error for one parameter; `reason` names its value and the remedy."""
     return ProblemError(
         "bad-parameter", 422, f"{parameter}: {reason}", errors=[{"parameter": parameter, "message": reason}]
     )
 
 
 def invalid_parameters(faults: Sequence[Any], known: Iterable[str] = ()) -> ProblemError:
-    """The refusal of invalid parameters or members that pydantic found; `known` are the names that are accepted."""
+    """The error for parameters or members rejected by pydantic; `known` are the accepted names."""
     known = list(known)
     errors = [{"parameter": str(fault["loc"][-1])[:64], "message": explain(fault, known)} for fault in faults[:16]]
     detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
@@ -98,7 +98,7 @@ def invalid_parameters(faults: Sequence[Any], known: Iterable[str] = ()) -> Prob
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Make every refusal of `app` a problem document."""
+    """Turn every error of `app` into a problem document."""
     app.add_exception_handler(RequestError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -118,7 +118,7 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _parameters(request: Request) -> list[str]:
-    """The names of the query parameters that the route of a request takes."""
+    """The names of the query parameters of a request's route."""
     described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""), {})
     parameters = described.get(request.method.lower(), {}).get("parameters", [])
     return [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
@@ -137,7 +137,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """The methods that the path of a request takes; HEAD wherever there is GET."""
+    """The methods allowed for a request's path; HEAD whenever GET is."""
     routes = request.app.routes
     found = [
         method

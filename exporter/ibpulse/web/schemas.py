@@ -1,4 +1,4 @@
-"""Models of the answers for the OpenAPI document. For speed, answers are not validated at run time."""
+"""Models of the responses for the OpenAPI document. For speed, responses are not validated at run time."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
     404: "No such port.",
-    414: "The query is too long.",
-    422: "A parameter cannot be used; the detail names the bound and the way out.",
-    503: "Too many wide requests at once; try again.",
+    414: "Query too long.",
+    422: "Invalid parameter; the detail names the limit and how to fix the request.",
+    503: "Too many concurrent wide requests; try again.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of refusals with these statuses."""
+    """OpenAPI descriptions of error responses with these statuses."""
     content = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
 def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
-    """OpenAPI response of plain text."""
+    """OpenAPI description of a plain-text response."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
 
 
 class History(BaseModel):
-    """What the ring holds at all."""
+    """The time span of the ring."""
 
     oldest_ms: int
     newest_ms: int
@@ -43,7 +43,7 @@ class Series(BaseModel):
 
 
 class WindowAnswer(BaseModel):
-    """A window as format=json gives it."""
+    """A window with format=json."""
 
     interval_ms: int
     resolution_ms: int
@@ -59,7 +59,7 @@ class WindowAnswer(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
-        """The schema with its parts inside, so that it can stand within a response."""
+        """The schema with all parts inlined, for use within a response."""
         schema = super().model_json_schema()
         parts = schema.pop("$defs")
         schema["properties"]["history"] = parts["History"]
@@ -68,7 +68,7 @@ class WindowAnswer(BaseModel):
 
 
 GRAFANA_SCHEMA: dict[str, Any] = {
-    "title": "A Grafana data frame, as format=grafana gives it",
+    "title": "A Grafana data frame, with format=grafana",
     "type": "object",
     "required": ["schema", "data"],
     "properties": {
@@ -79,7 +79,7 @@ GRAFANA_SCHEMA: dict[str, Any] = {
 
 
 class Identity(BaseModel):
-    """What a port is; an empty string where the kernel does not say."""
+    """Identity of a port; empty strings where the kernel gives no information."""
 
     link_layer: str
     rate: str
@@ -92,12 +92,12 @@ class Identity(BaseModel):
     numa_node: str
     netdev: str
     kind: str = Field(description="Kind of function: pf, vf, sf, bond and others; see docs/topology.md.")
-    gpu: str = Field(description="PCI addresses of the nearest GPUs, with commas between them.")
-    gpu_distance: str = Field(description="How near these are: PIX, PXB, PHB, NODE, SYS.")
+    gpu: str = Field(description="PCI addresses of the nearest GPUs, comma separated.")
+    gpu_distance: str = Field(description="Distance of these GPUs: PIX, PXB, PHB, NODE, SYS.")
 
 
 class Source(BaseModel):
-    """Where the bytes of a port are read, and how often a new value can be seen there."""
+    """The files of a port's byte counters, and their sampling interval and resolution."""
 
     name: str
     resolution_seconds: float
@@ -105,14 +105,16 @@ class Source(BaseModel):
 
 
 class PortAnswer(BaseModel):
-    """One port as the last scan saw it."""
+    """One port, as of the last scan."""
 
     name: str
     device: str
     port: int
     state: str
     active: bool
-    rate_bytes_per_second: float | None = Field(description="Data rate of one direction; null unless ACTIVE and known.")
+    rate_bytes_per_second: float | None = Field(
+        description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
+    )
     rail: bool
     source: Source | None
     problem: str
@@ -129,27 +131,27 @@ class PortsAnswer(BaseModel):
 
 
 class LinkAnswer(BaseModel):
-    """One PCIe link; null where the kernel does not say."""
+    """One PCIe link; null where the kernel gives no information."""
 
-    address: str = Field(description="The lower end: a card, or the upstream port of a switch.")
-    upper: str = Field(description="The port that it is plugged into; empty where none is shown.")
+    address: str = Field(description="Lower end: a card, or the upstream port of a switch.")
+    upper: str = Field(description="Upper end: the port it is plugged into; empty if unknown.")
     speed_gts: float | None
     width: int | None
-    max_speed_gts: float | None = Field(description="What both ends can do.")
+    max_speed_gts: float | None = Field(description="Maximum that both ends support.")
     max_width: int | None
     bytes_per_second: float | None = Field(description="One direction, after line coding.")
     max_bytes_per_second: float | None
 
 
 class VerdictAnswer(BaseModel):
-    """What is wrong with the place of a device."""
+    """A problem with the placement of a device."""
 
     word: Literal["downtrained", "slow_slot", "unknown"]
     sentence: str
 
 
 class PlaceAnswer(BaseModel):
-    """Where one RDMA device is plugged in."""
+    """Placement of one RDMA device."""
 
     device: str
     kind: str
@@ -158,8 +160,10 @@ class PlaceAnswer(BaseModel):
     local_cpus: str
     chain: list[str] = Field(description="Host bridge and PCI functions, from the root down to the device.")
     links: list[LinkAnswer] = Field(description="PCIe links from the root down.")
-    pcie_bytes_per_second: float | None = Field(description="The narrowest link now.")
-    pcie_max_bytes_per_second: float | None = Field(description="The narrowest link if each did what both ends can.")
+    pcie_bytes_per_second: float | None = Field(description="Bandwidth of the narrowest link.")
+    pcie_max_bytes_per_second: float | None = Field(
+        description="Bandwidth of the narrowest link if every link ran at its maximum."
+    )
     gpus: list[str] = Field(description="The nearest GPUs.")
     gpu_distance: str
     verdicts: list[VerdictAnswer]
@@ -167,7 +171,7 @@ class PlaceAnswer(BaseModel):
 
 
 class GpuAnswer(BaseModel):
-    """A GPU of the node; name and form factor are empty for ids that are not known."""
+    """A GPU of the node; name and form factor are empty for unknown ids."""
 
     address: str
     vendor: str
@@ -179,10 +183,10 @@ class GpuAnswer(BaseModel):
 
 
 class TopologyAnswer(BaseModel):
-    """Where devices and GPUs are plugged in, and how far they are from each other."""
+    """Placement of devices and GPUs, and the distances between them."""
 
     devices: list[PlaceAnswer]
     gpus: list[GpuAnswer]
     distances: dict[str, dict[str, str]] = Field(
-        description="By device and by address of a GPU: PIX, PXB, PHB, NODE, SYS, or empty where nothing tells."
+        description="Distance by device and GPU address: PIX, PXB, PHB, NODE, SYS, or empty if unknown."
     )

@@ -1,6 +1,6 @@
-"""Runs an ASGI application in a running event loop, with limits on the connections it accepts.
+"""Runs an ASGI application in a running event loop, with limits on its connections.
 
-`tests/web/test_uvicorn_canary.py` names what it relies on inside uvicorn.
+`tests/web/test_uvicorn_canary.py` covers the uvicorn internals it relies on.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ibpulse.web.connection import Connection
 
 log = logging.getLogger(__name__)
 
-# Connections beyond these are closed at once; up to here, the server can still answer that it is too busy.
+# Connections beyond these are closed immediately; up to here, the server can still respond that it is too busy.
 MAX_OPEN = 320
 MAX_OPEN_PER_CLIENT = 128
 HANDSHAKE_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
-# the wait when the process has no descriptor left for a connection
+# pause when the process has no file descriptor left
 EXHAUSTED_SECONDS = 0.5
 
 MakeProtocol = Callable[[TlsServer | None, Callable[[], None]], asyncio.Protocol]
-"""A protocol for a connection; it calls the second argument once the connection is lost."""
+"""Creates the protocol of a connection, which calls the second argument when the connection is lost."""
 
 
 class Listener:
-    """Accepts connections of a listening socket until it is closed; to uvicorn it is one of asyncio's servers."""
+    """Accepts connections on a listening socket until closed; uvicorn uses it like one of asyncio's servers."""
 
     def __init__(
         self, listening: socket.socket, make_protocol: MakeProtocol, tls: Callable[[], TlsServer | None]
@@ -47,12 +47,12 @@ class Listener:
         self._task = asyncio.create_task(self._accept(), name="listener")
 
     def close(self) -> None:
-        """Stop accepting, and cancel handshakes; connections stay."""
+        """Stop accepting, and cancel handshakes; open connections stay."""
         for task in (self._task, *self._handshakes):
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when no more connections are accepted."""
+        """Wait until no more connections are accepted."""
         await asyncio.gather(self._task, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
@@ -61,7 +61,7 @@ class Listener:
             try:
                 connection, address = await loop.sock_accept(self._listening)
             except OSError as error:
-                log.warning("a connection could not be accepted: %s", error.strerror)
+                log.warning("cannot accept a connection: %s", error.strerror)
                 await asyncio.sleep(EXHAUSTED_SECONDS)
                 continue
             client = str(address[0])
@@ -74,7 +74,7 @@ class Listener:
             task.add_done_callback(self._handshakes.discard)
 
     async def _begin(self, connection: socket.socket, client: str) -> None:
-        """Hand the connection to a protocol, after the handshake if there is one."""
+        """Pass the connection to a protocol, after the TLS handshake if any."""
         released = False
 
         def release() -> None:
@@ -92,7 +92,7 @@ class Listener:
             begun = True
         except (OSError, TimeoutError) as error:
             # clients without TLS, without a valid certificate, or too slow are too common to log
-            log.debug("a connection of %s ended in its handshake: %s", client, error)
+            log.debug("TLS handshake with %s failed: %s", client, error)
         finally:
             if not begun:
                 connection.close()
@@ -105,14 +105,14 @@ class Listener:
 
 
 BACKLOG = 128
-# the daemon as a whole ends within 5 s
+# the whole daemon exits within 5 s
 SHUTDOWN_SECONDS = 3
-# longer than the usual scrape interval of a minute, so that a scraper keeps its connection
+# longer than a scrape interval of one minute, so that scrapers keep their connections
 KEEP_ALIVE_SECONDS = 75
 
 
 class WebServer:
-    """A server that listens; `host` and `port` are those it is bound to."""
+    """A listening server; `host` and `port` are the bound address."""
 
     def __init__(self, server: _Server, listener: socket.socket) -> None:
         self.host: str
@@ -122,11 +122,11 @@ class WebServer:
         self._task = asyncio.create_task(server.serve(sockets=[listener]), name="web server")
 
     async def wait(self) -> None:
-        """Return when the server has ended, or raise what ended it."""
+        """Wait for the end of the server; raises the error that ended it."""
         await asyncio.shield(self._task)
 
     async def stop(self) -> None:
-        """Stop listening, let running requests end within the time given, and close."""
+        """Stop listening, give running requests some time to finish, and close."""
         self._server.should_exit = True
         self._server.ending.set()
         await self._task
@@ -147,9 +147,9 @@ async def serve(
     shutdown_seconds: int = SHUTDOWN_SECONDS,
     tls: Callable[[], TlsServer | None] = plain,
 ) -> WebServer:
-    """A server that already listens; an empty host is every address, port 0 is any free port.
+    """Start a server; an empty host means every address, port 0 any free port.
 
-    `tls` gives what a new connection is wrapped in.
+    `tls` returns the TLS policy for a new connection.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -177,7 +177,7 @@ async def serve(
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host is every address, of IPv6 too where the node has it.
+    """A listening socket; an empty host means every address, including IPv6 if available.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -190,19 +190,19 @@ def bind(host: str, port: int) -> socket.socket:
         ]
         return socket.create_server((address[0], port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
-        # the system's own words: Python's repeat the address
+        # the system's message: Python's repeats the address
         number = getattr(error, "errno", None) or 0
         reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             [
-                f"web.listen-address: {host}:{port} cannot be listened on: {reason}; "
-                "stop what uses it, or choose another address with --web.listen-address"
+                f"web.listen-address: cannot listen on {host}:{port}: {reason}; "
+                "stop the process that uses it, or choose another --web.listen-address"
             ]
         ) from error
 
 
 class _Server(Server):
-    """uvicorn's server with events instead of flags; it handles no signals."""
+    """uvicorn's server with events instead of flags, and without signal handlers."""
 
     def __init__(self, config: Config, listening: socket.socket, tls: Callable[[], TlsServer | None]) -> None:
         super().__init__(config)
@@ -211,25 +211,25 @@ class _Server(Server):
         self.ending = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Renew the Date header once a second until the end; uvicorn's own loop wakes ten times as often."""
+        """Renew the Date header once a second; uvicorn's own loop wakes ten times as often."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ending.wait(), 1.0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: the command that serves handles the signals."""
+        """Do nothing: the daemon handles signals."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and set `listening`. The listener takes the place of asyncio's servers, which have no limits."""
+        """Listen, and set `listening`. The listener replaces asyncio's servers, which have no limits."""
         self._listener = Listener(self._listening, self._connect, self._tls)
         self.servers = []
         self.started = True
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, and let running requests end."""
+        """Stop listening, and let running requests finish."""
         self._listener.close()
         await self._listener.wait_closed()
         await super().shutdown(sockets)

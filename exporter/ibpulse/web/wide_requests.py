@@ -1,4 +1,4 @@
-"""Limits how many wide requests run in parallel; those beyond are refused at once."""
+"""Limits how many wide requests run in parallel; further ones are refused immediately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arguments = ParamSpec("Arguments")
 class WideRequests:
     """Runs wide requests in threads, at most `max_wide_requests` of them in parallel.
 
-    `running` and `instead` complete the sentences of a refusal: what the others do, and what to ask for instead.
+    `running` and `instead` complete the refusal: the requests already running, and the alternative.
     """
 
     def __init__(self, limits: WebLimits, running: str, instead: str) -> None:
@@ -32,10 +32,10 @@ class WideRequests:
     async def run(
         self, answer: Callable[Arguments, Response], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Response:
-        """The response that `answer` returns, computed in a thread.
+        """The response of `answer`, computed in a thread.
 
         Raises:
-            ProblemError: as many requests as may are running.
+            ProblemError: the maximum number of requests is already running.
         """
         limit = self._limits.max_wide_requests
         if not self._places.acquire(blocking=False):
@@ -46,6 +46,6 @@ class WideRequests:
                 bound={"name": "max_wide_requests", "limit": limit, "wide_values": self._limits.wide_values},
             )
         work: Future[Response] = self._threads.submit(answer, *args, **kwargs)
-        # a client that disconnects cancels the wait but not the thread: the place is free when the thread is done
+        # a client that disconnects cancels the wait, not the thread; the slot is freed when the thread is done
         work.add_done_callback(lambda _: self._places.release())
         return await asyncio.wrap_future(work)

@@ -1,1 +1,1 @@
-"""Access to the server: the web configuration file, TLS and client certificates, passwords, rate limit, bodies."""
+"""Access control: the web configuration file, TLS and client certificates, passwords, rate limit, request bodies."""

@@ -14,20 +14,20 @@ from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.problems import KINDS, problem_response
 
 BODY_SECONDS = 15.0
-# how long a refused request may go on sending, so that the client gets to reading the answer
+# time for a refused request to finish sending, so that the client gets to read the response
 DISCARD_SECONDS = 1.0
 
 
 class BodyTooLongError(Exception):
-    """The body is longer than the limit."""
+    """The body exceeds the limit."""
 
 
 class DisconnectedError(Exception):
-    """The client went away."""
+    """The client disconnected."""
 
 
 def announces_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the head says that a body follows."""
+    """Whether the head announces a body."""
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip() not in (b"", b"0"))
         for name, value in headers
@@ -35,12 +35,12 @@ def announces_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, max_bytes: int) -> bytes:
-    """The whole body.
+    """Read the whole body.
 
     Raises:
-        BodyTooLongError: it is longer than `max_bytes`, or announces to be.
-        TimeoutError: it did not come in time.
-        DisconnectedError: the client went away.
+        BodyTooLongError: it exceeds `max_bytes`, or its announced length does.
+        TimeoutError: it did not arrive in time.
+        DisconnectedError: the client disconnected.
     """
     length = dict(headers).get(b"content-length", b"0")
     if length.isdigit() and int(length) > max_bytes:
@@ -60,7 +60,7 @@ async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, ma
 
 
 async def discard_body(receive: Receive, max_bytes: int) -> bool:
-    """Whether the whole body came within a second and `max_bytes`; it is dropped."""
+    """Drop the body; returns whether all of it came within a second and `max_bytes`."""
     left = max_bytes
     try:
         async with asyncio.timeout(DISCARD_SECONDS):
@@ -75,7 +75,7 @@ async def discard_body(receive: Receive, max_bytes: int) -> bool:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A receiver that returns the body once, and then what the connection sends."""
+    """A receive callable that returns the body once, and then the connection's messages."""
     given = False
 
     async def receive_again() -> Message:
@@ -93,7 +93,7 @@ OWN_SITES = (b"same-origin", b"none")
 
 
 def is_foreign_write(method: str, scheme: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser sent this write for another site (Fetch Metadata, W3C; Origin, RFC 6454)."""
+    """Whether a browser sent this write on behalf of another site (Fetch Metadata, W3C; Origin, RFC 6454)."""
     if method in SAFE_METHODS:
         return False
     given = dict(headers)
@@ -108,18 +108,18 @@ CHALLENGE = 'Basic realm="ibpulse", charset="UTF-8"'
 CLOSE = {"Connection": "close"}
 SOON = {"Retry-After": "1"}
 USER = "ibpulse.user"
-"""Key of the scope with the user's name; absent where no user is needed."""
+"""Scope key of the user's name; absent if no login is required."""
 
 
 class AccessControl:
-    """ASGI middleware. Without a web configuration there are no users and no rate limit."""
+    """ASGI middleware; without a web configuration there are no users and no rate limit."""
 
     def __init__(self, app: ASGIApp, web_config: WebConfigReloader | None, max_body_bytes: int) -> None:
         self._app, self._web_config, self._max_body_bytes = app, web_config, max_body_bytes
         self._passwords = PasswordCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or let it pass."""
+        """Refuse a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -132,35 +132,39 @@ class AccessControl:
             return
         except BodyTooLongError:
             bound = {"name": "max_body_bytes", "limit": self._max_body_bytes}
-            refusal = _refuse(413, "body-too-long", f"A body may have {self._max_body_bytes} bytes.", bound=bound)
+            refusal = _refuse(
+                413, "body-too-long", f"A body may be at most {self._max_body_bytes} bytes long.", bound=bound
+            )
         except TimeoutError:
-            refusal = _refuse(408, "body-too-slow", f"The body did not come within {BODY_SECONDS:g} s; send it faster.")
+            refusal = _refuse(408, "body-too-slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
         if refusal is not None and body and not await self._discard(scope, receive):
             refusal.headers.update(CLOSE)
         await (refusal or self._app)(scope, receive, send)
 
     async def _discard(self, scope: Scope, receive: Receive) -> bool:
-        """Whether the rest of the body was read and dropped; a body that waits for `100 Continue` is not asked for."""
+        """Whether the rest of the body was read and dropped; a body that waits for `100 Continue` is not requested."""
         if any(name == b"expect" for name, _ in scope["headers"]):
             return False
         return await discard_body(receive, self._max_body_bytes)
 
     async def _judge(self, scope: Scope) -> Response | None:
-        """The refusal of a request because of its head; None if it may pass."""
+        """The refusal of a request based on its head; None if it may pass."""
         if scope["path"] in PROBES:
             return None
         web_config = self._web_config
         if web_config and not web_config.bucket.take(time.monotonic_ns()):
-            return _refuse(429, "too-many-requests", "More requests came than rate_limit allows; ask less often.", SOON)
+            return _refuse(429, "too-many-requests", "The request exceeds rate_limit; send fewer requests.", SOON)
         refusal = await self._identify(scope, web_config) if web_config else None
         if refusal is None and is_foreign_write(scope["method"], scope["scheme"], scope["headers"]):
             return _refuse(
-                403, "cross-site", "A page of another site sent this; writes come from own pages or programs."
+                403,
+                "cross-site",
+                "The request came from a page of another site; only this server's pages and programs may write.",
             )
         return refusal
 
     async def _identify(self, scope: Scope, web_config: WebConfigReloader) -> Response | None:
-        """Put the user's name into the scope; the refusal of a request that needs a user and has none."""
+        """Put the user's name into the scope; returns a refusal if the required login is missing or wrong."""
         users = web_config.rules.users
         name = scope.get("state", {}).get("certificate")
         if users:
@@ -169,10 +173,10 @@ class AccessControl:
             client = (scope.get("client") or ("",))[0]
             try:
                 if credentials is None or not await self._passwords.is_right(users, credentials, client):
-                    detail = "A user and a password of this server are needed; only the probes are open to everybody."
+                    detail = "A user name and password are required; only the health probes are public."
                     return _refuse(401, "login-needed", detail, {"WWW-Authenticate": CHALLENGE})
             except TooManyChecksError:
-                return _refuse(503, "too-many-logins", "Too many passwords wait to be checked; try again soon.", SOON)
+                return _refuse(503, "too-many-logins", "Too many logins are pending; try again in a moment.", SOON)
             name = credentials[0]
         if name:
             scope[USER] = name

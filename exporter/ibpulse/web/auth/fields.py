@@ -1,4 +1,4 @@
-"""How one text of the web configuration file becomes a value, and what its words mean to OpenSSL."""
+"""Parses the values of the web configuration file, and maps Go's names to OpenSSL's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3
 OLD_TLS_VERSIONS = ("TLS10", "TLS11")
 
 TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""Always offered with TLS 1.3, in Go as here; naming them changes nothing."""
+"""Always offered with TLS 1.3, as in Go; listing them has no effect."""
 
 TLS12_CIPHERS = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -40,7 +40,7 @@ CLIENT_AUTH = {
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 UNVERIFIED_CLIENT_AUTH = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-"""Policies that take certificates which nobody verified; Python's TLS has no such mode."""
+"""Policies that accept unverified certificates; Python's TLS has no such mode."""
 
 HEADERS: dict[str, tuple[str, ...]] = {
     "Content-Security-Policy": (),
@@ -49,14 +49,14 @@ HEADERS: dict[str, tuple[str, ...]] = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
 }
-"""Headers that the file may set, and the values that each may have; any where none are listed."""
+"""Headers that the file may set, and their allowed values; an empty list allows any."""
 
 
 MAX_COST = 15
-"""The highest cost of a bcrypt hash: a check takes some 2 s, and each step doubles it."""
+"""Maximum cost of a bcrypt hash: a check takes about 2 s, and each step doubles it."""
 MAX_BURST = 1_000_000
 
-# the salt has 128 bits in 22 letters, so only four can be the last
+# the salt has 128 bits in 22 characters, so the last one has only four values
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 _TRUTHS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class EntriesError(ValueError):
-    """What is wrong with entries of a list or mapping, by the name of each."""
+    """Errors in the entries of a list or mapping, by entry."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         self.faults = faults
@@ -73,18 +73,18 @@ class EntriesError(ValueError):
 
 
 def single(parse: Callable[[str], T]) -> PlainValidator:
-    """A validator for one text, read by `parse`."""
+    """A validator for one text, parsed by `parse`."""
 
     def validate(given: object) -> T:
         if isinstance(given, str):
             return parse(given)
-        raise ValueError("holds more than a value; give one text")
+        raise ValueError("not a single value; give one text")
 
     return PlainValidator(validate)
 
 
 def several(parse: Callable[[str], T]) -> PlainValidator:
-    """A validator for a list of texts, each read by `parse`; a list of one may be written as the text alone."""
+    """A validator for a list of texts, each parsed by `parse`; a single text counts as a list of one."""
 
     def validate(given: object) -> tuple[T, ...]:
         texts = [given] if isinstance(given, str) else given
@@ -104,7 +104,7 @@ def several(parse: Callable[[str], T]) -> PlainValidator:
 
 
 def mapped(check: Callable[[str, str], str]) -> PlainValidator:
-    """A validator for a mapping of texts; `check` returns what is wrong with one entry, or an empty text."""
+    """A validator for a mapping of texts; `check` returns the error of one entry, or an empty text."""
 
     def validate(given: object) -> Mapping[str, str]:
         if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
@@ -118,45 +118,45 @@ def mapped(check: Callable[[str, str], str]) -> PlainValidator:
 
 
 def _from_directory(path: Path, info: ValidationInfo) -> Path:
-    """A path seen from the directory of the file that names it."""
+    """A path relative to the directory of the configuration file."""
     directory: Path = (info.context or {}).get("directory", Path())
     return directory / path
 
 
 def _truth(text: str) -> bool:
     if text.lower() not in _TRUTHS:
-        raise ValueError(f"{text!r} is neither true nor false; choose one")
+        raise ValueError(f"unknown value {text!r}; choose true or false")
     return _TRUTHS[text.lower()]
 
 
 def _tls_version(text: str) -> str:
     if text in OLD_TLS_VERSIONS:
-        raise ValueError(f"{text!r} is not safe and not offered; choose TLS12 or TLS13")
+        raise ValueError(f"{text!r} is insecure and not supported; choose TLS12 or TLS13")
     if text not in TLS_VERSIONS:
-        raise ValueError(f"{text!r} is not known; choose TLS12 or TLS13")
+        raise ValueError(f"unknown value {text!r}; choose TLS12 or TLS13")
     return text
 
 
 def _client_auth(text: str) -> str:
     if text in UNVERIFIED_CLIENT_AUTH:
         raise ValueError(
-            f"{text!r} takes certificates that nobody verified and is not offered; "
+            f"{text!r} accepts unverified certificates and is not supported; "
             "choose VerifyClientCertIfGiven or RequireAndVerifyClientCert"
         )
     if text not in CLIENT_AUTH:
-        raise ValueError(f"{text!r} is not known; choose {', '.join(CLIENT_AUTH)}")
+        raise ValueError(f"unknown value {text!r}; choose from {', '.join(CLIENT_AUTH)}")
     return text
 
 
 def _cipher(text: str) -> str:
     if text not in TLS12_CIPHERS and text not in TLS13_CIPHERS:
-        raise ValueError(f"{text!r} is not offered; choose of those in docs/security.md, or leave the list out")
+        raise ValueError(f"{text!r} is not supported; choose from those in docs/security.md, or remove the list")
     return text
 
 
 def _curve(text: str) -> str:
     if text not in CURVES:
-        raise ValueError(f"{text!r} is not offered; choose one of {', '.join(CURVES)}")
+        raise ValueError(f"{text!r} is not supported; choose from {', '.join(CURVES)}")
     return text
 
 
@@ -172,21 +172,21 @@ def _burst(text: str) -> int:
 
 def _header_fault(name: str, text: str) -> str:
     if name not in HEADERS:
-        return f"cannot be set here; choose of {', '.join(HEADERS)}"
+        return f"cannot be set here; choose from {', '.join(HEADERS)}"
     values = HEADERS[name]
     if values and text not in values:
         return f"{text!r} is not allowed; choose {' or '.join(values)}"
-    return "" if text.isprintable() and text.isascii() else f"{text!r} has characters that no header may have"
+    return "" if text.isprintable() and text.isascii() else f"{text!r} has characters that are not allowed in headers"
 
 
 def _user_fault(name: str, text: str) -> str:
     if not name or ":" in name or not name.isprintable():
-        return "no browser can send this name; choose one of printable characters without a colon"
+        return "browsers cannot send this name; use printable characters except colons"
     match = _BCRYPT.fullmatch(text)
     if not match:
-        return f"is not a bcrypt hash; make one with `htpasswd -nBC 10 {name}`"
+        return f"is not a bcrypt hash; create one with `htpasswd -nBC 10 {name}`"
     if not 4 <= int(match[1]) <= MAX_COST:
-        return f"has the cost {int(match[1])}; make one of 4 to {MAX_COST}, like `htpasswd -nBC 10 {name}`"
+        return f"has cost {int(match[1])}; use 4 to {MAX_COST}, as in `htpasswd -nBC 10 {name}`"
     return ""
 
 

@@ -1,7 +1,7 @@
 """Checks passwords against bcrypt hashes, outside the event loop.
 
-One thread of low priority checks them one by one, which bounds guesses to about 20 per second for a hash of cost 10, of
-all clients together. A client that has logged in is remembered, and never waits behind guesses.
+A single low-priority thread checks them one by one, which limits all clients together to about 20 guesses per second
+for hashes of cost 10. Clients that have logged in are remembered and never wait behind guesses.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MAX_WAITING = 16
 MAX_WAITING_PER_CLIENT = 4
 MAX_REMEMBERED = 1024
 REMEMBERED_SECONDS = 600.0
-# bcrypt ignores the bytes after these
+# bcrypt ignores further bytes
 MAX_PASSWORD_BYTES = 72
-# about a tenth of a busy processor: guesses cost little, and a login on a busy node still takes only a moment
+# about a tenth of a busy CPU: guesses cost little, and logins stay fast even on a busy node
 NICENESS = 10
 
 Credentials = tuple[str, bytes]
 
 
 class TooManyChecksError(Exception):
-    """Too many passwords are waiting to be checked."""
+    """Too many password checks are pending."""
 
 
 def parse_basic(header: bytes) -> Credentials | None:
@@ -48,7 +48,7 @@ def parse_basic(header: bytes) -> Credentials | None:
 
 
 class PasswordCheck:
-    """Checks passwords, and remembers for a while which were right, as keyed hashes."""
+    """Checks passwords, and remembers correct ones for a while, as keyed hashes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -65,7 +65,7 @@ class PasswordCheck:
         `users` has the hash of each user, `client` is where the request comes from.
 
         Raises:
-            TooManyChecksError: too many checks wait, all in all or of this client.
+            TooManyChecksError: too many checks are pending, in total or for this client.
         """
         user, password = credentials
         stored = users.get(user) or _unmatchable(users)
@@ -77,7 +77,7 @@ class PasswordCheck:
             check = self._check(key, stored, password)
             self._running[key] = task = asyncio.create_task(check, name="password")
             task.add_done_callback(lambda _: self._forget_task(key, client))
-        # a client that disconnects does not cancel the check of another with the same password
+        # a client that disconnects must not cancel the check of another with the same password
         return await asyncio.shield(self._running[key])
 
     def _admit(self, client: str) -> None:
@@ -101,7 +101,7 @@ class PasswordCheck:
         return right
 
     def _recalls(self, key: bytes) -> bool:
-        """Whether this was right not long ago; that counts from the last use."""
+        """Whether this password was correct recently, counted from its last use."""
         now = self._clock()
         used = self._remembered.pop(key, None)
         if used is None or now - used > REMEMBERED_SECONDS:
@@ -110,7 +110,7 @@ class PasswordCheck:
         return True
 
     def _digest(self, *parts: str | bytes) -> bytes:
-        """A keyed hash of user, stored hash and password: a hash that changed is another key."""
+        """A keyed hash of user, stored hash and password; a changed hash gives a new key."""
         digest = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in parts:
             content = part if isinstance(part, bytes) else part.encode()
@@ -123,6 +123,6 @@ def _matches(stored: str, password: bytes) -> bool:
 
 
 def _unmatchable(users: Mapping[str, str]) -> str:
-    """A hash that nobody can meet, of the highest cost among the users'."""
+    """A hash that no password matches, with the highest cost among the users'."""
     cost = max((int(stored[4:6]) for stored in users.values()), default=10)
     return f"$2b${cost:02d}${'.' * 53}"

@@ -1,6 +1,6 @@
-"""The web configuration in force: users, headers, rate limit and TLS, read again when one of the files changes.
+"""The current web configuration: users, headers, rate limit and TLS, reloaded when one of its files changes.
 
-A change that cannot be used is logged once, and the former configuration stays in force.
+An invalid change is logged once, and the previous configuration stays active.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 
 Signature = tuple[tuple[int, int, int, int] | None, ...]
-"""Of each file, values that change with its content; None for a file that cannot be read."""
+"""Per file, values that change with its content; None if it is unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules in force. `tls` is None where connections are plain, `users` empty where no login is needed."""
+    """The active rules. `tls` is None for plain connections, `users` is empty if no login is required."""
 
     tls: TlsServer | None
     users: Mapping[str, str]
@@ -34,7 +34,7 @@ class Rules:
 
 
 class TokenBucket:
-    """A rate limit: lets `burst` requests pass at once, and one more each `interval_ns`; every request at 0."""
+    """A rate limit: a burst of `burst` requests, and one more every `interval_ns`; no limit at 0."""
 
     def __init__(self, interval_ns: int, burst: int) -> None:
         self.interval_ns, self.burst = interval_ns, burst
@@ -58,14 +58,14 @@ class WebConfigReloader:
     """The rules of one web configuration file."""
 
     def __init__(self, path: Path, counts: WebCounts | None = None) -> None:
-        """Read the file and all that it names, and keep in `counts` whether that went well.
+        """Read the file and the files it names, and note success or failure in `counts`.
 
         Raises:
-            ConfigError: with all faults found.
+            ConfigError: lists all errors.
         """
         self._path = path
         self._counts = counts or WebCounts()
-        # the files, and their signature when they were last read, or an attempt was made
+        # the files, and their signature at the last attempt to read them
         self._files: tuple[Path, ...] = (path,)
         self._loaded: Signature = ()
         self.rules, self.bucket = self._load()
@@ -74,7 +74,7 @@ class WebConfigReloader:
 
     @property
     def healthy(self) -> bool:
-        """Whether the files as they are now are in force."""
+        """Whether the files in their current state are active."""
         return bool(self._counts.config_reloaded)
 
     def tls(self) -> TlsServer | None:
@@ -82,7 +82,7 @@ class WebConfigReloader:
         return self.rules.tls
 
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The headers that every answer gets, names in lower case."""
+        """The headers of every response, names in lower case."""
         return self.rules.headers
 
     async def watch(self) -> None:
@@ -92,7 +92,7 @@ class WebConfigReloader:
             await asyncio.to_thread(self.poll)
 
     def poll(self) -> None:
-        """Read files that have changed, and not again since the last poll: several files are all written by then."""
+        """Reload files that changed, once they no longer do: several files are then completely written."""
         seen = tuple(map(_sign, self._files))
         if seen == self._seen and seen != self._loaded:
             self._loaded = seen
@@ -103,11 +103,11 @@ class WebConfigReloader:
         try:
             rules, bucket = self._load()
             if (rules.tls is None) != (self.rules.tls is None):
-                raise ConfigError([f"{self._path}: TLS cannot be switched on or off while running; start ibpulse anew"])
+                raise ConfigError([f"{self._path}: TLS cannot be switched on or off at run time; restart ibpulse"])
         except ConfigError as error:
             self._counts.config_reloaded = False
             for fault in error.faults:
-                log.error("the web configuration stays as it was: %s", fault)
+                log.error("web configuration not reloaded: %s", fault)
             return
         if (bucket.interval_ns, bucket.burst) != (self.bucket.interval_ns, self.bucket.burst):
             self.bucket = bucket
@@ -116,7 +116,7 @@ class WebConfigReloader:
         log.info("reloaded the web configuration from %s", self._path)
 
     def _load(self) -> tuple[Rules, TokenBucket]:
-        """The rules of the files. A signature is taken before its file is read, so that no later change is missed."""
+        """The rules of the files. The signature is taken first, so that no later change is missed."""
         own = _sign(self._path)
         config, source = read_config(self._path)
         section = config.tls_server_config

@@ -1,4 +1,4 @@
-"""Certificates, keys and policies of the web configuration as a TLS context, and the names in client certificates."""
+"""Builds the TLS context of the web configuration, and reads the names in client certificates."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAME_KINDS = ("DNS", "email", "IP Address", "URI")
 
 
 def find_name(peer: ssl.SSLObject | None) -> str | None:
-    """Whose certificate it is: the subject's common name, else the first alternative name; None without one."""
+    """The name in a certificate: its common name, else its first alternative name; None without either."""
     certificate = _certificate(peer)
     common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     return next(iter([*common, *_alternative_names(certificate)]), None)
 
 
 def has_allowed_name(peer: ssl.SSLObject | None, allowed: frozenset[str]) -> bool:
-    """Whether one of the certificate's alternative names is allowed; nobody is kept out when none are listed."""
+    """Whether one of the certificate's alternative names is allowed; always true without a list."""
     return not allowed or not allowed.isdisjoint(_alternative_names(_certificate(peer)))
 
 
@@ -37,7 +37,7 @@ def _certificate(peer: ssl.SSLObject | None) -> dict[str, Any]:
 def _alternative_names(certificate: dict[str, Any]) -> Iterator[str]:
     for kind, value in certificate.get("subjectAltName", ()):
         if kind == "IP Address":
-            # OpenSSL writes 0:0:0:0:0:0:0:1 where people write ::1, and words where it is no address
+            # OpenSSL writes 0:0:0:0:0:0:0:1 for ::1, and an error text for an invalid address
             with suppress(ValueError):
                 yield str(ipaddress.ip_address(value.strip()))
         elif kind in NAME_KINDS:
@@ -47,27 +47,27 @@ def _alternative_names(certificate: dict[str, Any]) -> Iterator[str]:
 SECTION = "tls_server_config"
 MAX_BYTES = 1_000_000
 PROTOCOLS = ["http/1.1"]
-# OpenSSL's words for a key that is another's, and for one of another kind
+# OpenSSL's reasons for a key of another certificate, and of another type
 MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsServer:
-    """What a new connection is wrapped in, and the names of which a client's certificate must have one, if any."""
+    """The TLS context of new connections, and the names allowed in client certificates, if restricted."""
 
     context: ssl.SSLContext
     allowed_names: frozenset[str]
 
 
 class _EncryptedKeyError(Exception):
-    """The key asks for a passphrase."""
+    """The key is encrypted."""
 
 
 def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
-    """The TLS of a checked section; it blocks, for it reads files.
+    """The TLS policy of a checked section. Reads files, so it blocks.
 
     Raises:
-        ConfigError: with all files that cannot be read, or what OpenSSL refuses.
+        ConfigError: lists all unreadable files, or the errors of OpenSSL.
     """
     faults: list[str] = []
     certificate = _read("cert", config.cert, config.cert_file, source, faults)
@@ -78,12 +78,12 @@ def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
     try:
         context = _make_context(config)
     except (ssl.SSLError, ValueError) as error:
-        # a system's policy may forbid what is right elsewhere
-        raise ConfigError([f"{source.place((SECTION,))}: this system's OpenSSL refuses it: {error}"]) from error
+        # the system's policy may forbid a valid configuration
+        raise ConfigError([f"{source.place((SECTION,))}: rejected by this system's OpenSSL: {error}"]) from error
     faults += _load_pair(context, certificate, key, _written(config, "cert", source), _written(config, "key", source))
     if config.client_ca or config.client_ca_file:
         faults += _load_authority(context, authority, _written(config, "client_ca", source))
-    # after the authority: OpenSSL would ask for certificates that it cannot verify
+    # after the authority: OpenSSL would otherwise request certificates that it cannot verify
     context.verify_mode = CLIENT_AUTH[config.client_auth_type]
     if faults:
         raise ConfigError(faults)
@@ -91,7 +91,7 @@ def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
 
 
 def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, faults: list[str]) -> bytes:
-    """The PEM text that stands in the file or inline; empty where there is none."""
+    """The PEM text, from the file or inline; empty if not given."""
     if path is None:
         return (text or "").encode()
     try:
@@ -105,7 +105,7 @@ def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, 
 
 
 def _written(config: TlsConfig, name: str, source: ConfigSource) -> str:
-    """The front of a message about a certificate or key: where it stands, and its file."""
+    """The prefix of a message about a certificate or key: its place and its file."""
     path: Path | None = getattr(config, f"{name}_file")
     place = source.place((SECTION, f"{name}_file" if path else name))
     return f"{place}: {path}" if path else f"{place}: the text"
@@ -114,7 +114,7 @@ def _written(config: TlsConfig, name: str, source: ConfigSource) -> str:
 def _make_context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     suites = [TLS12_CIPHERS[name] for name in config.cipher_suites if name in TLS12_CIPHERS]
-    # a list without a suite of TLS 1.2 leaves TLS 1.3 alone
+    # a list without TLS 1.2 suites means TLS 1.3 only
     only_newest = bool(config.cipher_suites) and not suites
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_newest else TLS_VERSIONS[config.min_version]
     context.maximum_version = TLS_VERSIONS[config.max_version]
@@ -127,24 +127,24 @@ def _make_context(config: TlsConfig) -> ssl.SSLContext:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # as in Go: whatever certificate stands among the authorities is trusted, an intermediate one too
+    # as in Go: every certificate among the authorities is trusted, including intermediates
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols(PROTOCOLS)
     return context
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, cert_place: str, key_place: str) -> list[str]:
-    """What is wrong with certificate and key; Python loads them from files alone, these are in memory."""
+    """The error in certificate and key, if any. Python loads them only from files, so these are in memory."""
     with _memory_file(certificate) as cert_path, _memory_file(key) as key_path:
         try:
             context.load_cert_chain(cert_path, key_path, password=_refuse_passphrase)
         except _EncryptedKeyError:
-            return [f"{key_place} needs a passphrase; give a key without one, readable by this user alone"]
+            return [f"{key_place} is encrypted; give a key without a passphrase, readable only by this user"]
         except ssl.SSLError as error:
             if error.reason in MISMATCHES:
-                return [f"{key_place} does not belong to the certificate; give the key that it was made with"]
+                return [f"{key_place} does not match the certificate; give the certificate's own key"]
             if b"-----BEGIN CERTIFICATE-----" not in certificate:
-                return [f"{cert_place} has no certificate in PEM form; give a chain of them, the server's own first"]
+                return [f"{cert_place} has no PEM certificate; give a chain with the server's certificate first"]
             return [f"{key_place} and its certificate cannot be used: {error.reason or error}; give both in PEM form"]
     return []
 
@@ -153,7 +153,7 @@ def _load_authority(context: ssl.SSLContext, authority: bytes, place: str) -> li
     try:
         context.load_verify_locations(cadata=authority.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        return [f"{place} has no certificate in PEM form; give those of the authority that signs clients' certificates"]
+        return [f"{place} has no PEM certificate; give those of the authority that signs client certificates"]
     return []
 
 
@@ -163,7 +163,7 @@ def _refuse_passphrase() -> NoReturn:
 
 @contextmanager
 def _memory_file(content: bytes) -> Iterator[str]:
-    """Bytes as a file that no disk ever holds; its path is good inside the block."""
+    """The path of an in-memory file with these bytes, valid inside the block."""
     with os.fdopen(os.memfd_create("ibpulse-tls"), "wb", buffering=0) as file:
         file.write(content)
         yield f"/proc/self/fd/{file.fileno()}"

@@ -1,7 +1,7 @@
-"""The web configuration file as checked, frozen values; the files that it names are not opened here.
+"""Parses the web configuration file into checked, frozen values; does not open the files it names.
 
-Every fault is found in one run; a fault is one sentence with file, line and key in front. Where Go's TLS can do what
-Python's cannot, the value is refused: nothing is ignored silently.
+All errors are reported together, each with file, line and key. Values that Go's TLS supports and Python's does not are
+rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -44,17 +44,14 @@ Keys = tuple[str, ...]
 
 @dataclass(slots=True)
 class ConfigSource:
-    """The texts of a file as nested mappings and lists, the line of each key, and what is wrong with the file.
-
-    What is left empty is left out.
-    """
+    """The texts of a file as nested mappings and lists without empty values, the line of each key, and errors."""
 
     file: YamlFile
     texts: dict[str, Any] = field(default_factory=dict)
     lines: dict[Keys, int] = field(default_factory=dict)
 
     def place(self, keys: Keys) -> str:
-        """File, line and key, for the front of a message; the line of the nearest key that is written."""
+        """File, line and key as the prefix of a message; the line is that of the nearest key present."""
         near = keys
         while near and near not in self.lines:
             near = near[:-1]
@@ -62,14 +59,14 @@ class ConfigSource:
         return f"{self.file.path}{line}" + (f": {'.'.join(keys)}" if keys else "")
 
     def read(self, root: yaml.Node | None) -> None:
-        """Take the texts from the root of the file."""
+        """Read the texts from the root of the file."""
         if isinstance(root, yaml.MappingNode):
             self.texts = dict(self._entries(root, ()))
         elif root is not None and not _is_empty(root):
             self.file.faults.append(f"{self.file.path}: is not a mapping; write it like {EXAMPLE}")
 
     def _entries(self, node: yaml.MappingNode, keys: Keys) -> Iterator[tuple[str, Any]]:
-        """Key and content of each entry of a mapping that holds something."""
+        """Key and content of each non-empty entry of a mapping."""
         for name, line, value in self.file.entries(node, lambda name: f"{'.'.join((*keys, name))}:"):
             self.lines[(*keys, name)] = line
             if not _is_empty(value):
@@ -79,7 +76,7 @@ class ConfigSource:
         if isinstance(node, yaml.ScalarNode):
             return str(node.value)
         if len(keys) >= MAX_DEPTH:
-            self.file.faults.append(f"{self.place(keys)}: holds more than a value; give one text")
+            self.file.faults.append(f"{self.place(keys)}: not a single value; give one text")
             return ""
         if isinstance(node, yaml.MappingNode):
             return dict(self._entries(node, keys))
@@ -91,20 +88,20 @@ def _is_empty(node: yaml.Node) -> bool:
 
 
 def read_source(path: Path) -> ConfigSource:
-    """What the file says; a file that cannot be read or is not YAML is a fault."""
+    """The texts of the file; errors if it cannot be read or is not YAML."""
     source = ConfigSource(YamlFile(path))
-    source.read(source.file.compose("correct --web.config.file or leave it out"))
+    source.read(source.file.compose("correct --web.config.file or remove it"))
     return source
 
 
 class WebConfigSection(BaseModel):
-    """Keys that stand together."""
+    """A mapping with known keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class TlsConfig(WebConfigSection):
-    """`tls_server_config`: certificate and key, inline or in files, and whom the server wants to know."""
+    """`tls_server_config`: certificate and key, inline or in files, and client authentication."""
 
     cert: OneText | None = None
     key: OneText | None = Field(default=None, repr=False)
@@ -121,19 +118,19 @@ class TlsConfig(WebConfigSection):
     curve_preferences: Curves = ()
 
     def files(self) -> tuple[Path, ...]:
-        """The files that are named."""
+        """The files it names."""
         return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
 
 class HttpConfig(WebConfigSection):
-    """`http_server_config`: headers of every answer. HTTP/2 is not spoken, whatever `http2` says."""
+    """`http_server_config`: headers of every response. HTTP/2 is not supported, whatever `http2` says."""
 
     http2: Truth = True
     headers: Headers = Field(default_factory=dict)
 
 
 class RateConfig(WebConfigSection):
-    """`rate_limit`: a request each `interval` (ns), and `burst` at once; no limit at 0."""
+    """`rate_limit`: one request every `interval` (ns), with bursts of `burst`; no limit at 0."""
 
     interval: IntervalNs = 0
     burst: Burst = 0
@@ -156,14 +153,14 @@ SECTIONS: Mapping[str, type[WebConfigSection]] = {
 
 
 def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
-    """The checked file, and where each key of it stands.
+    """The checked file, and its texts with the line of each key.
 
     Raises:
-        ConfigError: with all faults of the file.
+        ConfigError: lists all errors in the file.
     """
     source = read_source(path)
     faults = list(source.file.faults)
-    # a section without a key is no section, as in Go
+    # a section without keys counts as absent, as in Go
     texts = {key: content for key, content in source.texts.items() if content}
     config = WebConfig()
     try:
@@ -192,39 +189,39 @@ def _sentences(fault: Any, source: ConfigSource) -> Iterator[str]:
 def _advice(keys: Keys) -> str:
     known = list(SECTIONS.get(keys[0], WebConfig).model_fields)
     nearest = get_close_matches(keys[-1], known, n=1, cutoff=0.6)
-    return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(known)}"
+    return f"did you mean {nearest[0]}?" if nearest else f"known keys: {', '.join(known)}"
 
 
 def _find_contradictions(texts: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
-    """What is wrong between keys of which each may be right."""
+    """Contradictions between keys that are valid individually."""
     tls = texts.get("tls_server_config")
     if isinstance(tls, dict):
         for find in (_find_pair_faults, _find_client_faults, _find_protocol_faults):
             yield from ((("tls_server_config", key), sentence) for key, sentence in find(tls))
     rate = texts.get("rate_limit")
     if isinstance(rate, dict) and rate.get("interval", "0") not in ("0", "0s") and rate.get("burst", "0") == "0":
-        yield ("rate_limit", "burst"), "is 0, so no request would ever pass; give at least 1, or leave rate_limit out"
+        yield ("rate_limit", "burst"), "is 0, which would refuse every request; give at least 1, or remove rate_limit"
 
 
 def _find_pair_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("cert", "key"):
         if name in tls and f"{name}_file" in tls:
-            yield name, f"is given beside {name}_file; give one of them"
+            yield name, f"cannot be combined with {name}_file; give one of them"
         if name not in tls and f"{name}_file" not in tls:
-            yield f"{name}_file", f"is missing; TLS needs {name}_file, or {name} with the PEM text itself"
+            yield f"{name}_file", f"is missing; TLS needs {name}_file, or {name} with the PEM text"
     if "client_ca" in tls and "client_ca_file" in tls:
-        yield "client_ca", "is given beside client_ca_file; give one of them"
+        yield "client_ca", "cannot be combined with client_ca_file; give one of them"
 
 
 def _find_client_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     policy = tls.get("client_auth_type", "NoClientCert")
     authority = next((name for name in ("client_ca_file", "client_ca") if name in tls), "")
     if authority and policy == "NoClientCert":
-        yield authority, "is given, but no client is asked for a certificate; set client_auth_type as well"
+        yield authority, "has no effect without client_auth_type; set it as well"
     if not authority and policy in ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert"):
-        yield "client_auth_type", f"{policy!r} needs client_ca_file, the authority that signs clients' certificates"
+        yield "client_auth_type", f"{policy!r} needs client_ca_file, the authority that signs client certificates"
     if "client_allowed_sans" in tls and policy != "RequireAndVerifyClientCert":
-        yield "client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert; set it or leave the list out"
+        yield "client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert; set it or remove the list"
 
 
 def _find_protocol_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -232,7 +229,10 @@ def _find_protocol_faults(tls: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if (tls.get("min_version"), highest) == ("TLS13", "TLS12"):
         yield "min_version", "is above max_version; swap them"
     if suites and highest == "TLS12" and TLS12_CIPHERS.keys().isdisjoint(suites):
-        yield "cipher_suites", "names none of TLS 1.2, and max_version is TLS12; add one or raise max_version"
+        yield "cipher_suites", "has no TLS 1.2 suite, but max_version is TLS12; add one or raise max_version"
     curves = tls.get("curve_preferences")
     if isinstance(curves, list) and len(curves) > 1:
-        yield "curve_preferences", f"{', '.join(map(str, curves))} are several, and one can be set; name one, or none"
+        yield (
+            "curve_preferences",
+            f"{', '.join(map(str, curves))!r} has more than one curve; give one, or remove the list",
+        )

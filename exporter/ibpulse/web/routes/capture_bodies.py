@@ -1,4 +1,4 @@
-"""Bodies of requests for captures, checked, and the bodies of their answers."""
+"""Request and response bodies of the capture API."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_paramet
 PATH = "/api/v1/captures"
 
 _REASONS = {
-    401: "A user and a password are needed.",
-    403: "Writing needs a user that the web configuration knows, or an explicit opt-in.",
+    401: "Authentication required.",
+    403: "Write access requires a user of the web configuration, or an explicit opt-in.",
     404: "No such capture.",
-    413: "The body is too long.",
-    414: "The query is too long.",
-    416: "The file has none of the range asked for.",
-    422: "The body cannot be used; the detail names the bound and the way out.",
-    503: "No capture can be taken or read now; the detail says why.",
+    413: "Body too long.",
+    414: "Query too long.",
+    416: "Range not satisfiable.",
+    422: "Invalid body; the detail names the limit and how to fix the request.",
+    503: "Captures are unavailable; the detail gives the reason.",
 }
 
 
 class StoredAnswer(BaseModel):
-    """A whole capture."""
+    """A finished capture."""
 
     name: str
     trigger_ms: int = Field(description="Wall time of its trigger.")
@@ -43,33 +43,35 @@ class StoredAnswer(BaseModel):
 
 
 class PendingAnswer(BaseModel):
-    """A capture whose window is not over, or that is being written."""
+    """A capture whose window has not ended, or that is being written."""
 
     name: str
     trigger_ms: int
     reason: str
-    ready_ms: int = Field(description="Wall time at which its window ends; it is written within seconds after that.")
+    ready_ms: int = Field(
+        description="Wall time at which its window ends; the file is written within seconds after that."
+    )
     url: str
 
 
 class CapturesAnswer(BaseModel):
     """All captures of the node."""
 
-    captures: list[StoredAnswer] = Field(description="Whole captures, the newest first.")
+    captures: list[StoredAnswer] = Field(description="Finished captures, newest first.")
     pending: list[PendingAnswer]
     stored_bytes: int
-    problem: str = Field(description="Why no capture can be taken now; empty if it can.")
+    problem: str = Field(description="Reason that no capture can be taken; empty if one can.")
 
 
 class NotificationAnswer(BaseModel):
-    """What became of a notification."""
+    """The result of a notification."""
 
-    capture: str | None = Field(description="The name of the capture that it takes, or null.")
+    capture: str | None = Field(description="Name of the capture that it triggered, or null.")
     alerts: int = Field(description="Firing alerts of this node that were not captured within the cool-down.")
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of refusals with these statuses."""
+    """OpenAPI descriptions of error responses with these statuses."""
     content = {PROBLEM_TYPE: {"schema": ProblemDocument.model_json_schema()}}
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
@@ -105,7 +107,7 @@ def pending_members(pending: Pending) -> dict[str, Any]:
 
 
 def json_response(status: int, members: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    """A response of these members as JSON."""
+    """A JSON response with these members."""
     return Response(orjson.dumps(members), status, headers, "application/json")
 
 
@@ -116,28 +118,28 @@ DEFAULT_REASON = "request"
 
 
 class CaptureRequest(BaseModel):
-    """The body of a request for a capture; all of it may be left out."""
+    """The body of a request for a capture; every member is optional."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(DEFAULT_REASON, min_length=1, max_length=200, description="Why, in a few words.")
-    labels: Labels = Field(default_factory=dict, max_length=MAX_LABELS, description="Kept in the file.")
+    reason: str = Field(DEFAULT_REASON, min_length=1, max_length=200, description="Reason, in a few words.")
+    labels: Labels = Field(default_factory=dict, max_length=MAX_LABELS, description="Labels to store in the file.")
     before: str | None = Field(
         None,
         max_length=32,
-        description="What of the time before now is in it, like 30s; as the settings say by default.",
+        description="Time before now to include, like 30s (default: from the settings).",
         json_schema_extra={**DURATION_PATTERN},
     )
     after: str | None = Field(
         None,
         max_length=32,
-        description="What of the time after now is in it, like 5s; as the settings say by default.",
+        description="Time after now to include, like 5s (default: from the settings).",
         json_schema_extra={**DURATION_PATTERN},
     )
 
 
 class AlertBody(BaseModel):
-    """One alert as Alertmanager sends it; what else it sends is passed over."""
+    """One alert from Alertmanager; other members are ignored."""
 
     status: Literal["firing", "resolved"]
     labels: Labels = Field(default_factory=dict, max_length=MAX_LABELS)
@@ -153,15 +155,15 @@ class Notification(BaseModel):
 
 
 def read_body(model: type[Body], raw: bytes) -> Body:
-    """The body of a request; an empty one is one without members.
+    """Parse the body of a request; an empty body counts as one without members.
 
     Raises:
-        ProblemError: it is no JSON, or not of this shape.
+        ProblemError: it is not JSON, or does not match the model.
     """
     try:
         return model.model_validate_json(raw or b"{}", strict=True)
     except ValidationError as error:
-        # a fault of the whole has no place
+        # an error of the whole body has no location
         faults = [{**fault, "loc": fault["loc"] or ("body",)} for fault in error.errors()]
         raise invalid_parameters(faults, _member_names(model)) from error
 
@@ -179,7 +181,7 @@ def request_schema(model: type[BaseModel], required: bool) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, name: str, part: dict[str, Any]) -> Any:
-    """The schema with `part` in place of every reference to it."""
+    """The schema with every reference to `part` inlined."""
     if isinstance(schema, dict):
         if schema.get("$ref") == f"#/components/schemas/{name}":
             return part
@@ -190,10 +192,10 @@ def _inlined(schema: Any, name: str, part: dict[str, Any]) -> Any:
 def make_request_trigger(
     body: CaptureRequest, now_ns: int, default_span_ns: tuple[int, int], history_ns: int
 ) -> Trigger:
-    """The trigger of a request; `default_span_ns` is before and after where it gives none.
+    """The trigger of a request; `default_span_ns` is the default time before and after.
 
     Raises:
-        ProblemError: a duration is none, or both together are longer than the history.
+        ProblemError: a duration is invalid, or both together exceed the history.
     """
     before_ns = None if body.before is None else read_duration("before", body.before)
     after_ns = None if body.after is None else read_duration("after", body.after)
@@ -201,14 +203,14 @@ def make_request_trigger(
     if whole_ns > history_ns:
         raise bad_parameter(
             "before",
-            f"with after it makes {format_duration(whole_ns)}, and the ring holds {format_duration(history_ns)}; "
-            "ask for less",
+            f"{format_duration(whole_ns)} together with after exceeds the history, "
+            f"{format_duration(history_ns)}; shorten one of them",
         )
     return Trigger(API, body.reason, now_ns, body.labels, before_ns, after_ns)
 
 
 def read_alerts(notification: Notification) -> Sequence[Alert]:
-    """The alerts of a notification; one without a fingerprint is told by its labels."""
+    """The alerts of a notification; an alert without a fingerprint is identified by its labels."""
     return [
         Alert(
             fingerprint=alert.fingerprint or repr(sorted(alert.labels.items())),

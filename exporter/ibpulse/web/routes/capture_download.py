@@ -1,7 +1,7 @@
-"""Sends a capture, or one range of it, without ever reading the disk in the event loop.
+"""Sends a capture, or one range of it, without reading the disk in the event loop.
 
-starlette's `FileResponse` would read in threads that it shares with the files of the live page, which a hung disk would
-take with it; it refuses a bad range in plain text, and begins its answer before it has opened the file.
+starlette's `FileResponse` does not fit: it shares threads with the files of the live page, so a hung disk would stop
+those as well; it refuses a bad range in plain text; and it starts the response before it opens the file.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.
 
 
 async def send_capture(request: Request, path: Path, threads: Executor) -> Response:
-    """The response with a file, or with the one range of it that the request asks for; `threads` do the reading.
+    """The response with a file, or with the requested range of it, read in `threads`.
 
-    Several ranges, and ranges of other units, are ignored: the answer is the whole file (RFC 9110, 14.2).
+    Multiple ranges and other range units are ignored, and the response is the whole file (RFC 9110, 14.2).
 
     Raises:
-        FileNotFoundError: there is no regular file of this name.
-        OSError: it cannot be read.
+        FileNotFoundError: no regular file has this name.
+        OSError: the file cannot be read.
     """
     file = await aiofiles.open(path, "rb", opener=_open_regular, executor=threads)
     try:
@@ -50,7 +50,7 @@ async def send_capture(request: Request, path: Path, threads: Executor) -> Respo
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """A descriptor of a regular file; opens no symbolic link, and waits for no writer of a pipe."""
+    """Open a regular file; refuses symbolic links, and does not block on pipes."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -66,11 +66,11 @@ def _open_regular(path: str, flags: int) -> int:
 def _answer(request: Request, path: Path, file: AsyncBufferedReader, size: int) -> Response:
     tag = f'"{path.stem}"'
     headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{path.name}"'}
-    # A capture never changes, so any other tag is that of another file.
+    # A capture never changes, so a different tag means a different file.
     found = _RANGE.fullmatch(request.headers.get("range", "")) if request.headers.get("if-range", tag) == tag else None
     first, end = _span(found, size) if found else (0, size)
     if found and first >= end:
-        detail = f"The file has {size} bytes, and the range asked for has none of them; ask for another."
+        detail = f"The file has {size} bytes, none of them in the requested range."
         return problem_response(416, detail, KINDS["bad-range"], "bad-range", {"Content-Range": f"bytes */{size}"})
     if found:
         headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
@@ -82,7 +82,7 @@ def _answer(request: Request, path: Path, file: AsyncBufferedReader, size: int) 
 
 
 def _span(found: re.Match[str], size: int) -> tuple[int, int]:
-    """First byte and the one after the last of a range (RFC 9110, 14.1.2)."""
+    """The first byte of a range, and the end, exclusive (RFC 9110, 14.1.2)."""
     begin, last, tail = found.groups()
     if tail is not None:
         return max(0, size - int(tail)), size

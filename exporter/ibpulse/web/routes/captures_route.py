@@ -50,21 +50,21 @@ def find_name(name: str) -> CaptureName:
 
 
 def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
-    """The refusal of a name that no whole capture has."""
+    """The error for a name without a finished capture."""
     if any(str(each.name) == name for each in pending):
         return ProblemError("unknown-capture", 404, f"Capture {name} is being taken; ask again in a few seconds.")
-    return ProblemError("unknown-capture", 404, f"There is no capture {name[:100]!r}; {PATH} lists those there are.")
+    return ProblemError("unknown-capture", 404, f"No such capture: {name[:100]!r}. See {PATH} for the list.")
 
 
 def unavailable(error: CaptureError) -> ProblemError:
-    """The refusal of a request that the disk refused."""
-    # the message names paths of this node, so it goes to the log alone
+    """The error for a request that failed on the disk."""
+    # the message names paths on this node, so it only goes to the log
     log.error("captures: %s", error)
-    return ProblemError("no-captures", 503, "The captures cannot be read or changed now; the server's log says why.")
+    return ProblemError("no-captures", 503, "Captures cannot be read or changed now; see the server's log.")
 
 
 def captures_router(captures: CaptureParts) -> APIRouter:
-    """The routes that read."""
+    """The read-only routes."""
     router = APIRouter()
     recorder = captures.recorder
 
@@ -74,7 +74,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         response_class=Response,
     )
     async def list_captures() -> Response:
-        """The captures of this node, and those that are being taken."""
+        """The captures of this node, finished and pending."""
         try:
             stored = await recorder.refresh()
         except CaptureError as error:
@@ -85,13 +85,13 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         PATH + "/{name}",
         responses={
             200: {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-            206: {"description": "The range asked for.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            206: {"description": "The requested range.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
             **refusals(401, 404, 414, 416, 503),
         },
         response_class=Response,
     )
     async def download_capture(request: Request, name: str) -> Response:
-        """A whole capture, as Parquet."""
+        """A finished capture, as Parquet."""
         parsed = find_name(name)
         try:
             return await send_capture(request, recorder.store.path(parsed), recorder.threads)
@@ -104,21 +104,21 @@ def captures_router(captures: CaptureParts) -> APIRouter:
 
 
 def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRouter:
-    """The routes that write."""
+    """The routes that take and delete captures."""
     router = APIRouter()
 
     @router.post(
         PATH,
         status_code=202,
         responses={
-            202: {"model": PendingAnswer, "description": "The capture that is taken."},
+            202: {"model": PendingAnswer, "description": "The pending capture."},
             **refusals(401, 403, 413, 414, 422, 503),
         },
         response_class=Response,
         openapi_extra=request_schema(CaptureRequest, required=False),
     )
     async def take_capture(request: Request) -> Response:
-        """Freeze the samples around now. Asked for again with the same words, it is the same capture until its end."""
+        """Save the samples around now. A repeated request returns the same capture while it is pending."""
         _check_writer(request, captures)
         body = read_body(CaptureRequest, await request.body())
         history_ns = parts.reader.capacity * parts.reader.interval_ns
@@ -129,14 +129,14 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     @router.post(
         f"{PATH}/alertmanager",
         responses={
-            200: {"model": NotificationAnswer, "description": "The notification was taken."},
+            200: {"model": NotificationAnswer, "description": "Notification accepted."},
             **refusals(401, 403, 413, 414, 422, 503),
         },
         response_class=Response,
         openapi_extra=request_schema(Notification, required=True),
     )
     async def take_notification(request: Request) -> Response:
-        """Alertmanager's webhook: firing alerts that name this node, or none, freeze the samples around their start."""
+        """Alertmanager's webhook: alerts firing for this node, or for none, save the samples around their start."""
         _check_writer(request, captures)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
@@ -144,7 +144,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         PATH + "/{name}", status_code=204, responses=refusals(401, 403, 404, 414, 503), response_class=Response
     )
     async def delete_capture(request: Request, name: str) -> Response:
-        """Remove a whole capture."""
+        """Delete a finished capture."""
         _check_writer(request, captures)
         parsed = find_name(name)
         try:
@@ -153,7 +153,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
             raise unavailable(error) from error
         if not removed:
             raise unknown(name, captures.recorder.pending())
-        log.info("capture %s was removed by %s", parsed, request.scope.get(USER, "a request"))
+        log.info("capture %s deleted by %s", parsed, request.scope.get(USER, "an anonymous request"))
         return Response(status_code=204)
 
     return router
@@ -174,14 +174,14 @@ def _check_writer(request: Request, captures: CaptureParts) -> None:
     """Check that the client may write.
 
     Raises:
-        ProblemError: the request has no user, and writing is not open to everybody.
+        ProblemError: the request has no user, and anonymous writes are not allowed.
     """
     if not request.scope.get(USER) and not captures.allow_unauthenticated:
         raise ProblemError(
             "writing-needs-user",
             403,
-            "Taking and deleting captures needs a user: name users or client certificates in --web.config.file, "
-            "or open it to everybody with --capture.allow-unauthenticated=true.",
+            "Taking and deleting captures requires a user: set up users or client certificates in --web.config.file, "
+            "or allow anyone with --capture.allow-unauthenticated=true.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`/metrics`: the text of the exposition, compressed for clients that accept gzip."""
+"""`/metrics`: the exposition, compressed for clients that accept gzip."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ibpulse.web.schemas import problems, text
 
 
 def metrics_router(parts: WebParts) -> APIRouter:
-    """The route of the metrics, with and without a trailing slash: a redirect would double the cost of every scrape."""
+    """The metrics route, with and without a trailing slash; a redirect would double the cost of every scrape."""
     router = APIRouter()
-    answer = text("All metrics, or those named.", "text/plain; version=0.0.4; charset=utf-8")
+    answer = text("All metrics, or the named ones.", "text/plain; version=0.0.4; charset=utf-8")
     answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
 
     @router.get("/metrics/", include_in_schema=False)
     @router.get("/metrics", responses={200: answer, **problems(414, 422)}, response_class=Response)
     async def metrics(
         name: Annotated[
-            list[str], Query(alias="name[]", description="Only metrics of these names.", default_factory=list)
+            list[str], Query(alias="name[]", description="Only metrics with these names.", default_factory=list)
         ],
         accept: Annotated[str | None, Header(include_in_schema=False)] = None,
         accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response:
-        """The metrics as Prometheus text or OpenMetrics, as the Accept header asks."""
+        """The metrics as Prometheus text or OpenMetrics, depending on the Accept header."""
         body, media_type = parts.metrics(accept, name)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(accept_encoding):

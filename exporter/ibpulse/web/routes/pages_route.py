@@ -31,39 +31,37 @@ BOUND_INTERVALS = 20
 def health_router(parts: WebParts) -> APIRouter:
     """The routes of the probes."""
     router = APIRouter()
-    healthy_answers = _answers("The sampler's heartbeat is young.")
-    ready_answers = _answers("The first samples are in.")
+    healthy_answers = _answers("The sampler's heartbeat is recent.")
+    ready_answers = _answers("The first sample has arrived.")
 
     @router.get("/-/healthy", responses=healthy_answers, response_class=PlainTextResponse)
     async def healthy() -> PlainTextResponse:
-        """Whether the sampler's heartbeat is young."""
+        """Liveness: whether the sampler's heartbeat is recent."""
         return _answer(*judge_health(parts))
 
     @router.get("/-/ready", responses=ready_answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
-        """Whether the first samples are in."""
+        """Readiness: whether the first sample has arrived."""
         return _answer(*parts.ready())
 
     return router
 
 
 def judge_health(parts: WebParts) -> tuple[bool, str]:
-    """Whether the sampler lives, and the sentence that says so. Without a port there is nothing that could be late."""
+    """Whether the sampler's heartbeat is recent, and a message. Always true without ports, which need no sampler."""
     bound = max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * parts.reader.interval_ns / SECOND_NS)
     age = parts.heartbeat_age_seconds()
     if not parts.slots():
-        return True, "Healthy: there is no port to sample."
+        return True, "Healthy: no port to sample."
     if age is None:
-        return False, "Not healthy: the sampler has given no heartbeat yet."
+        return False, "Not healthy: no heartbeat from the sampler yet."
     if age <= bound:
-        return True, f"Healthy: the sampler's last heartbeat is {age:.2f} s old, at most {bound:g} s may pass."
-    return False, (
-        f"Not healthy: the sampler's last heartbeat is {age:.2f} s old, at most {bound:g} s may pass; the log says why."
-    )
+        return True, f"Healthy: the sampler's last heartbeat is {age:.2f} s old (limit: {bound:g} s)."
+    return False, (f"Not healthy: the sampler's last heartbeat is {age:.2f} s old (limit: {bound:g} s); see the log.")
 
 
 def _answers(good: str) -> dict[int | str, dict[str, Any]]:
-    return {200: text(good), 503: text("This is not so; the sentence says why.")}
+    return {200: text(good), 503: text("The check failed; the text gives the reason.")}
 
 
 def _answer(good: bool, sentence: str) -> PlainTextResponse:
@@ -102,36 +100,36 @@ LIVE_PAGE_POLICY = (
 )
 _EXAMPLE = "/api/v1/window?last=5s&max_points=500"
 _LINKS = (
-    ("/metrics", "for Prometheus"),
-    (_EXAMPLE, "the newest raw samples"),
-    ("/api/v1/summary?window=10s", "what the traffic did in the last ten seconds"),
-    ("/api/v1/ports", "the ports as JSON"),
-    ("/api/docs", "how to ask the API"),
-    ("/-/healthy", "is it sampling?"),
-    ("/-/ready", "are samples in?"),
+    ("/metrics", "metrics for Prometheus"),
+    (_EXAMPLE, "newest raw samples"),
+    ("/api/v1/summary?window=10s", "traffic statistics of the last ten seconds"),
+    ("/api/v1/ports", "ports as JSON"),
+    ("/api/docs", "API reference"),
+    ("/-/healthy", "liveness: is it sampling?"),
+    ("/-/ready", "readiness: has the first sample arrived?"),
 )
 
 
 def live_page(parts: WebParts) -> HTMLResponse:
-    """The whole page with its own content policy: scripts and styles from this server alone."""
+    """The page with its own content policy: scripts and styles only from this server."""
     text = _PAGE.substitute(version=escape(parts.version), facts=landing_body(parts))
     return HTMLResponse(text, headers={"Content-Security-Policy": LIVE_PAGE_POLICY})
 
 
 def landing_body(parts: WebParts) -> str:
-    """What the page says without its script, as HTML."""
+    """The page's content without its script, as HTML."""
     fabric = parts.fabric()
     interval = f"{parts.reader.interval_ns / 1e6:g} ms"
     states = [judge_health(parts), parts.ready()]
     lines = [
-        f"<p>What every InfiniBand and RoCE port of this node does, every {interval}. "
+        f"<p>Traffic of every InfiniBand and RoCE port of this node, every {interval}. "
         f'<span class="soft">Version {escape(parts.version)}</span></p>',
         *(f'<p class="{"good" if good else "bad"}">{escape(sentence)}</p>' for good, sentence in states),
         *(f'<p class="notice">{escape(notice)}</p>' for notice in fabric.notices),
         "<h2>Ports</h2>",
         table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(port) for port in fabric.ports])
         if fabric.ports
-        else '<p class="soft">No port was found.</p>',
+        else '<p class="soft">No ports found.</p>',
         "<h2>Interfaces</h2>",
         '<ul class="links">' + "".join(_link(*link) for link in _LINKS) + "</ul>",
     ]
@@ -155,7 +153,7 @@ def _row(port: Port) -> list[str]:
 
 
 def reference_body(schema: dict[str, Any]) -> str:
-    """The page's HTML from an OpenAPI document."""
+    """The API reference as HTML, from an OpenAPI document."""
     info = schema["info"]
     parts = [
         f"<h1>{escape(info['title'])} API</h1>\n<p>{escape(info['description'])} "
@@ -166,8 +164,8 @@ def reference_body(schema: dict[str, Any]) -> str:
             for path, methods in schema["paths"].items()
             for method, operation in methods.items()
         ),
-        "<h2>Problems</h2>\n<p>A refused request gets a problem document (RFC 9457): <code>type</code> is one of these "
-        "anchors, <code>detail</code> names the bound and the way out.</p>",
+        "<h2>Problems</h2>\n<p>Errors are problem documents (RFC 9457): <code>type</code> is one of these "
+        "anchors; <code>detail</code> names the limit and how to fix the request.</p>",
         *(f'<h3 id="{kind}">{kind}</h3><p>{escape(title)}.</p>' for kind, title in KINDS.items()),
     ]
     return "\n".join(parts)
@@ -209,7 +207,7 @@ def _parameter(item: dict[str, Any]) -> list[str]:
 
 
 def _values(shape: dict[str, Any]) -> str:
-    """The values of a JSON schema in words."""
+    """The values of a JSON schema as text."""
     if "enum" in shape:
         return " | ".join(shape["enum"])
     if shape.get("type") == "array":
@@ -221,10 +219,10 @@ MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+
 
 
 class PageFiles(StaticFiles):
-    """Scripts, styles and the icon of the live page, which browsers keep but ask about each time.
+    """Scripts, styles and the icon of the live page, which browsers cache but revalidate each time.
 
-    The tag of a file is a hash of its content: times of files say nothing in images and packages that fix them, and
-    after an upgrade no page may run with old parts.
+    The tag of a file is a hash of its content, because images and packages fix modification times, and no page may
+    run with old files after an upgrade.
     """
 
     def __init__(self) -> None:
@@ -237,19 +235,19 @@ class PageFiles(StaticFiles):
     def file_response(
         self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The file, or that it has not changed."""
+        """The file, or 304 if it has not changed."""
         path = Path(full_path)
         headers = {"ETag": self._tags[path.name], "Cache-Control": "no-cache", "Accept-Ranges": "none"}
         response = FileResponse(path, status_code, headers, MEDIA_TYPES[path.suffix], stat_result=stat_result)
         if self.is_not_modified(response.headers, Headers(scope=scope)):
             return NotModifiedResponse(response.headers)
-        # nobody needs a part of such a file, and FileResponse refuses bad ranges in plain text
+        # ranges are not needed here, and FileResponse refuses bad ones in plain text
         scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
         return response
 
 
 def pages_router(parts: WebParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:
-    """The live page, its files, and the reference, which is drawn from the OpenAPI document."""
+    """The live page, its files, and the API reference, generated from the OpenAPI document."""
     router = APIRouter(include_in_schema=False)
     page_files = PageFiles()
 

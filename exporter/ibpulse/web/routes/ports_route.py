@@ -1,4 +1,4 @@
-"""`/api/v1/ports` and `/api/v1/topology`: ports, devices and GPUs as the last scan saw them."""
+"""`/api/v1/ports` and `/api/v1/topology`: ports, devices and GPUs, as of the last scan."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ibpulse.web.schemas import PortsAnswer, TopologyAnswer
 
 
 def ports_router(parts: WebParts) -> APIRouter:
-    """The route of the ports."""
+    """The ports route."""
     router = APIRouter()
 
     @router.get("/api/v1/ports", responses={200: {"model": PortsAnswer, "description": "All ports of the node."}})
     async def ports() -> Response:
-        """Every port of the node: what it is, whether it is up, where its bytes are read."""
+        """Every port of the node: identity, state, and files of its byte counters."""
         return Response(orjson.dumps(describe_ports(parts)), media_type="application/json")
 
     return router
@@ -66,7 +66,7 @@ def _source(port: Port, parts: WebParts) -> dict[str, Any] | None:
 
 
 def topology_router(parts: WebParts) -> APIRouter:
-    """The route of the topology."""
+    """The topology route."""
     router = APIRouter()
 
     @router.get("/api/v1/topology", responses={200: {"model": TopologyAnswer, "description": "The node's topology."}})

@@ -1,4 +1,4 @@
-"""`/api/v1/stream`: the newest samples as server-sent events, until the viewer leaves or the server ends."""
+"""`/api/v1/stream`: the newest samples as server-sent events, until the client disconnects or the server stops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
 MEDIA_TYPE = "text/event-stream"
-# A viewer that takes nothing for so long is not watching.
+# A viewer that reads nothing for this long is disconnected.
 STALLED_SECONDS = 60.0
 
 _ANSWER: dict[str, Any] = {
@@ -41,12 +41,13 @@ _ANSWER: dict[str, Any] = {
 
 
 class StreamQuery(BaseModel):
-    """The query of `/api/v1/stream` as it is written."""
+    """The query parameters of `/api/v1/stream`, unparsed."""
 
     model_config = ConfigDict(extra="forbid")
 
     every: Duration = Field(
-        "200ms", description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest asked for."
+        "200ms",
+        description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest one requested.",
     )
     from_: OptionalInstant = Field(
         None,
@@ -57,13 +58,13 @@ class StreamQuery(BaseModel):
 
 LastEventId = Annotated[
     str | None,
-    Header(alias="Last-Event-ID", description="The id of the last batch that was seen: the stream goes on behind it."),
+    Header(alias="Last-Event-ID", description="Id of the last batch received; the stream continues after it."),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,18}$"}),
 ]
 
 
 def stream_router(parts: WebParts) -> APIRouter:
-    """The route of the stream."""
+    """The stream route."""
     router = APIRouter()
     hub = Hub(parts)
 
@@ -74,7 +75,7 @@ def stream_router(parts: WebParts) -> APIRouter:
         dependencies=[refuse_repeated()],
     )
     async def stream(query: Annotated[StreamQuery, Query()], last_event_id: LastEventId = None) -> Response:
-        """The rates of every sample as they come, and the node's numbers once a second, as server-sent events."""
+        """The rates of every sample, live, and the node's statistics once a second, as server-sent events."""
         period_ns = read_duration("every", query.every)
         if not SHORTEST_NS <= period_ns <= LONGEST_NS:
             raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
@@ -86,29 +87,29 @@ def stream_router(parts: WebParts) -> APIRouter:
 def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | None:
     if identity:
         if not re.fullmatch("[0-9]{1,18}", identity):
-            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is no id of this stream; leave it out")
+            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is not an id of this stream; remove it")
         return int(identity) + 1
     if begin is None:
         return None
     begin_ns = read_instant("from", begin)
     if begin_ns > parts.wall_clock_ns():
-        raise bad_parameter("from", f"{begin} is in the future; compare this node's clock with yours")
+        raise bad_parameter("from", f"{begin} is in the future; check both clocks")
     return parts.reader.tick_at(begin_ns)
 
 
 class EventStream(Response):
-    """The answer: takes a place when it is sent, and gives it back however it ends."""
+    """The response: joins the hub when it is sent, and leaves it however it ends."""
 
     media_type = MEDIA_TYPE
 
     def __init__(self, hub: Hub, period_ns: int, resume_tick: int | None) -> None:
-        # buffering proxies pass an event on when it comes (nginx reads X-Accel-Buffering)
+        # makes buffering proxies pass on events immediately (nginx reads X-Accel-Buffering)
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._hub, self._period_ns, self._resume_tick = hub, period_ns, resume_tick
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client leaves, stalls, or the server ends."""
+        """Send events until the client disconnects or stalls, or the server stops."""
         if scope.get(HEAD):
             await self._begin(send)
             await send({"type": "http.response.body", "body": b""})
@@ -122,7 +123,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": events, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            log.info("a viewer of the stream took nothing for %g s and is let go", STALLED_SECONDS)
+            log.info("a viewer of the stream read nothing for %g s; disconnecting it", STALLED_SECONDS)
         finally:
             self._hub.leave(viewer)
             leaving.cancel()

@@ -28,20 +28,20 @@ DEFAULT_WINDOW = "1m"
 
 
 class SummaryQuery(BaseModel):
-    """The query of `/api/v1/summary` as it is written."""
+    """The query parameters of `/api/v1/summary`, unparsed."""
 
     model_config = ConfigDict(extra="forbid")
 
     window: Duration = Field(
-        DEFAULT_WINDOW, description="Length of the window in whole seconds, like 30s or 5m; at most the history."
+        DEFAULT_WINDOW, description="Length of the window in whole seconds, like 30s or 5m, up to the history."
     )
     to: OptionalInstant = Field(
-        None, description=INSTANT_FORMS + "The end of the window, cut to a whole second; now by default."
+        None, description=INSTANT_FORMS + "End of the window, rounded down to a whole second (default: now)."
     )
 
 
 def summary_router(parts: WebParts) -> APIRouter:
-    """The route of summaries."""
+    """The summary route."""
     router = APIRouter()
     wide = WideRequests(parts.limits, "summaries are already being computed", "a raw window instead")
 
@@ -60,7 +60,7 @@ def summary_router(parts: WebParts) -> APIRouter:
 
 
 def answer_summary(parts: WebParts, seconds: int, end_ns: int | None) -> Response:
-    """The response for a window of so many seconds."""
+    """The response for a window of `seconds`."""
     return Response(orjson.dumps(parts.summarize(seconds, end_ns)), media_type="application/json")
 
 
@@ -71,7 +71,9 @@ def _whole_seconds(text: str, parts: WebParts) -> int:
     history_ns = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS * SECOND_NS
     if window_ns > history_ns:
         held = format_duration(history_ns)
-        raise bad_parameter("window", f"{text} is longer than the history, {held}; ask for less or keep more of it")
+        raise bad_parameter(
+            "window", f"{text} exceeds the history, {held}; shorten the window or raise sampler.history"
+        )
     return window_ns // SECOND_NS
 
 
@@ -80,5 +82,5 @@ def _end_ns(text: str | None, parts: WebParts) -> int | None:
         return None
     end_ns = read_instant("to", text)
     if end_ns > parts.wall_clock_ns():
-        raise bad_parameter("to", f"{text} is in the future; compare this node's clock with yours")
+        raise bad_parameter("to", f"{text} is in the future; check both clocks")
     return end_ns

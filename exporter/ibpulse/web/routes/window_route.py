@@ -16,7 +16,7 @@ from ibpulse.web.window.query import Format, WindowQuery, plan_window
 from ibpulse.web.window.values import WindowPlan, read_window
 
 _ANSWER: dict[str, Any] = {
-    "description": "The window. Holes are null in JSON, empty in CSV and NaN in NPY.",
+    "description": "The window. Missing samples are null in JSON, empty in CSV and NaN in NPY.",
     "headers": {
         NPY_HEADER: {
             "description": "With format=npy: interval, resolution, start, end, holes and names of the series as JSON.",
@@ -37,14 +37,14 @@ def answer_window(parts: WebParts, plan: WindowPlan, wanted: Format) -> Response
 
 
 def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
-    """Whether the plan reads or returns too many values to answer it in the event loop."""
+    """Whether the plan reads or returns too many values for the event loop."""
     ticks = min(plan.bins.points * plan.bins.width, parts.reader.capacity)
     read = 2 * len(plan.ports) * ticks
     return max(read, plan.bins.points * plan.series) > parts.limits.wide_values
 
 
 def window_router(parts: WebParts) -> APIRouter:
-    """The route of raw windows."""
+    """The window route."""
     router = APIRouter()
     wide = WideRequests(
         parts.limits,
@@ -59,7 +59,7 @@ def window_router(parts: WebParts) -> APIRouter:
         dependencies=[refuse_repeated("port")],
     )
     async def window(query: Annotated[WindowQuery, Query()]) -> Response:
-        """Rates of every sample, or of bins of samples, on a regular grid of wall time."""
+        """Rates of single samples, or of bins of samples, on a regular grid of wall time."""
         plan = plan_window(query, parts)
         if is_wide(plan, parts):
             return await wide.run(answer_window, parts, plan, query.format)

@@ -1,4 +1,4 @@
-// The node's numbers as cards to be read from afar. It must not ask for them.
+// Shows the node's statistics as cards, legible from a distance.
 
 import { element, put } from "./elements.js";
 import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
@@ -6,22 +6,22 @@ import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
 const SIGNATURES = { idle: "idle", dense_like: "dense-like", moe_like: "MoE-like", unknown: "unknown" };
 
 /**
- * Name, title and value of each card; `value` gives number, unit, remark and perhaps a tone.
+ * Name, tooltip and value of each card; `value` returns number, unit, remark and an optional tone.
  */
 const CARDS = [
   {
     name: "Now",
-    title: "Bytes per second of the newest half second, transmit + receive of all rails; of a held view, its mean.",
+    title: "Rate over the last half second, transmit + receive of all rails; the mean of the view while it is held.",
     value: (n) => [
       gigabytes(n.now),
       "GB/s",
       n.now === null ? "" : `↑ ${gigabytes(n.transmit)}  ↓ ${gigabytes(n.receive)}`,
     ],
   },
-  { name: "Peak", title: "The highest single sample of the window.", value: peak },
+  { name: "Peak", title: "Highest single sample in the window.", value: peak },
   {
     name: "Mean when active",
-    title: "Mean over the samples with traffic: silence is left out.",
+    title: "Mean over the samples with traffic, excluding idle ones.",
     value: (n) => [
       gigabytes(n.activeMean),
       "GB/s",
@@ -30,26 +30,26 @@ const CARDS = [
   },
   {
     name: "Duty cycle",
-    title: "Share of the observed time in which there was traffic.",
+    title: "Fraction of the observed time with traffic.",
     value: (n) => [...split(percent(n.duty)), n.duty === null ? "" : "of the time with traffic"],
   },
   {
     name: "Burstiness (CV)",
     title:
-      "How much the samples with traffic differ: standard deviation ÷ mean (CV). " +
-      "It depends on the time scale, which is named.",
+      "Variation of the samples with traffic: standard deviation ÷ mean (CV). " +
+      "It depends on the timescale shown.",
     value: burstiness,
   },
   {
     name: "Step period",
     title:
-      "Length of the rhythm in the node's traffic, which for a training job is its step. " +
-      "Shown when the score is high enough.",
+      "Period of the node's traffic; for a training job, the length of a step. " +
+      "Shown if the score is high enough.",
     value: step,
   },
   {
     name: "Signature",
-    title: "Which published run this traffic resembles. A resemblance with a confidence, never a fact.",
+    title: "Workload that this traffic resembles most, with a confidence. It does not prove what runs.",
     value: (n) => [
       SIGNATURES[n.signature] ?? n.signature ?? UNKNOWN,
       "",
@@ -58,7 +58,7 @@ const CARDS = [
   },
   {
     name: "Active rails",
-    title: "Rails that carry traffic, and how evenly: fairness is the Jain index, 1 when all carry the same.",
+    title: "Rails with traffic, and their balance: fairness is Jain's index, 1 if all rails carry the same.",
     value: rails,
   },
 ];
@@ -75,10 +75,10 @@ function peak(n) {
 }
 
 function step(n) {
-  // a rhythm needs four periods to be found: a short view sees a part of a long step
-  const reach = n.heldSeconds ? `, at most ${duration(n.heldSeconds * 250)} found here` : " of 1";
+  // four periods are needed to find a step, so a short view cannot show a long one
+  const reach = n.heldSeconds ? `, limited to ${duration(n.heldSeconds * 250)} in this view` : " of 1";
   if (n.step !== null) return [...split(duration(n.step * 1000)), `score ${decimal(n.score)}${reach}`];
-  return [UNKNOWN, "", n.score === null ? "not looked for yet" : `no clear rhythm, score ${decimal(n.score)}`];
+  return [UNKNOWN, "", n.score === null ? "not computed yet" : `no clear period, score ${decimal(n.score)}`];
 }
 
 function burstiness(n) {
@@ -98,18 +98,18 @@ function rails(n) {
   ];
 }
 
-/** The numbers of a window of the newest second (an event `summary`). */
+/** The statistics of one window from a `summary` event. */
 export function fromSecond(second, name) {
   const window = second.node.windows[name];
   return { ...shared(second.node, second.ports), ...fromWindow(window) };
 }
 
-/** The numbers of an answer of /api/v1/summary. */
+/** The statistics from a response of /api/v1/summary. */
 export function fromSummary(answer) {
   return { ...shared(answer.node, answer.ports), ...fromWindow(answer.node) };
 }
 
-/** The numbers of one window of the node. */
+/** The node's statistics in one window. */
 export function fromWindow(window) {
   const ways = [window.transmit_bytes_per_second, window.receive_bytes_per_second];
   return {

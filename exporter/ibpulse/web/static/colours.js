@@ -1,5 +1,5 @@
-// The colours of the picture. Both maps rise evenly in lightness, so they read alike in grey and for colour-blind eyes.
-// They are drawn through 17 points of matplotlib's viridis and inferno (Smith, van der Walt, Firing; CC0).
+// Colour maps. Lightness increases evenly in both, so they work in greyscale and for colour-blind viewers.
+// They are interpolated from 17 points of matplotlib's viridis and inferno (Smith, van der Walt, Firing; CC0).
 
 const POINTS = {
   viridis:

@@ -1,4 +1,4 @@
-// Buttons, menus, keys and pointers: what people do to the view. It must not paint.
+// Buttons, menus, keys and pointers that change the view.
 
 import { MAPS } from "./colours.js";
 import { duration } from "./format.js";
@@ -57,14 +57,14 @@ export class Controls {
       );
       this.page.say(
         done
-          ? "The link is copied: it shows this view to others while the history holds it."
+          ? "Link copied. It works as long as the view is within the history."
           : `Copy the link from the address bar: ${location.href}`,
       );
       byId("save-menu").open = false;
     });
   }
 
-  /** The samples on the screen as the server writes them. */
+  /** URL of the samples in the view, as CSV. */
   csvAddress() {
     const { page, view } = this;
     const span = page.span;
@@ -98,27 +98,27 @@ export class Controls {
       });
   }
 
-  // what keys, pointers and buttons ask for
+  // actions of keys, pointers and buttons
 
   toggle() {
     if (this.view.held) this.live();
     else this.grab();
   }
 
-  /** Follow the newest samples; a view of one column for each sample is the usual one. */
+  /** Follow the newest samples; the default zoom has one column per sample. */
   live() {
     const usual = this.page.ready && Math.abs(this.view.spanMs - this.page.naturalMs) < this.page.store.intervalMs;
     this.view.change({ endMs: 0, spanMs: usual ? 0 : this.view.spanMs });
   }
 
-  /** Hold the picture where it is. */
+  /** Hold the view at its position. */
   grab() {
     if (this.view.held || !this.page.ready) return;
     const span = this.page.span;
     this.view.change({ endMs: span.toMs, spanMs: span.toMs - span.fromMs });
   }
 
-  /** Show another span; a view that leaves the history is pushed back into it. */
+  /** Show another time span, kept within the history. */
   showSpan(fromMs, toMs) {
     const reach = this.page.reach;
     const spanMs = Math.min(this.view.limits.longestMs, Math.max(this.view.limits.shortestMs, toMs - fromMs));
@@ -148,7 +148,7 @@ export class Controls {
     this.showSpan(middle - half, middle + half);
   }
 
-  /** Zoom about a part of the width; the live picture keeps its right edge. */
+  /** Zoom around a fraction of the width; the live view keeps its right edge. */
   zoomBy(factor, part = 0.5) {
     if (!this.page.ready) return;
     const span = this.page.span;

@@ -1,4 +1,4 @@
-// Where the right edge of the live picture is: it moves as evenly as time does, just behind the newest samples.
+// The right edge of the live view: it moves steadily, just behind the newest samples.
 
 const REMEMBERED = 12;
 const EASE = 0.06;
@@ -9,10 +9,10 @@ export class Edge {
   #newestMs = 0;
   #shownMs = 0;
 
-  /** A batch that ends at `endMs` came at `nowMs` of the page's own clock. */
+  /** Note a batch that ends at `endMs` and arrived at `nowMs` of the page's clock. */
   note(endMs, nowMs) {
     if (this.#newestMs && endMs - this.#newestMs < 2_000) {
-      // until this batch came, no later sample was known: the edge may not have been behind it
+      // no later sample was known before this batch, so the edge may have been ahead of the data
       this.#slacks.push(this.#newestMs - nowMs);
       if (this.#slacks.length > REMEMBERED) this.#slacks.shift();
     } else {
@@ -32,7 +32,7 @@ export class Edge {
     return this.#shownMs;
   }
 
-  /** The newest time that is surely over, though no sample of it may be here. */
+  /** The newest time that has certainly passed, even if its samples have not arrived. */
   newest(nowMs) {
     return this.#offset === null ? this.#newestMs : Math.max(this.#newestMs, nowMs + this.#offset);
   }

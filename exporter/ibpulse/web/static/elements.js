@@ -1,6 +1,6 @@
-// Elements of the page, made and filled. It must not know which.
+// Creates and fills DOM elements.
 
-/** A new element at the end of another. */
+/** Append a new element to another. */
 export function element(tag, name, parent) {
   const made = document.createElement(tag);
   if (name) made.className = name;
@@ -8,7 +8,7 @@ export function element(tag, name, parent) {
   return made;
 }
 
-/** Set a text only when it changed: the page's layout stays quiet. */
+/** Set a text only if it changed, which avoids needless layout. */
 export function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

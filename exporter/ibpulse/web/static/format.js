@@ -1,4 +1,4 @@
-// Numbers and times as people read them. It must not touch the page.
+// Formats numbers and times for people.
 
 const GIGA = 1e9;
 export const UNKNOWN = "–";
@@ -17,12 +17,12 @@ export function percent(ratio, digits = 1) {
   return `${text.startsWith("100.") ? "100" : text} %`;
 }
 
-/** A plain number with so many decimals. */
+/** A plain number with the given number of decimals. */
 export function decimal(value, digits = 2) {
   return value === null || value === undefined || Number.isNaN(value) ? UNKNOWN : value.toFixed(digits);
 }
 
-/** A length of time in the unit that suits it: 10 ms, 1.44 s, 5 min. */
+/** A duration in a suitable unit: 10 ms, 1.44 s, 5 min. */
 export function duration(ms) {
   if (ms < 1) return `${Number((ms * 1000).toPrecision(3))} µs`;
   if (ms < 1000) return `${Number(ms.toPrecision(3))} ms`;
@@ -30,7 +30,7 @@ export function duration(ms) {
   return `${Number((ms / 60_000).toPrecision(3))} min`;
 }
 
-/** Local time of day; `digits` of the second are shown. */
+/** Local time of day, with `digits` decimals of the second. */
 export function clock(ms, digits = 0) {
   const date = new Date(ms);
   const pad = (value, width = 2) => String(value).padStart(width, "0");
@@ -38,7 +38,7 @@ export function clock(ms, digits = 0) {
   return digits ? `${time}.${pad(date.getMilliseconds(), 3).slice(0, digits)}` : time;
 }
 
-/** Date, local time and its distance from UTC, for titles and pictures. */
+/** Date, local time and UTC offset, for titles and pictures. */
 export function fullTime(ms) {
   const date = new Date(ms);
   const offset = -date.getTimezoneOffset();
@@ -47,7 +47,7 @@ export function fullTime(ms) {
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(ms, 2)} UTC${zone}`;
 }
 
-/** Names without what all of them share at both ends, for narrow places: mlx5_0:1, mlx5_1:1 become 0, 1. */
+/** Names without their common prefix and suffix, for narrow columns: mlx5_0:1, mlx5_1:1 become 0, 1. */
 export function shorten(names) {
   if (names.length < 2) return names;
   const shared = (a, b) => {

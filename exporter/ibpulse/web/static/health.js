@@ -1,4 +1,4 @@
-// How the sampling goes, in a line: a measuring instrument shows its own faults first. It must not judge the traffic.
+// Shows the sampler's health in one line.
 
 import { element } from "./elements.js";
 import { duration, percent } from "./format.js";
@@ -6,61 +6,61 @@ import { duration, percent } from "./format.js";
 const KEPT_BOUND = 0.99;
 const HEARTBEAT_BOUND_SECONDS = 2;
 
-/** Name, value and title of what is always told. */
+/** Name, value and tooltip of the items that are always shown. */
 function always(s) {
   const kept = s.ticks / Math.max(1, s.ticks + s.missed_ticks);
   const bound = (seconds, beyond) => (seconds === null ? beyond : `≤ ${duration(seconds * 1000)}`);
   return [
     {
-      name: "Ticks kept",
+      name: "Samples captured",
       value: percent(kept, 3),
       title:
-        "Share of the sampling instants at which the ports were read, since the history began. The others are holes.",
+        "Fraction of scheduled samples that were taken since the start of the history; the others are missing.",
       bad: kept < KEPT_BOUND,
     },
     {
-      name: "late by",
+      name: "wake-up delay",
       value: bound(s.lateness_p99_bound_seconds, "more than 500 ms"),
-      title: "99 of 100 samples began no later after their instant than this.",
+      title: "Delay between the scheduled and the actual start of a sample, 99th percentile.",
     },
     {
-      name: "reading took",
+      name: "read time",
       value: bound(s.tick_duration_p99_bound_seconds, "more than 1 s"),
-      title: "Time to read all ports, 99 of 100 times.",
+      title: "Time to read all ports, 99th percentile.",
     },
-    { name: "every", value: duration(s.interval_seconds * 1000), title: "Time between two samples." },
-    { name: "read errors", value: s.read_errors, title: "Reads of byte counters that failed; each is a hole." },
+    { name: "interval", value: duration(s.interval_seconds * 1000), title: "Time between two samples." },
+    { name: "read errors", value: s.read_errors, title: "Failed reads of byte counters; each is a missing sample." },
   ];
 }
 
-/** What is told when it is so. */
+/** The problems, each shown only if present. */
 function faults(s) {
   const silent = s.heartbeat_age_seconds === null || s.heartbeat_age_seconds > HEARTBEAT_BOUND_SECONDS;
   const age = s.heartbeat_age_seconds === null ? "ever" : duration(s.heartbeat_age_seconds * 1000);
   return [
     {
-      name: "no sign of life for",
+      name: "no heartbeat for",
       value: silent && age,
-      title: "The sampler does not answer; see the log.",
+      title: "The sampler is not responding; see the log.",
       bad: true,
     },
-    { name: "restarts", value: s.restarts, title: "Times a sampler process was started again." },
+    { name: "restarts", value: s.restarts, title: "Number of times a sampler process was restarted." },
     {
-      name: "sampled apart",
+      name: "quarantined",
       value: s.quarantined_devices.join(", "),
-      title: "A read of these devices hung; a process of its own tries them.",
+      title: "Reads of these devices hung; a separate process retries them.",
       bad: true,
     },
     {
       name: "throttled periods",
       value: s.throttled_periods,
-      title: "The container's CPU limit costs samples: remove it.",
+      title: "The container's CPU limit causes missing samples; remove it.",
       bad: true,
     },
     {
       name: "seconds not aggregated",
       value: s.skipped_seconds,
-      title: "Aggregation fell behind by more than the history holds.",
+      title: "Aggregation fell behind by more than the history.",
       bad: true,
     },
   ].filter((line) => line.value);

@@ -1,14 +1,14 @@
-// Samples to pixels: the waterfall as an image with one row per series. It must not know the page.
+// Paints the waterfall as an image with one row per series.
 
 import { SHADES, shades } from "./colours.js";
 import { TILE_BINS } from "./store.js";
 
-// transparent, so that what lies below shows: the hatching of a hole, or the ground of what is not known
+// transparent, to show the hatching for missing data, or the background where nothing is loaded
 const CLEAR = 0;
 
 /**
- * The image of a span. `rows` are {series, top}: the highest colour stands for `top` bytes per second, a row without it
- * is all holes. `ground` is the word of times that are not loaded or not come yet.
+ * The image of a time span. `rows` are {series, top}: the highest colour means `top` bytes per second; a row without it
+ * is hatched. `ground` is the pixel for times that are not loaded or still to come.
  */
 export function paintHeat(store, rows, fromMs, toMs, columns, map, ground) {
   const image = new ImageData(columns, Math.max(1, rows.length));
@@ -48,7 +48,7 @@ function paintColumn(tile, rows, first, last, words, column, columns, colours) {
   }
 }
 
-/** A hatching for holes: neutral, so that no value looks like it. */
+/** The hatching for missing data, in grey, so that it resembles no value. */
 export function hatching(context, scale) {
   const side = Math.round(8 * scale);
   const tile = document.createElement("canvas");

@@ -1,8 +1,8 @@
-// Fetches the tiles that the view needs and the stream did not bring, one at a time, out of /api/v1/window.
+// Fetches tiles that the view needs and the stream did not deliver from /api/v1/window, one by one.
 
 const BUSY_PAUSE_MS = 1_000;
 const FAILED_PAUSE_MS = 3_000;
-// a tile that was answered in part is not asked for again before
+// pause before a partly filled tile is fetched again
 const AGAIN_MS = 1_000;
 
 export class History {
@@ -13,20 +13,20 @@ export class History {
   #later = 0;
   #working = false;
 
-  /** `changed` is called when a tile was filled. */
+  /** `changed` is called when a tile has been filled. */
   constructor(store, changed) {
     this.#store = store;
     this.#changed = changed;
   }
 
-  /** Whether something that is looked at is still to come. */
+  /** Whether visible tiles are still missing. */
   get busy() {
     return this.#working;
   }
 
   /**
-   * Say which tiles are looked at, the most wanted first. Those that are whole are left alone, but for the newest of a
-   * held view: the stream that would go on with it is closed, and it may end before `untilMs`.
+   * Set the visible tiles, most urgent first. Complete tiles are not fetched, except the newest of a held view: its
+   * stream is closed, so the tile may end before `untilMs`.
    */
   want(tiles, untilMs) {
     const lacking = tiles.filter((tile) => !tile.whole || tile.knownMs < Math.min(tile.endMs, untilMs));
@@ -51,7 +51,7 @@ export class History {
     this.#working = false;
   }
 
-  /** Fill a tile; how long to wait before the next, 0 when all went well. */
+  /** Fill a tile; returns the pause before the next in ms, 0 on success. */
   async #fetch(tile) {
     const query = new URLSearchParams({
       from: tile.startMs,
@@ -74,7 +74,7 @@ export class History {
   }
 }
 
-/** The float32 numbers of an NPY file of version 1, which begin at a multiple of 64 bytes. */
+/** The float32 values of an NPY file, version 1; they begin at a multiple of 64 bytes. */
 export function readNpy(buffer) {
   const begin = 10 + new DataView(buffer).getUint16(8, true);
   return new Float32Array(buffer, begin);

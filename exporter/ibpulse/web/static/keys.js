@@ -1,20 +1,20 @@
-// The keyboard: one table, which the help shows too.
+// Keyboard shortcuts, in one table shared with the help dialog.
 
 const LETTERS = [
-  [["Space"], " ", "Hold the picture, or go live again", "toggle"],
-  [["←", "→"], "ArrowLeft ArrowRight", "Scroll a tenth of the view; with Shift a whole view", "scroll"],
+  [["Space"], " ", "Hold the view, or go live again", "toggle"],
+  [["←", "→"], "ArrowLeft ArrowRight", "Scroll by a tenth of the view; with Shift, by the whole view", "scroll"],
   [["+", "−"], "+ = - _", "Show less or more time", "zoom"],
-  [["0"], "0", "One column for each sample", "natural"],
-  [["Home", "End"], "Home End", "The oldest samples; live", "edge"],
-  [[",", "."], ", .", "Read the sample before or after", "step"],
-  [["↑", "↓"], "ArrowUp ArrowDown", "Read the rail above or below", "row"],
-  [["d", "u"], "d u", "Direction; unit", "cycle"],
-  [["w"], "w", "Window of the numbers", "cycle"],
-  [["t", "c"], "t c", "Dark or light; colours", "cycle"],
+  [["0"], "0", "One column per sample", "natural"],
+  [["Home", "End"], "Home End", "Go to the oldest samples; go live", "edge"],
+  [[",", "."], ", .", "Read the previous or next sample", "step"],
+  [["↑", "↓"], "ArrowUp ArrowDown", "Move the reading to the rail above or below", "row"],
+  [["d", "u"], "d u", "Change direction; change unit", "cycle"],
+  [["w"], "w", "Change the statistics window", "cycle"],
+  [["t", "c"], "t c", "Change theme; change colours", "cycle"],
   [["r"], "r", "Choose rails", "menu"],
   [["p"], "p", "Save a picture", "picture"],
-  [["f"], "f", "Fill the screen", "fill"],
-  [["?"], "?", "These keys", "help"],
+  [["f"], "f", "Full screen", "fill"],
+  [["?"], "?", "Show this help", "help"],
 ];
 
 /** Call `act[name](key, event)` for a key of the table. */
@@ -26,14 +26,14 @@ export function watchKeys(act) {
     const target = event.target;
     if (target.matches("input:not([type=checkbox]), select, textarea") || document.querySelector("dialog[open]"))
       return;
-    // a button, a link or a box that has the focus keeps the keys that work it
+    // a focused button, link or checkbox keeps its own keys
     if (event.key === " " && target.matches("button, summary, a, input")) return;
     const name = names.get(event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (!name) return;
     if (name !== "escape") event.preventDefault();
     act[name](event.key.length === 1 ? event.key.toLowerCase() : event.key, event);
   });
-  // a click leaves the keyboard to the picture
+  // after a click, the keyboard controls the picture again
   document.addEventListener("click", (event) => {
     if (event.detail > 0) event.target.closest("button")?.blur();
   });

@@ -1,4 +1,4 @@
-// The live page: wires stream, picture, numbers and controls together.
+// The live page: connects stream, picture, statistics and controls.
 
 import { Controls } from "./controls.js";
 import { Cards, fromSecond, fromSummary } from "./cards.js";
@@ -10,7 +10,7 @@ import { showTable } from "./table.js";
 import { View } from "./view.js";
 
 const SUMMARY_PAUSE_MS = 400;
-const LATER = "Their samples are fetched when they are looked at.";
+const LATER = "Their samples are loaded when needed.";
 const byId = (id) => document.getElementById(id);
 
 class Live extends Page {
@@ -46,7 +46,7 @@ class Live extends Page {
     return this.windowNames.includes(this.view.window) ? this.view.window : this.windowNames[0];
   }
 
-  /** Run the stream while somebody looks at the newest samples, and not otherwise. */
+  /** Run the stream only while the newest samples are visible. */
   attend() {
     const looking = !document.hidden && (!this.view.held || !this.ready);
     if (looking) this.stream.start();
@@ -58,7 +58,7 @@ class Live extends Page {
     if (name === "ports") this.layOut(data);
     else if (name === "batch") this.add(data);
     else if (name === "summary") this.newSecond(data);
-    else if (name === "dropped") this.say(`This page was too slow: ${data.events} events were left out. ${LATER}`);
+    else if (name === "dropped") this.say(`This page was too slow: ${data.events} events were dropped. ${LATER}`);
   }
 
   layOut(layout) {
@@ -66,12 +66,12 @@ class Live extends Page {
     this.paintScale();
     this.controls.choice();
     const mine = document.documentElement.dataset.version;
-    if (layout.version !== mine) this.say("The server runs another version now: reload this page.");
+    if (layout.version !== mine) this.say("The server now runs another version; reload this page.");
   }
 
   add(batch) {
     super.add(batch);
-    if (this.view.held) this.attend(); // the layout and the newest time are known: that was all a held view needs
+    if (this.view.held) this.attend(); // a held view needs only the layout and the newest time
   }
 
   newSecond(second) {
@@ -120,7 +120,7 @@ class Live extends Page {
     return rails.reduce((sum, port) => sum + 2 * port.rate_bytes_per_second, 0);
   }
 
-  /** The numbers of a held view come from the server, once it rests. */
+  /** Fetch the statistics of a held view from the server once it stops moving. */
   askNumbers() {
     clearTimeout(this.asked);
     byId("windows").hidden = this.view.held;
@@ -140,14 +140,14 @@ class Live extends Page {
     const answer = await fetch(`/api/v1/summary?window=${seconds}s&to=${Math.round(endMs)}`).catch(() => null);
     if (this.view.endMs !== endMs) return;
     if (!answer?.ok) {
-      byId("numbers-about").textContent = "The numbers of this view cannot be had now.";
+      byId("numbers-about").textContent = "Statistics of this view are not available now.";
       return;
     }
     const summary = await answer.json();
     const numbers = fromSummary(summary);
     this.cards.show({ ...numbers, heldSeconds: seconds, now: numbers.mean, line: this.lineRate() });
     byId("numbers-about").textContent =
-      `of this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, whole seconds`;
+      `of this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
   }
 
   changed(patch) {
@@ -170,7 +170,7 @@ class Live extends Page {
     this.draw({ overview: true });
   }
 
-  /** Show how the connection is; without arguments, as it was said last. */
+  /** Show the state of the connection; without arguments, the last known one. */
   connection(name = this.last?.name, detail = this.last?.detail) {
     this.last = { name, detail };
     const words = { connecting: "Connecting", open: "Live", lost: "Connection lost", closed: "Paused" };

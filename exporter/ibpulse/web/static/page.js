@@ -1,4 +1,4 @@
-// The picture as a whole: what span is shown, and painting it when something changed. It must not know the controls.
+// The picture: its time span, and repainting it after changes.
 
 import { Edge } from "./edge.js";
 import { hatching, paintHeat } from "./heat.js";
@@ -58,7 +58,7 @@ export class Page {
     );
   }
 
-  /** One column for each sample. */
+  /** The span with one column per sample. */
   get naturalMs() {
     return Math.max(this.view.limits.shortestMs, byId("waterfall").clientWidth * this.store.intervalMs);
   }
@@ -69,7 +69,7 @@ export class Page {
     return { fromMs: toMs - length, toMs };
   }
 
-  /** The whole history: oldest and newest time that can be shown. */
+  /** The entire history: oldest and newest time that can be shown. */
   get reach() {
     const toMs = this.edge.newest(performance.now());
     return { fromMs: toMs - this.store.layout.history_ms, toMs };
@@ -95,7 +95,7 @@ export class Page {
     this.draw();
   }
 
-  /** Mean of the newest samples of a series, NaN where none was measured. */
+  /** Mean of the newest samples of a series, NaN without any. */
   moment(series) {
     let [sum, count] = [0, 0];
     for (const batch of this.recent) {
@@ -106,7 +106,7 @@ export class Page {
     return count ? (sum / count) * 1e6 : NaN;
   }
 
-  /** Paint soon; `overview` says that the history changed too. */
+  /** Paint on the next frame; `overview` if the history changed as well. */
   draw({ overview = false } = {}) {
     if (overview) this.overviewAt = -Infinity;
     if (this.pending || document.hidden) return;
@@ -151,7 +151,7 @@ export class Page {
     this.rails.show(rate, (port) => (this.view.held ? null : peaks.get(port)), this.view.unit);
   }
 
-  /** Ask for what the view and the overview lack, the right edge first. */
+  /** Request missing tiles of the view and the overview, from the right edge. */
   fetch(span, columns) {
     const width = this.store.widthFor((span.toMs - span.fromMs) / columns);
     const tiles = this.store.span(width, Math.max(0, span.fromMs), span.toMs).reverse();
@@ -208,7 +208,7 @@ export class Page {
   }
 }
 
-/** A canvas in the pixels of the screen. */
+/** Set a canvas to the pixels of the screen. */
 function fitted(canvas) {
   const scale = window.devicePixelRatio || 1;
   const [width, height] = [

@@ -1,15 +1,15 @@
-// The waterfall with its axis on a canvas, on the page and in a saved picture. It must not know the page's controls.
+// Draws the waterfall and its axis on a canvas, for the page and for saved pictures.
 
 import { shade } from "./colours.js";
 import { clock, duration, fullTime } from "./format.js";
 import { hatching, paintHeat } from "./heat.js";
 
-// the ground of what is not loaded, --ground of the style sheet
+// background where nothing is loaded: --ground of the style sheet
 export const GROUND_WORD = 0xff221b16;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5];
 const LABEL_PIXELS = 92;
 
-/** The rows to paint: one per shown port and direction, with the value that the highest colour stands for. */
+/** The rows to paint: one per shown port and direction, with the value of the highest colour. */
 export function plannedRows(layout, ports, direction, unit) {
   const rates = ports.map((port) => port.rate_bytes_per_second).filter(Boolean);
   const common = rates.length ? Math.max(...rates) : 50e9;
@@ -25,7 +25,7 @@ export function plannedRows(layout, ports, direction, unit) {
   );
 }
 
-/** Top and height of each row: a gap between ports, a hair between the two directions of one. */
+/** Top and height of each row: a gap between ports, a hairline between the two directions of one. */
 export function placeRows(rows, top, height, scale) {
   const ports = rows.filter((row) => row.first).length || 1;
   const each = height / ports;
@@ -43,7 +43,7 @@ export function placeRows(rows, top, height, scale) {
   });
 }
 
-/** Paint the rows into the rectangle of a canvas. All lengths are the canvas's own pixels. */
+/** Paint the rows into a rectangle of a canvas. All lengths are in canvas pixels. */
 export function paintRows(context, box, store, rows, span, map, scale) {
   const columns = Math.max(1, Math.round(box.width));
   const image = paintHeat(store, rows, span.fromMs, span.toMs, columns, map, GROUND_WORD);
@@ -58,7 +58,7 @@ export function paintRows(context, box, store, rows, span, map, scale) {
   });
 }
 
-/** Marks of time below the rows. */
+/** The time axis below the rows. */
 export function paintAxis(context, box, span, colours, scale) {
   const perPixel = (span.toMs - span.fromMs) / box.width;
   const step = STEPS_MS.find((each) => each / perPixel >= LABEL_PIXELS * scale) ?? STEPS_MS.at(-1);
@@ -78,7 +78,7 @@ export function paintAxis(context, box, span, colours, scale) {
   }
 }
 
-/** The scale of colours with its unit. */
+/** The colour scale with its unit. */
 export function paintLegend(context, box, map, top, unit, colours, scale) {
   const bar = { x: box.x, y: box.y, width: box.width, height: 12 * scale };
   for (let x = 0; x < bar.width; x += 1) {
@@ -94,22 +94,22 @@ export function paintLegend(context, box, map, top, unit, colours, scale) {
   });
 }
 
-/** Texts at 0, a half and all of the scale. */
+/** Labels at the start, middle and end of the scale. */
 export function legendMarks(top, unit) {
   if (unit === "ratio") return ["0 %", "50 %", "100 % of line rate"];
   const giga = top / 1e9;
   return ["0", `${Number((giga / 2).toPrecision(3))}`, `${Number(giga.toPrecision(3))} GB/s`];
 }
 
-/** What one column of pixels stands for, and the halves of a row. */
+/** A sentence that explains a column of pixels and the halves of a row. */
 export function columnSentence(intervalMs, perColumnMs, direction) {
   const halves = direction === "both" ? "Upper half of a row: transmit; lower half: receive. " : "";
   const one = `one ${duration(intervalMs)} sample`;
-  const many = `the highest ${duration(intervalMs)} sample of ${duration(perColumnMs)}`;
+  const many = `the highest ${duration(intervalMs)} sample in ${duration(perColumnMs)}`;
   return `${halves}Each column is ${perColumnMs <= intervalMs * 1.001 ? one : many}.`;
 }
 
-/** A picture to keep: title, names, rows, axis, legend. Returns a promise of a PNG. */
+/** A picture to save, with title, names, rows, axis and legend. Returns a promise of a PNG. */
 export function savedPicture(store, rows, span, look, title) {
   const scale = 2;
   const [width, left, right] = [1400 * scale, 110 * scale, 24 * scale];
@@ -129,7 +129,7 @@ export function savedPicture(store, rows, span, look, title) {
   const below = top + body + 44 * scale;
   paintLegend(context, { x: left, y: below, width: 320 * scale }, look.map, look.top, look.unit, look.colours, scale);
   context.textAlign = "right";
-  context.fillText(`${look.sentence} Hatched: nothing was measured.`, width - right, below);
+  context.fillText(`${look.sentence} Hatched: no data.`, width - right, below);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 

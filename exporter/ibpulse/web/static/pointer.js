@@ -1,4 +1,4 @@
-// Mouse and touch on the picture and on the overview: point, drag, pinch, wheel. It must not paint.
+// Mouse and touch on the picture and the overview: point, drag, pinch, wheel.
 
 const DRAG_PIXELS = 4;
 const WHEEL_FACTOR = 1.0015;
@@ -59,7 +59,7 @@ export function watchPicture(canvas, act) {
   );
 }
 
-/** `seek` is called with the part of the overview's width at which the view's middle shall be. */
+/** `seek` is called with the new centre of the view, as a fraction of the overview's width. */
 export function watchOverview(holder, seek) {
   let held = false;
   const at = (event) => seek((event.clientX - holder.getBoundingClientRect().left) / holder.clientWidth);

@@ -1,11 +1,11 @@
-// The ports beside the picture: their names, their rates of the moment with the peaks, and the choice of them.
+// The ports next to the picture: their names, current rates and peaks, and the menu to choose them.
 
 import { element, put } from "./elements.js";
 import { gigabytes, percent, shorten } from "./format.js";
 
 const WAYS = ["transmit", "receive"];
 
-/** The ports that are shown: those chosen, or else the rails, or all where none is a rail. */
+/** The ports to show: the chosen ones, else the rails, else all ports. */
 export function shownPorts(layout, chosen) {
   if (chosen) return layout.ports.filter((port) => chosen.includes(port.port));
   const rails = layout.ports.filter((port) => port.rail);
@@ -23,7 +23,7 @@ export class Rails {
     this.#bars = bars;
   }
 
-  /** Lay out names and bars again when the rows are others. */
+  /** Lay out names and bars again if the rows have changed. */
   arrange(rows, unit) {
     const key = JSON.stringify(rows.map((row) => [row.port.port, row.way, row.top, unit]));
     if (key === this.#key) return;
@@ -49,13 +49,13 @@ export class Rails {
     element("span", "long", name).textContent = port.port;
     element("span", "short", name).textContent = short;
     const rated = port.rate_bytes_per_second;
-    const line = rated ? `${gigabytes(rated)} GB/s in each direction` : "data rate not known";
+    const line = rated ? `${gigabytes(rated)} GB/s in each direction` : "unknown data rate";
     name.title = `${port.port}: ${port.state}, ${line}`;
     const item = element("li", rows.length === 1 ? "single" : "", this.#bars);
     const tracks = element("div", "tracks", item);
     const bars = rows.map((row) => {
       const track = element("div", `track ${WAYS[row.way]}`, tracks);
-      track.title = `${WAYS[row.way]}: rate of the moment; the mark is the highest sample of the last seconds`;
+      track.title = `${WAYS[row.way]}: current rate; the mark is the highest recent sample`;
       return { row, track, fill: element("div", "fill", track), peak: element("div", "peak", track) };
     });
     const rate = element("span", "rate", item);
@@ -63,7 +63,7 @@ export class Rails {
     return { port, unit, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
   }
 
-  /** `rate(series)` gives bytes per second, NaN in a hole; `peaks` are those of the second by port and direction. */
+  /** `rate(series)` returns bytes per second, NaN for missing data; `peaks` are by port and direction. */
   show(rate, peaks, unit) {
     for (const item of this.#items) {
       const rates = item.bars.map(({ row }) => rate(row.series));
@@ -84,7 +84,7 @@ export class Rails {
     if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / bar.row.top) * 100))}%`;
   }
 
-  /** Mark the rails that stand out, with words. */
+  /** Label the rails that are down, idle or slow. */
   standing(ports) {
     const found = new Map(ports.map((port) => [port.port, port]));
     for (const item of this.#items) {
@@ -102,7 +102,7 @@ export class Rails {
   }
 }
 
-/** Fill the menu that chooses ports; `choose` is called with the names, or null for the default. */
+/** Fill the menu of ports; `choose` is called with the names, or null for the default. */
 export function showChoice(sheet, layout, chosen, choose) {
   sheet.replaceChildren();
   const shown = new Set(shownPorts(layout, chosen).map((port) => port.port));
@@ -111,11 +111,11 @@ export function showChoice(sheet, layout, chosen, choose) {
     const box = element("input", "", label);
     Object.assign(box, { type: "checkbox", checked: shown.has(port.port), value: port.port });
     element("code", "", label).textContent = port.port;
-    element("span", "soft", label).textContent = port.rail ? "rail" : "no rail";
+    element("span", "soft", label).textContent = port.rail ? "rail" : "not a rail";
     return box;
   });
   const usual = element("button", "", sheet);
-  usual.textContent = "Rails alone";
+  usual.textContent = "Rails only";
   usual.addEventListener("click", () => choose(null));
   sheet.onchange = () => {
     const names = boxes.filter((box) => box.checked).map((box) => box.value);

@@ -1,4 +1,4 @@
-// The sample under the pointer, as numbers. It keeps its place on the picture while samples pass below it.
+// The sample under the pointer, as numbers. The reading stays in place while the samples move.
 
 import { element } from "./elements.js";
 import { clock, duration, gigabytes, percent } from "./format.js";
@@ -7,7 +7,7 @@ import { placeRows } from "./picture.js";
 export class Reading {
   #box;
   #cross;
-  #place = null; // {x: part of the width, row}
+  #place = null; // {x: fraction of the width, row}
 
   constructor(box, cross) {
     this.#box = box;
@@ -18,12 +18,12 @@ export class Reading {
     return this.#place;
   }
 
-  /** Point at a part of the width and at a row of the picture. */
+  /** Point at a fraction of the width and a row of the picture. */
   point(x, row) {
     this.#place = { x: Math.min(0.9999, Math.max(0, x)), row };
   }
 
-  /** Point where a pointer is. */
+  /** Point at the position of a pointer. */
   at(offsetX, offsetY, size, rows) {
     const places = placeRows(rows, 0, size.height, 1);
     let row = places.findIndex((place) => offsetY < place.y + place.height + 2);
@@ -36,7 +36,7 @@ export class Reading {
     this.#box.hidden = this.#cross.hidden = true;
   }
 
-  /** The span of the bin that is pointed at. */
+  /** The time span of the bin under the pointer. */
   binOf(store, span, width) {
     const perColumn = (span.toMs - span.fromMs) / width;
     const widthMs = store.widthFor(perColumn);
@@ -59,12 +59,12 @@ export class Reading {
     const head = element("div", "", this.#box);
     element("b", "", head).textContent = port.port;
     head.append(` ${clock(startMs, intervalMs < 10 || widthMs < 10 ? 3 : 2)} `);
-    const highest = widthMs > intervalMs ? `highest ${duration(intervalMs)} sample of ${duration(widthMs)}` : "";
+    const highest = widthMs > intervalMs ? `highest ${duration(intervalMs)} sample in ${duration(widthMs)}` : "";
     element("span", "soft", head).textContent = highest || `${duration(widthMs)} sample`;
     if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
       element("div", "", this.#box).textContent = rates.includes(undefined)
         ? "not loaded yet"
-        : "nothing was measured here";
+        : "no data";
       return;
     }
     const list = element("dl", "", this.#box);

@@ -1,28 +1,28 @@
-// What the page knows of the past: tiles of bins at several widths, each bin the highest of its samples.
+// The page's samples: tiles of bins at several widths; a bin is the highest of its samples.
 //
-// A tile begins at a multiple of its length since the epoch, as the bins of /api/v1/window do. Samples of the stream are
-// folded into it with max, so it does not matter if a sample comes twice, from the stream and in a fetched window.
+// A tile begins at a multiple of its length since the epoch, like the bins of /api/v1/window. Samples from the stream
+// are merged with max, so a sample may arrive twice, from the stream and in a fetched window.
 
 export const TILE_BINS = 512;
 const MEMORY_BYTES = 64e6;
-// batches that a tile made now still gets: longer than a bin of the widest view of minutes
+// a new tile still gets earlier batches: longer than a bin of the widest view
 const RECENT_MS = 15_000;
 const MEGABYTE = 1e6;
 
-/** Bins of one width over one stretch of time: NaN where there is none, in the order of the layout's series. */
+/** Bins of one width over one time span, NaN for missing data, in the order of the layout's series. */
 class Tile {
   constructor(index, widthMs, series) {
     this.startMs = index * TILE_BINS * widthMs;
     this.endMs = this.startMs + TILE_BINS * widthMs;
     this.widthMs = widthMs;
     this.values = new Float32Array(series * TILE_BINS).fill(NaN);
-    this.whole = false; // nothing before knownMs is missing for want of asking
+    this.whole = false; // everything before knownMs has been loaded
     this.knownMs = this.startMs;
     this.askedAt = -Infinity;
     this.used = 0;
   }
 
-  /** Take `count` samples of every series that begin at `startMs`, `stepMs` apart. */
+  /** Add `count` samples of every series from `startMs` on, `stepMs` apart. */
   fold(rows, startMs, stepMs, count, factor) {
     const first = Math.max(0, Math.ceil((this.startMs - startMs) / stepMs));
     const last = Math.min(count, Math.ceil((this.endMs - startMs) / stepMs));
@@ -57,7 +57,7 @@ export class Store {
     this.uses = 0;
   }
 
-  /** What the batches are about; another layout than before empties the store. */
+  /** Set the series of the batches; a new layout empties the store. */
   describe(layout) {
     const names = (each) => each && JSON.stringify([each.interval_ms, each.ports.map((port) => port.port)]);
     if (names(layout) !== names(this.layout)) this.clear();
@@ -72,12 +72,12 @@ export class Store {
     return this.layout.ports.length * 2;
   }
 
-  /** The series as /api/v1/window names them. */
+  /** The names of the series, as in /api/v1/window. */
   get names() {
     return this.layout.ports.flatMap((port) => [`${port.port} transmit`, `${port.port} receive`]);
   }
 
-  /** The widest bins that are no wider than `ms`: 1, 2, 5, 10, 20, 50 ... intervals. */
+  /** The widest bin width up to `ms`: 1, 2, 5, 10, 20, 50 ... intervals. */
   widthFor(ms) {
     let width = this.intervalMs;
     for (let scale = 1; ; scale *= 10) {
@@ -88,7 +88,7 @@ export class Store {
     }
   }
 
-  /** Tiles of a width over a span, made where they are missing. */
+  /** Tiles of a width over a time span, created where missing. */
   span(widthMs, fromMs, toMs) {
     const length = TILE_BINS * widthMs;
     const found = [];
@@ -103,7 +103,7 @@ export class Store {
     let tile = this.tiles.get(key);
     if (!tile) {
       tile = new Tile(index, widthMs, this.series);
-      // the stream brings it from its first bin on, and has not begun to: nothing has to be fetched
+      // the stream will deliver all of it, so nothing has to be fetched
       tile.whole = tile.startMs >= this.liveFromMs && tile.startMs >= this.streamedMs;
       this.tiles.set(key, tile);
       for (const batch of this.recent) this.fold(tile, batch);
@@ -114,7 +114,7 @@ export class Store {
     return tile;
   }
 
-  /** A batch of the stream. What it does not follow upon is a gap, to be fetched when it is looked at. */
+  /** Add a batch of the stream. Data missing before it is fetched when it becomes visible. */
   add(batch) {
     const endMs = batch.start_ms + batch.megabytes_per_second[0].length * this.intervalMs;
     if (batch.start_ms > this.streamedMs) {
@@ -124,7 +124,7 @@ export class Store {
         if (tile.endMs > this.streamedMs && tile.startMs < batch.start_ms) tile.whole = false;
       }
     }
-    // a tile that nobody looked at yet begins with the first sample of its time
+    // a tile that was not visible yet begins with its first sample
     for (const width of new Set([...this.tiles.values()].map((tile) => tile.widthMs))) {
       this.span(width, batch.start_ms, endMs);
     }
@@ -154,7 +154,7 @@ export class Store {
     this.newestMs = Math.max(this.newestMs, about.end_ms);
   }
 
-  /** The highest value of a series in a span, NaN for a hole, undefined where nothing was asked for yet. */
+  /** The highest value of a series in a span, NaN for missing data, undefined if not loaded yet. */
   highest(series, widthMs, fromMs, toMs) {
     let found;
     for (const tile of this.span(widthMs, fromMs, toMs)) {
@@ -169,7 +169,7 @@ export class Store {
     return found;
   }
 
-  /** The oldest time of which any sample is here; 0 without one. */
+  /** The oldest time with a loaded sample; 0 without one. */
   firstMs() {
     const begun = [...this.tiles.values()].map((tile) => {
       const at = Array.from({ length: TILE_BINS }, (_, bin) => bin).find((bin) =>

@@ -1,4 +1,4 @@
-// The connection to /api/v1/stream: read, kept alive, and made anew after a loss. It must not know what events mean.
+// The connection to /api/v1/stream, which reconnects after a loss.
 
 const SILENCE_MS = 6_000;
 const FIRST_PAUSE_MS = 500;
@@ -51,7 +51,7 @@ export class Stream {
     }
   }
 
-  /** One connection, to its end; why it ended. */
+  /** Run one connection; returns the reason of its end. */
   async #listen(signal, opened) {
     const attempt = new AbortController();
     const give_up = () => attempt.abort();
@@ -65,7 +65,7 @@ export class Stream {
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return "the server ended the stream";
+        if (done) return "the server closed the stream";
         clearTimeout(watchdog);
         watchdog = setTimeout(give_up, SILENCE_MS);
         const parts = (rest + value).split("\n\n");
@@ -73,7 +73,7 @@ export class Stream {
         for (const part of parts) this.#dispatch(part, opened);
       }
     } catch {
-      return "no answer from the server";
+      return "no response from the server";
     } finally {
       clearTimeout(watchdog);
       signal.removeEventListener("abort", give_up);
@@ -112,6 +112,6 @@ async function refusal(answer) {
   try {
     return (await answer.json()).detail;
   } catch {
-    return `the server answered ${answer.status}`;
+    return `the server responded with ${answer.status}`;
   }
 }

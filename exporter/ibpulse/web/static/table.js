@@ -1,10 +1,10 @@
-// The node's numbers of all windows as a table. It must not ask for them.
+// Shows the node's statistics of all windows as a table.
 
 import { fromWindow } from "./cards.js";
 import { element } from "./elements.js";
 import { decimal, gigabytes, percent } from "./format.js";
 
-/** The table of all windows. */
+/** Fill the table. */
 export function showTable(table, second) {
   const names = Object.keys(second.node.windows);
   const all = names.map((name) => fromWindow(second.node.windows[name]));

@@ -1,4 +1,4 @@
-// What is looked at, and its address: every part of it stands in the URL, so that a link shows the same to others.
+// The state of the view, kept in the URL, so that a link reproduces it.
 
 import { MAPS } from "./colours.js";
 
@@ -29,7 +29,7 @@ export class View {
     this.read();
   }
 
-  /** The picture is held when it has an end of its own; otherwise it follows the newest sample. */
+  /** Whether the view is held at a fixed end; otherwise it follows the newest sample. */
   get held() {
     return this.endMs > 0;
   }
@@ -41,7 +41,7 @@ export class View {
   change(patch) {
     Object.assign(this, patch);
     if (this.spanMs) this.spanMs = Math.min(this.limits.longestMs, Math.max(this.limits.shortestMs, this.spanMs));
-    // whole milliseconds, so that the address says exactly what is shown
+    // whole milliseconds, so that the URL is exact
     Object.assign(this, { endMs: Math.round(this.endMs), spanMs: Math.round(this.spanMs) });
     history.replaceState(null, "", this.address());
     for (const listener of this.#listeners) listener(patch);
@@ -71,7 +71,7 @@ export class View {
     return text ? `#${text}` : location.pathname;
   }
 
-  /** Take the view out of the URL; what is not understood is left at its default. */
+  /** Read the view from the URL; invalid parts keep their defaults. */
   read() {
     Object.assign(this, DEFAULTS);
     const query = new URLSearchParams(location.hash.slice(1));

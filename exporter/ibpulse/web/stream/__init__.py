@@ -1,1 +1,1 @@
-"""The stream of new samples: viewers, what is new for them, and the events they receive."""
+"""The stream of new samples: its viewers, and the events they receive."""

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes, and what each of them says."""
+"""Encodes the server-sent events of the stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ibpulse.model import Port
 from ibpulse.units import MILLISECOND_NS
 
 BYTES_PER_MEGABYTE = 1e6
-# what a client that reconnects by itself waits
+# reconnection delay of clients
 RETRY = b"retry: 2000\n\n"
 # a comment, which keeps proxies from closing a quiet connection
 HEARTBEAT = b":\n\n"
@@ -24,13 +24,13 @@ END = b"event: end\ndata: {}\n\n"
 
 
 def event(name: str, data: bytes, identity: int | None = None) -> bytes:
-    """One event; a client that reconnects says the last `identity` that it saw."""
+    """One event; a client that reconnects sends the last `identity` it received."""
     head = b"" if identity is None else b"id: %d\n" % identity
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
 def ports_event(ports: Sequence[Port], interval_ns: int, history_ns: int, version: str) -> bytes:
-    """What the batches that follow are about: two series of each port, transmit before receive, in this order."""
+    """The series of the following batches: two per port, transmit before receive, in this order."""
     rows = [
         {
             "port": str(port.id),
@@ -51,7 +51,7 @@ def ports_event(ports: Sequence[Port], interval_ns: int, history_ns: int, versio
 
 
 def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64]) -> bytes:
-    """The rates of some ticks in whole MB/s, null where data is missing; its identity is the last tick."""
+    """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick."""
     megabytes = np.rint(bytes_per_second / BYTES_PER_MEGABYTE)
     whole = np.nan_to_num(megabytes).astype(np.int32).astype(object)
     whole[np.isnan(megabytes)] = None
@@ -61,18 +61,18 @@ def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.
 
 
 def gap_event(start_ns: int, end_ns: int) -> bytes:
-    """The span that is not sent although it was asked for: too long ago."""
+    """A requested time span that is too old to be sent."""
     span = {"start_ms": start_ns // MILLISECOND_NS, "end_ms": end_ns // MILLISECOND_NS}
     return event("gap", orjson.dumps(span))
 
 
 def dropped_event(events: int) -> bytes:
-    """How many events the viewer did not get because it was too slow."""
+    """The number of events dropped because the viewer was too slow."""
     return event("dropped", orjson.dumps({"events": events}))
 
 
 def summary_event(document: dict[str, Any]) -> bytes:
-    """The node's numbers of a second."""
+    """The node's statistics of one second."""
     return event("summary", orjson.dumps(document))
 
 
@@ -81,7 +81,7 @@ PART = 0.99
 
 
 def describe_second(snapshot: Snapshot) -> dict[str, Any]:
-    """The document of one `summary` event; null stands for what is not known."""
+    """The document of one `summary` event; unknown values are null."""
     traffic = snapshot.traffic
     return {
         "end_ms": None if snapshot.end_wall_ns is None else snapshot.end_wall_ns // MILLISECOND_NS,
@@ -114,7 +114,7 @@ def _window(window: NodeWindow, timescales: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _port(port: PortSnapshot, windows: tuple[str, ...]) -> dict[str, Any]:
-    """A port with the peaks of the shortest window, for the marks of its bars."""
+    """A port with its peaks in the shortest window, for the marks on its bars."""
     rail = port.traffic.rail if port.traffic else None
     ways = zip(DIRECTIONS, port.directions, strict=True)
     return {
@@ -150,7 +150,7 @@ def _sampler(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _bound_of(histogram: Histogram) -> float | None:
-    """The upper bound of the bucket that holds the 99th percentile; None without samples, or above all bounds."""
+    """The upper bound of the bucket with the 99th percentile; None without samples, or beyond the last bound."""
     count = histogram.cumulative[-1]
     if not count:
         return None

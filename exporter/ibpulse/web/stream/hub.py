@@ -1,6 +1,6 @@
-"""The viewers of the stream, and the one task that encodes new samples once for all of them.
+"""The viewers of the stream, and the task that encodes new samples once for all of them.
 
-Without viewers there is no task: an idle page costs nothing.
+The task runs only while there are viewers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from ibpulse.web.stream.events import (
     summary_event,
 )
 
-# The longest break of a connection that is made up for; more is what /api/v1/window is for.
+# The longest interruption that is replayed; older samples come from /api/v1/window.
 RESUME_SECONDS = 60
 
 
 class Feed:
-    """Goes through the ticks of a ring as they become complete. `next_tick` is the first that no batch held yet."""
+    """Follows the ticks of a ring as they become complete. `next_tick` is the first one not yet in a batch."""
 
     def __init__(self, parts: WebParts, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._parts, self._reader, self._monotonic_ns = parts, parts.reader, monotonic_ns
@@ -51,7 +51,7 @@ class Feed:
         self._advanced_ns = monotonic_ns()
 
     def refresh_ports(self) -> bool:
-        """Whether other ports are sampled than at the last call, or one of them changed; `ports` is then new."""
+        """Whether the sampled ports changed since the last call; updates `ports`."""
         fabric = self._parts.fabric()
         slots = self._parts.slots()
         ports = [port for port in fabric.ports if port.source and str(port.id) in slots]
@@ -63,10 +63,10 @@ class Feed:
         return before != self.ports
 
     def advance(self) -> list[bytes]:
-        """The events since the last call: batches of the ticks that are complete, and the summary of a new second."""
+        """The events since the last call: batches of complete ticks, and the summary of a new second."""
         now_ns = self._monotonic_ns()
         passed = (now_ns - self._advanced_ns) // self._reader.interval_ns
-        # ticks follow the monotonic clock: a wall clock that was stepped an instant ago must not lead us astray
+        # ticks follow the monotonic clock, because the wall clock may just have been stepped
         end = min(self._end(), self.next_tick + passed + self._ticks_per_second)
         self._advanced_ns = now_ns
         events = list(self.batches(self.next_tick, end))
@@ -79,14 +79,14 @@ class Feed:
         return events
 
     def batches(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
-        """The batches of ticks from `first_tick` to before `end_tick`; none without ports."""
+        """The batches of ticks from `first_tick` up to `end_tick`, exclusive; none without ports."""
         if self._slots and first_tick < end_tick:
             for run in runs_of_ticks(self._reader, first_tick, end_tick):
                 yield self._batch(run)
 
     def _batch(self, run: TickRun) -> bytes:
         last_tick = run.tick + run.count - 1
-        # a batch is short: padding all ports by the widest stride costs less than a read for each stride
+        # a batch is short, so padding all ports by the widest stride is cheaper than one read per stride
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
         found = read_rates(self._reader, self._slots, widest, run.tick, last_tick).bytes_per_second
         # each port's transmit before its receive
@@ -94,7 +94,7 @@ class Feed:
         return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values)
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
-        """The batches of a break in pieces of a second, and before them the gap that is too long ago."""
+        """The batches of an interruption, one per second, preceded by the part that is too old."""
         kept = min(RESUME_SECONDS * self._ticks_per_second, self._reader.readable_ticks)
         oldest = end_tick - kept
         if first_tick < oldest:
@@ -103,7 +103,7 @@ class Feed:
             yield from self.batches(first, min(first + self._ticks_per_second, end_tick))
 
     def _end(self) -> int:
-        """The tick behind the newest of which every port has its value."""
+        """The tick after the newest one that is complete for every port."""
         widest = widest_stride(self._reader.strides(self._slots))
         return complete_tick(self._reader, widest, self._parts.wall_clock_ns()) + 1
 
@@ -114,13 +114,13 @@ class Feed:
 
 log = logging.getLogger(__name__)
 
-# about ten seconds of events: what a viewer may fall behind
+# about ten seconds of events, the longest that a viewer may fall behind
 QUEUE_EVENTS = 64
 HEARTBEAT_SECONDS = 10.0
 
 
 class Viewer:
-    """One client: the events that it has not taken yet. Not thread-safe; for the event loop alone."""
+    """One client and its queued events. Not thread-safe; use it only in the event loop."""
 
     def __init__(self, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
         self.period_ns = period_ns
@@ -131,7 +131,7 @@ class Viewer:
         self._ended = False
 
     def offer(self, events: Sequence[bytes]) -> None:
-        """Queue events; the oldest are dropped when the viewer does not keep up."""
+        """Queue events; drops the oldest if the viewer does not keep up."""
         for event in events:
             if len(self._queue) >= QUEUE_EVENTS:
                 self._queue.popleft()
@@ -141,7 +141,7 @@ class Viewer:
             self._ready.set()
 
     def restart(self, ports: bytes) -> None:
-        """Begin again with other ports: what is queued is about those before, and is dropped."""
+        """Start over with new ports; drops queued events, which describe the old ones."""
         for _ in self._queue:
             self._dropped += 1
             self._drop()
@@ -149,12 +149,12 @@ class Viewer:
         self.offer([ports])
 
     def end(self) -> None:
-        """Let the viewer take what is queued, and then no more."""
+        """Close the queue; the viewer can still take queued events."""
         self._ended = True
         self._ready.set()
 
     async def take(self) -> bytes:
-        """All events that wait, joined; nothing when the stream has ended."""
+        """Wait for events and return all of them, joined; empty after the end of the stream."""
         if not self._ended:
             for event in self._first:
                 return event
@@ -178,10 +178,10 @@ class Hub:
         self._feed: Feed | None = None
 
     def join(self, period_ns: int, resume_tick: int | None) -> Viewer:
-        """A new viewer that gets the ticks from `resume_tick` on, or those from now on.
+        """Add a viewer that gets the ticks from `resume_tick` on, or from now on.
 
         Raises:
-            ProblemError: there are already as many viewers as may be.
+            ProblemError: the maximum number of viewers is connected.
         """
         limit = self._parts.limits.max_viewers
         if len(self._viewers) >= limit or self._parts.ending.is_set():
@@ -200,7 +200,7 @@ class Hub:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """Forget a viewer; the last one ends the task."""
+        """Remove a viewer; the last one stops the task."""
         self._viewers.discard(viewer)
         self._parts.counts.stream_viewers = len(self._viewers)
         if not self._viewers and self._task is not None:
@@ -222,7 +222,7 @@ class Hub:
         try:
             await self._produce(feed)
         except Exception:
-            log.exception("the stream failed; its viewers are let go")
+            log.exception("the stream failed; disconnecting its viewers")
         self._task = self._feed = None
         for viewer in self._viewers:
             viewer.offer([END])
@@ -239,7 +239,7 @@ class Hub:
                 quiet = self._round(feed, quiet + period)
 
     def _round(self, feed: Feed, quiet: float) -> float:
-        """Feed all viewers once; returns for how many seconds there has been no event."""
+        """Feed all viewers once; returns the seconds since the last event."""
         if feed.refresh_ports():
             for viewer in self._viewers:
                 viewer.restart(feed.ports)

@@ -1,1 +1,1 @@
-"""A window of raw samples: the request, the values it asks for, and their encodings."""
+"""Windows of raw samples: query, values and encodings."""

@@ -1,4 +1,4 @@
-"""Writes the values of a window as JSON, CSV, NPY or a Grafana data frame."""
+"""Encodes a window as JSON, CSV, NPY or a Grafana data frame."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NPY_HEADER = "X-Ibpulse-Window"
 
 
 def write_window(window: WindowValues, wanted: Format) -> Response:
-    """The response with a window in the format asked for."""
+    """The response with a window in the requested format."""
     return {"json": _json, "csv": _csv, "npy": _npy, "grafana": _grafana}[wanted](window)
 
 
 def _coverage(window: WindowValues) -> dict[str, Any]:
-    """The members that describe the values, and how many of them are missing."""
+    """The members that describe the values, including the number of missing ones."""
     plan, holes = window.plan, window.holes()
     step_ms = plan.bins.width * plan.interval_ns // MILLISECOND_NS
     return {
@@ -46,12 +46,12 @@ def _coverage(window: WindowValues) -> dict[str, Any]:
 
 def _sentence(window: WindowValues, holes: int) -> str:
     if not window.values.size:
-        return "No bin of this span is complete yet." if window.plan.ports else "No port is sampled."
+        return "No bin of this span is complete yet." if window.plan.ports else "No ports are sampled."
     if not holes:
-        return "Every value was measured."
+        return "No values are missing."
     older = window.start_ms < window.oldest_ms
-    reason = f" The ring begins at {window.oldest_ms} ms; what is earlier is not known." if older else ""
-    return f"{holes} of {window.values.size} values are holes: nothing was measured there.{reason}"
+    reason = f" The history begins at {window.oldest_ms} ms." if older else ""
+    return f"{holes} of {window.values.size} values are missing.{reason}"
 
 
 def _json(window: WindowValues) -> Response:
@@ -76,8 +76,8 @@ def _grafana(window: WindowValues) -> Response:
 def _csv(window: WindowValues) -> Response:
     head = io.StringIO()
     csv.writer(head, lineterminator="\n").writerow(["time_ms", *(" ".join(name) for name in window.names())])
-    # orjson writes a column of times and a table of values at once, which is a sixth faster than row by row: the text
-    # [1,2] is cut at its commas, and [[0.5,null],[1.5,2.5]] between its rows; nothing stands for null
+    # orjson encodes the times and the values as a whole, which is a sixth faster than row by row: the text [1,2]
+    # is split at its commas, [[0.5,null],[1.5,2.5]] between its rows; an empty text replaces null
     times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")
     table = orjson.dumps(np.ascontiguousarray(window.values.T), option=_NUMPY).replace(b"null", b"")
     rows = table[len(b"[[") : -len(b"]]")].split(b"],[")
@@ -90,6 +90,6 @@ def _npy(window: WindowValues) -> Response:
     values = window.values.astype("<f4", copy=False)
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
     about = {**_coverage(window), "series": [" ".join(name) for name in window.names()]}
-    # json, not orjson: a header holds ASCII alone
+    # json, not orjson, because headers are ASCII only
     headers = {NPY_HEADER: json.dumps(about, separators=(",", ":"))}
     return Response(b"".join((head.getvalue(), values.data)), media_type=NPY_TYPE, headers=headers)

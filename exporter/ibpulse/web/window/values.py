@@ -1,4 +1,4 @@
-"""A window of the ring on a regular grid of wall time: the plan of its ports and bins, and its values. No HTTP."""
+"""Reads a window of the ring on a regular grid of wall time: the plan of its ports and bins, and its values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Unit = Literal["bytes", "ratio"]
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """`points` bins of `width` ticks each, from `first` on: wall time in intervals since the epoch.
+    """`points` bins of `width` ticks each from `first` on, a wall time in intervals since the epoch.
 
-    Bins begin at multiples of their width, so that windows asked for one after the other have the same bins.
+    Bins begin at multiples of their width, so that consecutive windows have the same bins.
     """
 
     first: int
@@ -46,8 +46,8 @@ def newest_bins(span_ns: int, now_ns: int, interval_ns: int, base: int, max_poin
 def bins_between(
     from_ns: int, to_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None
 ) -> Bins:
-    """The complete bins that touch the time from `from_ns` to before `to_ns`; widths as for the newest bins."""
-    # one bin more than the span: a span that is not aligned touches another
+    """The complete bins that overlap `from_ns` up to `to_ns`, exclusive; widths as for the newest bins."""
+    # an unaligned span overlaps one more bin
     width = _width(base, interval_ns, to_ns - from_ns, max_points and max_points - 1)
     first = from_ns // (width * interval_ns) * width
     end = min(-(-to_ns // (width * interval_ns)), _complete(now_ns, interval_ns) // width) * width
@@ -55,12 +55,12 @@ def bins_between(
 
 
 def _complete(now_ns: int, interval_ns: int) -> int:
-    """The wall tick after the newest that is surely written."""
+    """The wall tick after the newest one that is certainly written."""
     return now_ns // interval_ns - GUARD_TICKS + 1
 
 
 def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> int:
-    """The smallest multiple of `base` with which `max_bins` cover the span; it depends on the span's length alone."""
+    """The smallest multiple of `base` with which `max_bins` cover the span; depends only on the span's length."""
     if max_bins is None:
         return base
     return base * max(1, -(-span_ns // (max_bins * base * interval_ns)))
@@ -81,15 +81,15 @@ class WindowPlan:
 
     @property
     def series(self) -> int:
-        """Number of series in the answer."""
+        """Number of series in the response."""
         return len(self.ports) * len(self.directions)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
-    """A plan and its values: float32 (series, points), each port's directions together, NaN in holes.
+    """A plan and its values: float32 (series, points), grouped by port, NaN for missing samples.
 
-    `oldest_ms` and `newest_ms` bound what the ring holds at all.
+    `oldest_ms` and `newest_ms` are the bounds of the ring.
     """
 
     plan: WindowPlan
@@ -112,12 +112,12 @@ class WindowValues:
         return self.plan.bins.first * self.plan.interval_ns // MILLISECOND_NS
 
     def holes(self) -> int:
-        """Number of values that are holes."""
+        """Number of missing values."""
         return int(np.count_nonzero(np.isnan(self.values)))
 
 
 def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValues:
-    """The window of a plan at a wall time. Where the clock was set back, the newest sample of an instant counts."""
+    """Read the window of a plan. Where the clock was set back, the newest sample of an instant is used."""
     segments = reader.ring.segments()
     newest = reader.newest_tick(now_ns)
     oldest = reader.oldest_tick(now_ns)
@@ -136,6 +136,6 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
 
 
 def _divide(values: npt.NDArray[np.float32], rates: Sequence[float | None]) -> npt.NDArray[np.float32]:
-    """Utilisation, NaN where the port's data rate is not known."""
+    """Utilisation, NaN if the port's data rate is unknown."""
     divisors = np.array([rate or np.nan for rate in rates], dtype=np.float64)
     return np.divide(values, divisors[:, None, None], dtype=np.float64).astype(np.float32)
