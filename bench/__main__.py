@@ -47,11 +47,11 @@ Written by `make bench`; do not edit. The budgets are those of [the design](desi
 both sides were measured in this run on this machine. The counter files are symbolic links to counters of the kernel's
 loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but involves no device. On a real
 node a read takes longer, for the C program as well as for ibpulse."""
-QUICK = "This was a quick run, which is short and therefore less exact."
+QUICK = "This was a quick run, which is shorter and therefore less precise."
 
 
 def main() -> int:
-    """Run the cases asked for, write the report, and return 0 whether or not the budgets are met."""
+    """Run the selected cases and write the report; returns 0 whether or not the budgets are met."""
     options = _parse()
     chosen = options.only or list(CASES)
     shared_memory = Path("/dev/shm")
@@ -63,7 +63,8 @@ def main() -> int:
             sections.append(CASES[name].run(Bench(Path(folder), options.quick)))
         _tell(name, sections[-1])
     stolen = machine.stolen_seconds() - stolen
-    lines.append(f"- the run took {time.monotonic() - begun:.0f} s, of which the host took {stolen:.1f} s of CPU time")
+    seconds = time.monotonic() - begun
+    lines.append(f"- duration of the run: {seconds:.0f} s, with {stolen:.1f} s of CPU time stolen by the host")
     preface = [PREFACE, *([QUICK] if options.quick else []), "\n".join(lines)]
     page = render("Benchmarks", preface, sections)
     if options.output:
@@ -77,9 +78,11 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure every budget of the design.")
-    parser.add_argument("--quick", action="store_true", help="a short and less exact run")
+    parser.add_argument("--quick", action="store_true", help="shorter, less precise run")
     parser.add_argument("--only", action="append", choices=CASES, metavar="NAME", help=f"one of {', '.join(CASES)}")
-    parser.add_argument("--output", type=Path, help="where to write; default docs/benchmarks.md, or standard output")
+    parser.add_argument(
+        "--output", type=Path, help="output file (default: docs/benchmarks.md, or standard output with --only)"
+    )
     options = parser.parse_args()
     if options.output is None and not options.only:
         options.output = DEFAULT_OUTPUT

@@ -1,7 +1,7 @@
-"""Measures known schedules with the real daemon, compares its metrics with the truth, and writes docs/accuracy.md.
+"""Runs known schedules under the real daemon, compares its metrics with the truth, and writes docs/accuracy.md.
 
-The counters are computed at the moment of each read (a FUSE tree), so the only errors are the exporter's own and those
-of the machine's clock. The truth is the exact integral of the schedule, by code that the exporter does not share.
+The counters are computed at the moment of each read (a FUSE tree), so the only errors are those of the exporter and of
+the machine's clock. The truth is the exact integral of the schedule, computed by code independent of the exporter.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Line:
-    """One number beside its truth."""
+    """A measured value and its truth."""
 
     what: str
     truth: float
@@ -144,7 +144,7 @@ def until(metrics: Metrics) -> int:
 
 
 def at_second(daemon: Running, wall_second: int) -> Metrics | None:
-    """The scrape that tells of exactly the time until a wall second; None before."""
+    """The scrape aggregated exactly up to a wall second; None before."""
     metrics = daemon.metrics()
     found = until(metrics)
     if found > wall_second:
@@ -161,7 +161,7 @@ def compare(
     offset_ns: int,
     window: str,
 ) -> Iterator[Line]:
-    """What the metrics said of a span of wall seconds, beside the schedule's truth of it."""
+    """Compare the metrics for a span of wall seconds with the schedule's truth."""
     begin_ns, end_ns = (int(second * 1e9) - offset_ns for second in span)
     bin_ns = case.interval_ms * 1_000_000
     truth = fabric.truth(begin_ns, end_ns, bin_ns)

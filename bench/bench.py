@@ -1,4 +1,4 @@
-"""What every case is given: where to work, how long to measure, and what the budgets are measured on."""
+"""The parameters of all cases: working folder, measuring time, and size of the node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 MILLISECOND_NS = 1_000_000
 NS_PER_SECOND = 1_000_000_000
-# The node of the budgets: eight ports.
+# The budgets are defined for a node with eight ports.
 PORTS = 8
 
 
@@ -19,11 +19,11 @@ class Bench:
     quick: bool
 
     def seconds(self, full: float) -> float:
-        """How long to measure what a full run measures for so long."""
+        """Measuring time, given that of a full run."""
         return max(1.0, full / 5) if self.quick else full
 
     def rounds(self, full: int) -> int:
-        """How often to repeat what a full run repeats so often."""
+        """Number of repetitions, given that of a full run."""
         return max(2, full // 3) if self.quick else full
 
     def new_folder(self, name: str) -> Path:

@@ -1,6 +1,6 @@
-"""Load on the daemon: clients that pull 60 s windows and scrape, as fast as they are answered.
+"""Generates load on the daemon: clients that request 60 s windows and scrape, as fast as they get responses.
 
-`clients.py PORT CLIENTS` runs until it is terminated, and then prints how many requests were answered how.
+`clients.py PORT CLIENTS` runs until it is terminated, and then prints the number of responses by path and status.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import threading
 import time
 from collections import Counter
 
-# At 10 ms these are all samples of 60 s; at 1 ms each point is the highest of ten.
+# At 10 ms this is every sample of 60 s; at 1 ms each point is the maximum of ten samples.
 WINDOW = "/api/v1/window?last=60s&max_points=6000&format="
 PATHS = (WINDOW + "json", "/metrics", WINDOW + "npy", "/metrics")
 REFUSED_PAUSE_SECONDS = 0.1
 
 
 def pull(port: int, first: int, stop: threading.Event, answers: Counter[str]) -> None:
-    """One client: each path in turn over one kept connection; a refused request is tried again after a pause."""
+    """One client: requests each path in turn over a persistent connection, with a pause after a refused request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     turn = first
     while not stop.is_set():

@@ -1,4 +1,4 @@
-"""The whole daemon as an operator starts it, with the process ids of both its processes."""
+"""Runs the complete daemon as an operator does, and provides the process IDs of its two processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ibpulse.ring.reader import RingReader
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A daemon that serves: its TCP port, its processes, its ring."""
+    """A running daemon: its TCP port, its processes, its ring."""
 
     port: int
     main_pid: int
@@ -31,7 +31,7 @@ class Daemon:
         return self.reader.ring.words[at.lane_at(0) + at.L_PID]
 
     def get(self, path: str) -> bytes:
-        """The body of one answer, over a connection of its own as Prometheus' first scrape.
+        """The body of one response, over a new connection like Prometheus' first scrape.
 
         Raises:
             OSError: nobody answers, or not with 200.
@@ -50,7 +50,7 @@ class Daemon:
         return body
 
     def answers(self) -> bool:
-        """Whether the daemon says that it is ready."""
+        """Whether the daemon is ready."""
         try:
             return bool(self.get("/-/ready"))
         except OSError:
@@ -61,7 +61,7 @@ class Daemon:
 def running_daemon(
     bench: Bench, name: str, *, ports: int, interval_ms: int = 10, history_seconds: int = 0
 ) -> Iterator[Daemon]:
-    """`ibpulse serve` over a tree of so many ports; its ring already holds so many seconds of history."""
+    """`ibpulse serve` on a tree with `ports` ports and a ring with `history_seconds` of history."""
     folder = bench.new_folder(name)
     tree, ring = write_tree(folder / "sys", ports), folder / "ring"
     if history_seconds:
@@ -85,5 +85,5 @@ def running_daemon(
             return daemon is not None and daemon.answers()
 
         processes.wait_for(ready, "ibpulse serve becoming ready")
-        # the daemon makes a new ring when it does not like the one that was there
+        # the daemon creates a new ring if the existing one does not match its settings
         yield Daemon(port, process.pid, RingReader(RingFile(ring / "ring")))

@@ -1,4 +1,4 @@
-"""A ring file full of invented samples, so that a daemon or an aggregator has minutes of history at once."""
+"""Creates a ring file with synthetic samples, so that a daemon or an aggregator starts with minutes of history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ_NS = 1_000
 
 
 def filled_ring(path: Path, interval_ns: int, ports: int, seconds: int) -> RingReader:
-    """A new ring whose last seconds hold a square wave with noise on every port: busy half of the time."""
+    """A new ring whose last seconds hold a noisy square wave on every port, busy half of the time."""
     ring = RingFile.create(path, interval_ns, HISTORY_SECONDS * NS_PER_SECOND // interval_ns)
     count = seconds * NS_PER_SECOND // interval_ns
     last = time.time_ns() // interval_ns

@@ -1,7 +1,7 @@
-"""How often the intervals of a report hold the truth, on many simulated runs.
+"""Measures how often the intervals of a report cover the truth, on many simulated runs.
 
-`python -m bench.interval_coverage [--runs N]` prints the table of docs/report.md. The truth of a workload is that of
-a run of an hour with another seed. Each run is cut out at a random instant, so it begins within a step.
+`python -m bench.interval_coverage [--runs N]` prints the table of docs/report.md. The truth of a workload comes from a
+one-hour run with a different seed. Each run starts at a random time, usually within a step.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rows(shares: list[Mapping[str, float]]) -> str:
 
 
 def measure(workload: Fsdp, runs: int) -> dict[str, float]:
-    """The share of runs whose interval holds the truth, row by row."""
+    """The fraction of runs whose interval covers the truth, row by row."""
     truth = find_truth(workload)
     held = dict.fromkeys(truth, 0)
     rng = np.random.default_rng(1)
@@ -83,7 +83,7 @@ def find_truth(workload: Fsdp) -> dict[str, float]:
 
 
 def describe(workload: Fsdp, seed: int, first: int) -> Run:
-    """What a report says of a minute of the workload from tick `first` on."""
+    """The report of one minute of the workload, starting at tick `first`."""
     edges = np.arange(first, first + SECONDS * 100 + 1) * TICK_NS
     moved = Schedule(workload, seed, RAILS).cumulative_bytes(edges)
     rates = np.diff(moved, axis=0).transpose(1, 2, 0) * (1e9 / TICK_NS)

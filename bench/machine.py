@@ -1,4 +1,4 @@
-"""What this machine is, in the lines that a reader needs to judge the numbers. No host name."""
+"""Describes this machine for readers of the results, without its host name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def describe() -> list[str]:
         f"- processor: {_processor()}, {os.cpu_count()} cores{_virtual()}; {memory_gb:.0f} GB of memory",
         f"- kernel: {platform.system()} {platform.release().split('-')[0]}, clock source {_clock_source()}",
         f"- Python: {platform.python_implementation()} {platform.python_version()}, {platform.machine()}",
-        f"- load average when the run began: {load:.2f}",
+        f"- load average at the start of the run: {load:.2f}",
     ]
 
 
 def stolen_seconds() -> float:
-    """CPU time that the host took from this machine since boot (proc(5), `steal` of /proc/stat)."""
+    """CPU time stolen from this machine by the host since boot (proc(5), `steal` of /proc/stat)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 

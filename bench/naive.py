@@ -1,6 +1,6 @@
 """The naive loop: open, read and close every file, then sleep for the interval. `naive.py INTERVAL_S SECONDS FILE...`
 
-This is how counters are polled by hand. It is kept simple on purpose, and prints one JSON object when it ends.
+This is the simplest way to poll counters. It prints one JSON object when it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A sampler and the C program over the same seconds, so that both see the same machine and the same load."""
+"""Runs a sampler and the C program at the same time, so that both see the same load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.bench import MILLISECOND_NS, PORTS
 from bench.sampler import SamplerRun, SamplerWatch
 from ibpulse.ring.reader import RingReader
 
-# The C program wakes this much after the sampler: never at the same instant, and for 10 ms at the same phases of a
+# The C program wakes this much later than the sampler: never at the same time and, at 10 ms, in the same phase of a
 # 250 Hz scheduler tick.
 PHASE_NS = {10: 6 * MILLISECOND_NS, 1: MILLISECOND_NS // 2}
 PARTS = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -20,39 +20,39 @@ PARTS = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same seconds as both programs saw them."""
+    """The results of both programs over the same seconds."""
 
     sampler: SamplerRun
     c: reference.ReferenceRun
 
 
 def measure(program: Path, reader: RingReader, interval_ms: int, seconds: float) -> Pair:
-    """One run of the C program beside the sampler that fills a ring of eight ports."""
+    """One run of the C program alongside the sampler of a ring with eight ports."""
     watching = SamplerWatch(reader)
     c_run = reference.run(program, interval_ms * MILLISECOND_NS, seconds, PORTS, PHASE_NS[interval_ms])
     return Pair(watching.stop(), c_run)
 
 
 class Pairs:
-    """Several rounds, and what they say together."""
+    """Several rounds and their combined results."""
 
     def __init__(self, rounds: Sequence[Pair]) -> None:
         self.rounds = rounds
 
     def cost_ratio(self) -> float:
-        """CPU of one tick of the sampler over that of the C program."""
+        """CPU time per tick of the sampler ÷ that of the C program."""
         return median(pair.sampler.cpu_ns_per_tick / pair.c.cpu_ns_per_tick for pair in self.rounds)
 
     def late_ratios(self) -> list[float]:
-        """The sampler's p99 of lateness over the C program's, of each round, sorted."""
+        """The sampler's p99 lateness ÷ that of the C program, for each round, sorted."""
         return sorted(pair.sampler.late_ns(PARTS["p99"]) / pair.c.lateness_ns["p99"] for pair in self.rounds)
 
     def kept(self) -> tuple[float, float]:
-        """Part of the ticks that the sampler and the C program kept."""
+        """Fraction of ticks captured by the sampler and by the C program."""
         return fmean(pair.sampler.kept for pair in self.rounds), fmean(pair.c.kept for pair in self.rounds)
 
     def cost_ns(self) -> tuple[float, float]:
-        """CPU of one tick of the sampler and of the C program."""
+        """CPU time per tick of the sampler and of the C program."""
         sampler = median(pair.sampler.cpu_ns_per_tick for pair in self.rounds)
         return sampler, median(pair.c.cpu_ns_per_tick for pair in self.rounds)
 

@@ -1,4 +1,4 @@
-"""Costs of other processes as the kernel counts them, and starting and stopping them."""
+"""Starts and stops processes, and reads their costs from the kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process, ended ones included, in ns (clock_getcpuclockid(3))."""
+    """CPU time of all threads of a process, including ended ones, in ns (clock_getcpuclockid(3))."""
     scheduled = 2
     return time.clock_gettime_ns((~pid << 3) | scheduled)
 
@@ -25,7 +25,7 @@ def pss_bytes(pid: int) -> int:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Builds and runs the C program, and the naive loop beside it, over the same counter files."""
+"""Builds and runs the C program and the naive loop on the same counter files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.trees import RECEIVE, TRANSMIT
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRun:
-    """What the C program says of one run."""
+    """The results of one run of the C program."""
 
     ticks: int
     missed: int
@@ -27,12 +27,12 @@ class ReferenceRun:
 
     @property
     def kept(self) -> float:
-        """Part of the ticks that were kept."""
+        """Fraction of the ticks that were captured."""
         return self.ticks / (self.ticks + self.missed)
 
 
 def build(folder: Path) -> Path:
-    """The C program, compiled with the system's compiler."""
+    """Compile the C program with the system's compiler."""
     program = folder / "reference"
     source = Path(__file__).with_name("reference.c")
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu11", "-o", str(program), str(source)], check=True)
@@ -40,14 +40,14 @@ def build(folder: Path) -> Path:
 
 
 def run(program: Path, interval_ns: int, seconds: float, ports: int, phase_ns: int = 0) -> ReferenceRun:
-    """One run of the C program over so many ports."""
+    """One run of the C program on this number of ports."""
     ring = program.with_name("reference.ring")
     numbers = [str(interval_ns), str(phase_ns), str(seconds)]
     return ReferenceRun(**_json_of([str(program), *numbers, str(ring), *[TRANSMIT, RECEIVE] * ports]))
 
 
 def run_naive(interval_ns: int, seconds: float, ports: int) -> dict[str, float]:
-    """One run of the naive loop over so many ports."""
+    """One run of the naive loop on this number of ports."""
     numbers = [str(interval_ns / NS_PER_SECOND), str(seconds)]
     return _json_of([sys.executable, str(naive.__file__), *numbers, *[TRANSMIT, RECEIVE] * ports])
 

@@ -1,4 +1,4 @@
-"""What a case found, and the whole report as Markdown. It measures nothing."""
+"""The results of a case, and the report as Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One budget of the design and what was found. `met` is None where it could not be measured."""
+    """One budget of the design and the result. `met` is None if it could not be measured."""
 
     what: str
     budget: str
@@ -22,7 +22,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text below a header."""
+    """A table: a header and rows of text."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -30,7 +30,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One case: how it was measured, its tables, and the budgets that it decides."""
+    """One case: its method, its tables, and its budgets."""
 
     title: str
     method: str
@@ -59,12 +59,12 @@ def _table(table: Table) -> str:
 
 
 def microseconds(nanoseconds: float) -> str:
-    """A time in µs, short."""
+    """A time in whole µs."""
     return f"{nanoseconds / 1e3:,.0f} µs"
 
 
 def milliseconds(seconds: float) -> str:
-    """A time in ms, with three digits or so."""
+    """A time in ms, with about three digits."""
     value = seconds * 1e3
     return f"{value:.3f} ms" if value < 1 else f"{value:.2f} ms"
 

@@ -1,4 +1,4 @@
-"""The product's sampler process by itself, and what a ring says of the sampler that fills it."""
+"""Runs the sampler process on its own, and reads a sampler's statistics from its ring."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOCK_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class SamplerRun:
-    """What a sampler did over a span: its ticks, its CPU time, and how late each tick's first read began."""
+    """Statistics of a sampler over a span: ticks, CPU time, and the lateness of each tick's first read."""
 
     ticks: int
     missed: int
@@ -36,7 +36,7 @@ class SamplerRun:
 
     @property
     def kept(self) -> float:
-        """Part of the ticks that were kept."""
+        """Fraction of the ticks that were captured."""
         return self.ticks / (self.ticks + self.missed)
 
     def late_ns(self, part: float) -> float:
@@ -46,7 +46,7 @@ class SamplerRun:
 
 @contextmanager
 def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[RingReader]:
-    """The ring that a sampler process, started for the block, fills over so many ports."""
+    """The ring of a sampler process that runs inside the block and reads this number of ports."""
     ring = RingFile.create(folder / "ring", interval_ns, HISTORY_SECONDS * NS_PER_SECOND // interval_ns)
     planned = []
     for number in range(ports):
@@ -58,12 +58,12 @@ def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[Ring
     with processes.running(command, folder / "sampler.log"):
         processes.wait_for(lambda: ring.words[at.lane_at(0) + at.L_TICKS] > 10, "the sampler's first ticks")
         yield RingReader(ring)
-        # signals are for its parent: the sampler ends when the ring says so
+        # the sampler ignores signals and ends when the ring asks it to
         ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = STOP
 
 
 class SamplerWatch:
-    """Measures the sampler of a ring from here to `stop`."""
+    """Measures the sampler of a ring from its creation to `stop`."""
 
     def __init__(self, reader: RingReader) -> None:
         self._reader = reader
@@ -76,13 +76,13 @@ class SamplerWatch:
         return self._reader.ring.words[at.lane_at(0) + which]
 
     def stop(self) -> SamplerRun:
-        """What the sampler did since."""
+        """Statistics of the sampler since the creation."""
         cpu_ns, counted = processes.cpu_ns(self._pid) - self._cpu_ns, self._word(at.L_TICKS) - self._ticks
         last = self._reader.newest_tick()
         block = self._reader.read([0], self._first, last)
         ticks = np.arange(self._first, last + 1)[block.present[0]]
         before = block.records[0, block.present[0], at.R_BEFORE].astype(np.int64)
-        # the sampler follows the wall clock as it is slewed, so its deadlines lie between the two offsets
+        # the sampler follows a slewed wall clock, so its deadlines lie between the two offsets
         offsets = np.linspace(self._offset_ns, wall_offset_ns(), last + 1 - self._first)[block.present[0]]
         deadlines = self._reader.wall_ns(ticks) - offsets.astype(np.int64)
         late = (before - deadlines).astype(np.float64)
@@ -90,14 +90,14 @@ class SamplerWatch:
 
 
 def watch(reader: RingReader, seconds: float) -> SamplerRun:
-    """What the sampler of a ring does in the next seconds."""
+    """Measure the sampler of a ring for this number of seconds."""
     watching = SamplerWatch(reader)
     time.sleep(seconds)
     return watching.stop()
 
 
 def wall_offset_ns() -> int:
-    """Wall clock minus monotonic clock in ns, from the tightest of some tries."""
+    """Wall clock minus monotonic clock in ns, from the best of several tries."""
     tries = []
     for _ in range(CLOCK_TRIES):
         before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

@@ -1,6 +1,6 @@
-"""Signals whose bytes are known at every instant, and the statistics of them by plain definitions.
+"""Signals with exactly known bytes at every instant, and their statistics computed directly from the definitions.
 
-It must not use the code of `analysis`, which is what these signals are there to judge.
+It does not use `analysis`, because these signals serve to test that package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMESCALES_MS = (10, 50, 100, 1000)
 
 @dataclass(frozen=True)
 class Signal:
-    """`flowed` gives the bytes (instants, rails, 2) since instant 0; `period` is known where there is one."""
+    """`flowed` returns the bytes (instants, rails, 2) since instant 0; `period` is set for periodic signals."""
 
     title: str
     flowed: Callable[[Times], Floats]
@@ -52,7 +52,7 @@ def wave(period: float, duty: float, shift: float = 0.0) -> Callable[[Floats], F
 
 
 def shifted(period: float, duty: float) -> Callable[[Times], Floats]:
-    """A square wave on every rail, each an eighth of the period after its neighbour."""
+    """A square wave on every rail, each delayed by an eighth of the period relative to its neighbour."""
     ways = [wave(period, duty, rail * period / RAILS) for rail in range(RAILS)]
 
     def flowed(times: Times) -> Floats:
@@ -73,7 +73,7 @@ def ramp(period: float) -> Callable[[Floats], Floats]:
 
 
 def poisson(busy: float, idle: float) -> Callable[[Floats], Floats]:
-    """Bytes of bursts and gaps whose lengths are exponential, with these means."""
+    """Bytes of bursts and gaps with exponentially distributed lengths with these means."""
     rng = np.random.default_rng(7)
     count = int(2 * SECONDS / (busy + idle))
     lengths = np.stack([rng.exponential(busy, count), rng.exponential(idle, count)], axis=1)
@@ -91,7 +91,7 @@ def played(title: str, workload: Workload, tick_ns: int = TICK_NS) -> Signal:
 
 
 def slots(slot_ms: int) -> Signal:
-    """Busy for 55 % of the time in slots of one length, with a tenth of jitter."""
+    """Busy for 55 % of the time in slots of equal length with 10 % jitter."""
     return played(f"{slot_ms} ms", Square(period_ns=slot_ms * 1_000_000, duty=0.55, jitter=0.1))
 
 
@@ -103,7 +103,7 @@ class Truth:
 
 
 def find_truth(signal: Signal, begin_ns: int, end_ns: int) -> dict[str, float]:
-    """Every statistic by its definition, from exact bins of the tick and of each time scale."""
+    """All statistics by definition, from exact bins of the tick and of each time scale."""
     edges = np.arange(begin_ns, end_ns + 1, signal.tick_ns)
     flowed = signal.flowed(edges)
     rates = np.diff(flowed.sum(axis=(1, 2))) / (signal.tick_ns / 1e9)

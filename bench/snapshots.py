@@ -1,4 +1,4 @@
-"""The product's aggregator in this process, over a ring with invented history."""
+"""Runs the aggregator in this process on a ring with synthetic history."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ INTERVAL_NS = 10 * MILLISECOND_NS
 
 
 def open_aggregator(folder: Path, ports: int, history_seconds: int) -> tuple[RingReader, Aggregator]:
-    """A ring with so many ports and so much history, and an aggregator that has seen nothing of it yet."""
+    """A ring with this number of ports and this much history, and a new aggregator for it."""
     reader = filled_ring(folder / "ring", INTERVAL_NS, ports, history_seconds)
     return reader, Aggregator(reader, AggregatorOptions())
 
 
 def build_fabric(ports: int) -> Fabric:
-    """So many rails of 400 Gb/s."""
+    """A fabric with this number of 400 Gb/s rails."""
     identity = PortIdentity(
         "InfiniBand", "400 Gb/sec (4X NDR)", "b8ce:f603:00aa:0000", "MT_0000000838", "MT4129", "28.41.1000", "mlx5_core"
     )
@@ -36,6 +36,6 @@ def build_fabric(ports: int) -> Fabric:
 
 
 def build_snapshot(reader: RingReader, aggregator: Aggregator, ports: int, tick: int) -> Snapshot:
-    """The snapshot at a tick, as if the ring's sampler had just come there."""
+    """The snapshot at a tick, as if the ring's sampler had just reached it."""
     reader.ring.words[at.lane_at(0) + at.L_TICK] = tick
     return aggregator.update(build_fabric(ports), SamplerHealth(), tick)

@@ -1,7 +1,7 @@
-"""Every statistic of the traffic beside its truth, on known signals that were sampled well and badly.
+"""Compares every traffic statistic with its truth, for known signals sampled well and badly.
 
-`python -m bench.traffic_accuracy` writes docs/traffic-accuracy.md. The samples are written into real ring files. The
-numbers are those of `/api/v1/summary`, made by the code that makes those of `/metrics`.
+`python -m bench.traffic_accuracy` writes docs/traffic-accuracy.md. The samples are written to real ring files. The
+values are those of `/api/v1/summary`, which come from the same code as `/metrics`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How badly the counters are sampled; lost ticks and lateness are parts of all ticks, chosen at random."""
+    """Imperfections of the sampling; lost and late ticks are fractions of all ticks, chosen at random."""
 
     title: str
     lost: float = 0.0
@@ -172,7 +172,7 @@ def slot_section() -> str:
 
 
 def measure(signal: Signal, sampling: Sampling) -> Summary:
-    """The summary of the window of a signal that was sampled in a way."""
+    """The summary of a window of a signal with a given sampling."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         ticks = SECONDS * 10**9 // signal.tick_ns
         ring = RingFile.create(Path(folder) / "ring", signal.tick_ns, ticks + 100)
@@ -215,7 +215,7 @@ def fill(ring: RingFile, signal: Signal, sampling: Sampling, ticks: int) -> None
 
 
 def statistics(summary: Summary) -> dict[str, float]:
-    """The statistics of a summary by the names of the page."""
+    """The statistics of a summary, by their names on the page."""
     node = summary.node
     numbers: dict[str, float | None] = {
         "mean": (node.transmit_bytes_per_second or 0.0) + (node.receive_bytes_per_second or 0.0),

@@ -1,6 +1,6 @@
-"""A sysfs-shaped tree whose counter files are symbolic links to counters of the kernel's loopback interface.
+"""Creates a sysfs-like tree whose counter files are symbolic links to counters of the kernel's loopback interface.
 
-So every read of a counter is a read of a real kernel file (kernfs), as it is on a node, though no driver is asked.
+Every read of a counter is thus a read of a real kernel file (kernfs), as on a real node, but does not involve a driver.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 STATISTICS = Path("/sys/class/net/lo/statistics")
 TRANSMIT, RECEIVE = str(STATISTICS / "tx_bytes"), str(STATISTICS / "rx_bytes")
-# The files that mlx5 shows in ports/<n>/counters, and the loopback counter that stands for each.
+# The files of mlx5 in ports/<n>/counters, and the loopback counter used for each.
 COUNTERS = {
     "port_xmit_data": "tx_bytes",
     "port_rcv_data": "rx_bytes",
@@ -36,9 +36,9 @@ COUNTERS = {
 
 
 def write_tree(root: Path, devices: int, *, linked: bool = True) -> Path:
-    """`root`, now with `class/infiniband/mlx5_<n>` of so many devices with one 400 Gb/s port each.
+    """Create `class/infiniband/mlx5_<n>` in `root` for this number of devices with one 400 Gb/s port each.
 
-    Without `linked` the counters are plain files: node_exporter passes over symbolic links.
+    Without `linked` the counters are plain files, because node_exporter skips symbolic links.
     """
     for number in range(devices):
         device = root / "class/infiniband" / f"mlx5_{number}"

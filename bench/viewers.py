@@ -1,4 +1,4 @@
-"""Viewers of the live stream: they read and drop what comes. `viewers.py PORT VIEWERS` runs until it is terminated."""
+"""Viewers of the live stream that discard what they read. `viewers.py PORT VIEWERS` runs until it is terminated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for the types of numpy arrays."""
+"""Type aliases for numpy arrays."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ Singles = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-"""Row numbers of the ports in a table, or of the rails in an array of ports."""
+"""Row indices of ports in a table, or of rails in an array of ports."""
 Pixels = npt.NDArray[np.uint8]

@@ -75,9 +75,9 @@ def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
     node.run(60)
     assert node.changes == 1
     assert said(caplog) == [
-        "device mlx5_1: a read takes 8.2 ms (p99, at worst 8.2 ms), too long for a sample every 10 ms; it is sampled "
-        "every 100 ms from now on, by a process of its own, so that it holds up no other. Look for what slows it down: "
-        "its firmware, or other programs that ask it; sampler.scheduler=fifo if this machine is busy"
+        "device mlx5_1: reads take 8.2 ms (p99, at worst 8.2 ms), too long for sampling every 10 ms; sampling it every "
+        "100 ms from now on, in a separate process that does not delay other devices. Check its firmware and other "
+        "programs that query it; set sampler.scheduler=fifo if this machine is busy"
     ]
     assert node.adaptive.reads()[1] == DeviceReads("mlx5_1", pytest.approx(0.0082), interval_lengthened=True)
 
@@ -97,9 +97,9 @@ def test_a_device_whose_single_reads_are_too_long_stays_in_the_process_of_all(
     node.run(4)
     assert (node.strides(), node.adaptive.own_process_devices) == ([1, 1, 2], frozenset())
     assert said(caplog) == [
-        "device mlx5_2: a read takes 1.2 ms (p99, at worst 1.2 ms), too long for a sample every 10 ms; it is sampled "
-        "every 20 ms from now on. Look for what slows it down: its firmware, or other programs that ask it; "
-        "sampler.scheduler=fifo if this machine is busy"
+        "device mlx5_2: reads take 1.2 ms (p99, at worst 1.2 ms), too long for sampling every 10 ms; sampling it every "
+        "20 ms from now on. Check its firmware and other programs that query it; "
+        "set sampler.scheduler=fifo if this machine is busy"
     ]
 
 
@@ -108,9 +108,9 @@ def test_a_device_that_no_interval_is_long_enough_for_is_named(node: Node, caplo
     node.run(4)
     assert node.strides() == [100, 1, 1]
     assert (
-        "device mlx5_0: a read takes 180 ms (p99, at worst 180 ms), too long for a sample every 10 ms; it is sampled "
-        "every 1000 ms from now on, by a process of its own, so that it holds up no other, and even so most of its "
-        "samples are holes. Look for"
+        "device mlx5_0: reads take 180 ms (p99, at worst 180 ms), too long for sampling every 10 ms; sampling it every "
+        "1000 ms from now on, in a separate process that does not delay other devices, but even so most of its "
+        "samples are missing. Check"
     ) in said(caplog)[0]
 
 
@@ -123,8 +123,8 @@ def test_a_node_that_is_slow_as_a_whole_is_lengthened_as_a_whole(
     assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (1, [2] * 8, frozenset())
     assert len(said(caplog)) == 8
     assert said(caplog)[0] == (
-        "device mlx5_0: a read takes 0.4 ms (p99, at worst 0.4 ms), and with those of the other devices too long for a "
-        "sample every 10 ms; it is sampled every 20 ms from now on. Leave out ports by ports.exclude, or raise "
+        "device mlx5_0: reads take 0.4 ms (p99, at worst 0.4 ms), which with the other devices is too long for "
+        "sampling every 10 ms; sampling it every 20 ms from now on. Exclude ports with ports.exclude, or raise "
         "sampler.interval"
     )
 
@@ -140,7 +140,7 @@ def test_a_device_that_is_quick_again_is_sampled_as_before_after_minutes(
     assert node.strides() == [1, 10, 1]
     node.run(10)
     assert (node.strides(), node.adaptive.own_process_devices) == ([1, 1, 1], frozenset())
-    assert said(caplog) == ["device mlx5_1: a read takes 0.05 ms (p99) now; it is sampled every 10 ms from now on"]
+    assert said(caplog) == ["device mlx5_1: reads now take 0.05 ms (p99); sampling it every 10 ms from now on"]
     assert not node.adaptive.reads()[1].interval_lengthened
 
 

@@ -200,7 +200,7 @@ def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, m
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(22, "EINVAL: Invalid argument"), (74, "what it holds is not a number"), (9999, "9999: Unknown error 9999")],
+    [(22, "EINVAL: Invalid argument"), (74, "its content is not a number"), (9999, "9999: Unknown error 9999")],
 )
 def test_an_errno_is_told_in_words(number: int, words: str) -> None:
     assert explain_errno(number) == words

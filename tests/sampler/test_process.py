@@ -315,7 +315,8 @@ def test_a_broken_plan_ends_the_sampler_with_a_sentence(ring: RingFile) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["/x"], ["/x", "main"], ["/x", str(at.LANE_COUNT)], ["/x", "-1"]])
 def test_other_arguments_are_refused(arguments: list[str]) -> None:
-    assert run(*arguments) == (EXIT_NO_RING, f"sampler: {arguments} is not RING LANE, with a lane from 0 to 15\n")
+    refusal = f"sampler: arguments {' '.join(arguments)!r}: expected RING LANE, with a lane from 0 to 15\n"
+    assert run(*arguments) == (EXIT_NO_RING, refusal)
 
 
 def test_a_wall_clock_stepped_between_two_runs_begins_a_segment(

@@ -65,7 +65,7 @@ async def test_a_refused_wish_is_logged_once(
         await sampled_anew(ring, 0, 20)
         assert supervisor.health().cpu_actual == ""
     said = [record.message for record in caplog.records if "refused" in record.message]
-    assert said == ["sampler.cpu was refused (Invalid argument); the sampler goes on without it"]
+    assert said == ["sampler.cpu was refused (Invalid argument); the sampler continues without it"]
 
 
 async def test_a_killed_sampler_is_started_again_and_its_ticks_are_a_hole(
@@ -183,12 +183,12 @@ async def test_a_file_that_goes_missing_is_said_once_and_again_when_it_answers(
         await soon(lambda: "went away" in caplog.text)
         await scanned_anew(inventory)
         hidden.rename(tree.path("mlx5_0"))
-        await soon(lambda: "answer again" in caplog.text)
+        await soon(lambda: "readable again" in caplog.text)
         await sampled_anew(ring, supervisor.slots["mlx5_0:1"])
     said = [record.message for record in caplog.records if "mlx5_0:1" in record.message]
     assert said == [
-        "port mlx5_0:1: its device went away (ENOENT: No such file or directory); looking for it",
-        "port mlx5_0:1: its counter files answer again",
+        "port mlx5_0:1: its device disappeared (ENOENT: No such file or directory); searching for it",
+        "port mlx5_0:1: its counter files are readable again",
     ]
 
 
@@ -203,8 +203,8 @@ async def test_a_file_that_keeps_failing_is_said_once_also_by_a_new_sampler(
         await sampled_anew(ring, supervisor.slots["mlx5_1:1"], 30)
     said = [record.message for record in caplog.records if "mlx5_0:1" in record.message]
     assert said == [
-        "port mlx5_0:1: a counter file keeps failing (what it holds is not a number); it is left alone and tried "
-        "again within a minute. If it never answers, put the port into ports.exclude"
+        "port mlx5_0:1: a counter file keeps failing (its content is not a number); pausing it and retrying within a "
+        "minute. If it never recovers, add the port to ports.exclude"
     ]
 
 
@@ -256,9 +256,9 @@ async def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
     async with running(ring, ListedInventory(fabric)) as supervisor:
         assert len(supervisor.slots) == at.SLOT_COUNT
         await sampled_anew(ring, supervisor.slots["efa_255:1"])
-    assert [record.message for record in caplog.records if "room" in record.message] == [
-        "the node has 258 ports and the ring has room for 256: efa_256:1 and those after it are not sampled; "
-        "leave out others by ports.exclude"
+    assert [record.message for record in caplog.records if "space" in record.message] == [
+        "the node has 258 ports, but the ring only has space for 256: efa_256:1 and later ports are not sampled; "
+        "exclude other ports with ports.exclude"
     ]
 
 

@@ -55,8 +55,8 @@ async def test_a_device_that_hangs_is_tried_alone_until_it_answers_and_the_other
                 await sampled_anew(ring, slot)
             assert len(children()) == 1
             assert supervisor.health().takeovers == 1
-    assert "device mlx5_1: a read has hung for over 0.25 s; the other devices go on without it" in caplog.text
-    assert "device mlx5_1 answers again; it is sampled with the others" in caplog.text
+    assert "device mlx5_1: a read has hung for over 0.25 s; quarantining the device" in caplog.text
+    assert "device mlx5_1 responds again; sampling it together with the others" in caplog.text
 
 
 @pytest.mark.fuse

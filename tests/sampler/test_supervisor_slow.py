@@ -75,7 +75,7 @@ async def test_it_returns_to_the_others_when_it_is_quick_again(
     await sampled_anew(ring, slot, 20)
     assert lengthened(slow) == []
     assert f"device {SLOW}: a read takes" in caplog.text
-    assert "it is sampled every 10 ms from now on" in caplog.text
+    assert "sampling it every 10 ms from now on" in caplog.text
 
 
 async def test_when_it_hangs_it_is_a_sick_one_in_the_process_that_it_has(
@@ -85,7 +85,7 @@ async def test_when_it_hangs_it_is_a_sick_one_in_the_process_that_it_has(
     fabric.set(SLOW, hang_seconds=300)
     await soon(lambda: slow.health().quarantined_devices == (SLOW,))
     assert children() == processes
-    assert f"device {SLOW}: a read has hung for over 0.25 s in the process that it has for itself" in caplog.text
+    assert f"device {SLOW}: a read has hung for over 0.25 s in its separate process" in caplog.text
     fabric.set(SLOW, delay_seconds=0.008)
     await soon(lambda: slow.health().quarantined_devices == ())
     await soon(lambda: len(children()) == 2)

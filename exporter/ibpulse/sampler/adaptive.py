@@ -19,23 +19,23 @@ from ibpulse.sampler.plan import PlannedPort
 from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
 from ibpulse.text import milliseconds
 
-# What holds in each of these parts of the span is no passing disturbance.
+# A read time only counts as lasting if it holds in each of this many parts of the span.
 PARTS = 3
 SPAN_SECONDS = 3.0
-# planned samples of a part, and those that it must hold to tell anything
+# planned samples per part, and the minimum number needed to evaluate it
 PART_SAMPLES = 20
 FEWEST_SAMPLES = 2
-# A rate rests on four reads of its port. Where 15 % of the reads are too long, half of the rates are holes, and twice
-# the interval loses no more; below that a longer interval would lose more than it saves.
+# A rate depends on four reads of its port. If 15 % of the reads are too long, half of the rates are missing, which is
+# no better than doubling the interval; below that, a longer interval would lose more than it gains.
 LONG_READ_QUANTILE = 0.85
 P99 = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTimes:
-    """The reads of a device: what they cost in each part of the span at least, and in no part more than.
+    """Read times of a device: the lowest (`lasting`) and the highest cost among the parts of the span.
 
-    `p99_ns` and `worst_ns` are of single reads over the whole span.
+    `p99_ns` and `worst_ns` refer to single reads over the whole span.
     """
 
     lasting: Cost
@@ -45,7 +45,7 @@ class ReadTimes:
 
 
 def measure_reads(reader: RingReader, ports: Sequence[PlannedPort], last_tick: int) -> dict[str, ReadTimes]:
-    """The read times of each device up to a tick; none of a device that was sampled too seldom to tell."""
+    """The read times of each device up to a tick, except for devices with too few samples."""
     found: dict[str, list[tuple[Floats, Floats]]] = {}
     unknown: set[str] = set()
     for stride, rows in rows_by_stride([port.stride for port in ports]):
@@ -58,13 +58,13 @@ def measure_reads(reader: RingReader, ports: Sequence[PlannedPort], last_tick: i
 
 
 def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last_tick: int) -> tuple[Floats, Floats]:
-    """Long read and mean tick of each part, (ports, PARTS, 2), NaN where unknown; p99 and worst read, (ports, 2)."""
+    """Long read and mean tick of each part, (ports, PARTS, 2), NaN if unknown; p99 and worst read, (ports, 2)."""
     samples = max(PART_SAMPLES, int(SPAN_SECONDS / PARTS * 1e9 / reader.interval_ns) // stride)
     block = read_planned(reader, [port.slot for port in ports], stride, PARTS * samples, last_tick)
     present = block.present.reshape(len(ports), PARTS, samples)
     stamps = block.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
     reads = np.diff(stamps, axis=2).reshape(*present.shape, 2)
-    # below all that was measured
+    # lower than any measured value
     reads[~present] = -1.0
     count = np.count_nonzero(present, axis=2)
     mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
@@ -77,13 +77,13 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
 
 
 def _quantile(ordered: Floats, count: npt.NDArray[np.intp], part: float) -> Floats:
-    """The value that `part` of the last `count` values, the largest, do not exceed; along the last axis."""
+    """The quantile `part` of the last (largest) `count` values along the last axis."""
     index = ordered.shape[-1] - 1 - np.floor((1 - part) * count).astype(np.intp)
     return np.asarray(np.take_along_axis(ordered, index[..., None], axis=-1)[..., 0])
 
 
 def _sum_up(ports: Sequence[tuple[Floats, Floats]]) -> ReadTimes:
-    """The read times of the device that has these ports, each with its parts and its whole."""
+    """The read times of a device from the results of `_measure` for its ports."""
     parts, whole = (np.array(numbers) for numbers in zip(*ports, strict=True))
     read, tick = parts[..., 0].max(axis=0), parts[..., 1].sum(axis=0)
     return ReadTimes(
@@ -97,18 +97,18 @@ def _sum_up(ports: Sequence[tuple[Floats, Floats]]) -> ReadTimes:
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 2.0
-# An interval is made shorter when it would fit reads that take so many times longer.
+# An interval is shortened if the shorter one would still suffice for reads that take this many times longer,
 RESERVE = 2.0
-# for so long
+# during all of this time.
 PATIENCE_SECONDS = 120.0
-# An interval that had to be lengthened again soon after it was shortened is kept twice as long the next time.
+# If an interval has to be lengthened again this soon after it was shortened, the patience doubles.
 LENGTHENED_SOON_PATIENCES = 5
 PATIENCE_SECONDS_MAX = 3600.0
 
 
 @dataclass(slots=True)
 class DeviceInterval:
-    """A device, the least stride of its sources, its interval, and since when a shorter one would do."""
+    """A device's minimum stride (from its sources), its interval, and since when a shorter one would suffice."""
 
     least: int
     interval: SamplingInterval
@@ -128,7 +128,7 @@ class AdaptiveInterval:
         self._refreshed_at = 0.0
 
     def follow(self, least: Mapping[str, int]) -> None:
-        """Look after these devices, whose sources need at least so many ticks between two samples."""
+        """Manage these devices, given the minimum number of ticks between two samples that their sources need."""
         self._devices = {
             device: known
             if (known := self._devices.get(device)) is not None and known.least == stride
@@ -137,16 +137,16 @@ class AdaptiveInterval:
         }
 
     def stride(self, device: str) -> int:
-        """The stride below which no port of the device is to be sampled."""
+        """The minimum stride at which the ports of the device are sampled."""
         return self._devices[device].interval.stride
 
     @property
     def own_process_devices(self) -> frozenset[str]:
-        """The devices that are to be read by a process of their own."""
+        """The devices to be read by a separate process."""
         return frozenset(device for device, known in self._devices.items() if known.interval.own_process)
 
     def reads(self) -> tuple[DeviceReads, ...]:
-        """The read times of each device that was measured or whose interval is lengthened."""
+        """The read times of each device that was measured or has a lengthened interval."""
         found = []
         for device, known in sorted(self._devices.items()):
             lengthened = known.interval.stride > known.least
@@ -155,7 +155,7 @@ class AdaptiveInterval:
         return tuple(found)
 
     def refresh(self, ports: Sequence[PlannedPort], now: float) -> bool:
-        """Whether the interval of a device was changed; `ports` are those read as planned, `now` is monotonic."""
+        """Update the intervals; true if any changed. `ports` are those sampled as planned, `now` is monotonic."""
         if now - self._refreshed_at < REFRESH_SECONDS:
             return False
         self._refreshed_at = now
@@ -172,7 +172,7 @@ class AdaptiveInterval:
         return any(changed)
 
     def _judge(self, device: str, needed: SamplingInterval, easy: SamplingInterval, now: float) -> bool:
-        """Change the interval of a device to what it needs, or to what it has long been able to hold."""
+        """Lengthen the interval of a device if needed, or shorten it if a shorter one has sufficed for long enough."""
         known = self._devices[device]
         longer = known.interval.slower(needed)
         if longer != known.interval:
@@ -191,7 +191,7 @@ class AdaptiveInterval:
 
     @staticmethod
     def _is_shorter(interval: SamplingInterval, known: DeviceInterval) -> bool:
-        """Whether a device would be sampled more often, or as often as it can be without a process of its own."""
+        """Whether `interval` samples a device more often, or as often as possible but without a separate process."""
         if known.interval.slower(interval) != known.interval:
             return False
         return interval.stride < known.interval.stride or (
@@ -208,34 +208,34 @@ class AdaptiveInterval:
         known.interval, known.shorter, known.shortened_at = interval, None, now
         assert known.reads is not None
         log.warning(
-            "device %s: a read takes %s ms (p99) now; it is sampled every %s ms from now on",
+            "device %s: reads now take %s ms (p99); sampling it every %s ms from now on",
             device,
             milliseconds(known.reads.p99_ns),
             milliseconds(interval.stride * self._reader.interval_ns),
         )
 
     def _explain(self, device: str, known: DeviceInterval, before: SamplingInterval) -> str:
-        """What is wrong, what was done, and what to do, in three sentences."""
+        """The log message: the problem, the action taken, and advice."""
         assert known.reads is not None
         reads, interval_ns = known.reads, self._reader.interval_ns
-        took = f"a read takes {milliseconds(reads.p99_ns)} ms (p99, at worst {milliseconds(reads.worst_ns)} ms)"
+        took = f"reads take {milliseconds(reads.p99_ns)} ms (p99, at worst {milliseconds(reads.worst_ns)} ms)"
         usual, longer = milliseconds(before.stride * interval_ns), milliseconds(known.interval.stride * interval_ns)
         if known.interval.own_process:
-            done = f"it is sampled every {longer} ms from now on, by a process of its own, so that it holds up no other"
+            done = f"sampling it every {longer} ms from now on, in a separate process that does not delay other devices"
         else:
-            done = f"it is sampled every {longer} ms from now on"
+            done = f"sampling it every {longer} ms from now on"
         if reads.lasting.read_ns > LONGEST_READ * known.interval.stride * interval_ns:
-            done += ", and even so most of its samples are holes"
+            done += ", but even so most of its samples are missing"
         if self._is_slow(reads.lasting, before, known.interval):
             return (
-                f"device {device}: {took}, too long for a sample every {usual} ms; {done}. Look for what slows it "
-                "down: its firmware, or other programs that ask it; sampler.scheduler=fifo if this machine is busy"
+                f"device {device}: {took}, too long for sampling every {usual} ms; {done}. Check its firmware and "
+                "other programs that query it; set sampler.scheduler=fifo if this machine is busy"
             )
         return (
-            f"device {device}: {took}, and with those of the other devices too long for a sample every {usual} ms; "
-            f"{done}. Leave out ports by ports.exclude, or raise sampler.interval"
+            f"device {device}: {took}, which with the other devices is too long for sampling every {usual} ms; "
+            f"{done}. Exclude ports with ports.exclude, or raise sampler.interval"
         )
 
     def _is_slow(self, cost: Cost, before: SamplingInterval, interval: SamplingInterval) -> bool:
-        """Whether a device is slow by itself, and not only one of many."""
+        """Whether the device itself is slow, rather than there being too many devices."""
         return interval.own_process or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns

@@ -1,7 +1,8 @@
-"""The tick clock: absolute deadlines on wall-clock multiples, kept on the monotonic clock. Standard library only.
+"""The tick clock: deadlines at multiples of the interval in wall time, timed by the monotonic clock.
 
-Ticks are ordinals that only grow; `tick - shift` is wall time in intervals. A slewed wall clock is followed. A step
-changes `shift` alone: the ticks go on counting the time that passed, while wall time has a hole or a repetition.
+Ticks are ordinals that only increase; `tick - shift` is wall time in intervals. The clock follows a slewed wall clock.
+A step of the wall clock only changes `shift`: ticks keep counting elapsed time, while wall time skips or repeats.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Callable
 
 from ibpulse.units import SECOND_NS
 
-# Two clock reads this far apart were torn by a preemption, and are tried again.
+# Two clock reads this far apart were interrupted by a preemption, and are repeated.
 _TORN_NS = 20_000
 _TRIES = 5
 
 
 class TickClock:
-    """Sleeps from tick to tick; late and missed ticks are counted, never replayed."""
+    """Sleeps from tick to tick; late and missed ticks are counted, never made up for."""
 
     def __init__(
         self,
@@ -30,10 +31,10 @@ class TickClock:
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Go on after `last_tick` of an earlier clock, which had `shift` and began that tick at `last_ns`.
+        """Continue after `last_tick` of an earlier clock with `shift`, which began that tick at `last_ns`.
 
-        `last_ns` is monotonic, 0 when nobody knows it: the ticks since then are a hole, but nobody's missed ticks. A
-        wall clock that was stepped since then counts as one step.
+        `last_ns` is monotonic, 0 if unknown: the ticks since then are missing data but do not count as missed. Any
+        steps of the wall clock since then count as one.
         """
         self.interval_ns = interval_ns
         self.tick = last_tick
@@ -44,7 +45,7 @@ class TickClock:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
         self._sleep = sleep
-        # how far in the past a deadline may lie: a new clock begins with one to come
+        # maximum lateness of a deadline; a new clock starts with a future one
         self._grace_ns = 0
         self._usual_ns = 0
         self._last_ns = last_ns
@@ -53,12 +54,12 @@ class TickClock:
             self._resume(monotonic_ns())
 
     def wait(self, read_ns: int = 0) -> int:
-        """Sleep until the next tick, and return how late it begins in ns; `tick` then names it.
+        """Sleep until the next tick, set `tick`, and return the wake-up delay in ns.
 
-        Call it when all reads of the tick before are done. A tick that would begin more than half an interval late,
-        or too soon after reads that were held up, is skipped: the time between two samples of a port stays above
-        half an interval, however late the first of them was. `read_ns` is when the ports that may be due at the next
-        tick had been read, now by default. A skipped tick is missed if it is a multiple of `stride`.
+        Call it when all reads of the previous tick are done. A tick that would begin more than half an interval late,
+        or too soon after delayed reads, is skipped, so that the time between two samples of a port is always more than
+        half an interval. `read_ns` is the time at which the ports that may be due at the next tick had been read
+        (default: now). A skipped tick counts as missed if it is a multiple of `stride`.
         """
         earliest = self._earliest_begin(read_ns)
         while True:
@@ -68,7 +69,7 @@ class TickClock:
             deadline = (tick - self.shift) * self.interval_ns - self._offset_ns
             if max(deadline, now) < earliest:
                 tick, deadline = tick + 1, deadline + self.interval_ns
-            # read again: a preemption since `now` must not be slept on top
+            # read the clock again, because a preemption since `now` must not extend the sleep
             ahead = deadline - self._monotonic_ns()
             if ahead > 0:
                 self._sleep(ahead / SECOND_NS)
@@ -81,9 +82,9 @@ class TickClock:
         return max(begun - deadline, 0)
 
     def _earliest_begin(self, read_ns: int) -> int:
-        """The first instant at which each port may be read again.
+        """The earliest time at which each port may be read again.
 
-        What the reads took beyond the usual is how late the last port of the tick was read, at most.
+        The time the reads took beyond the usual is an upper bound of the delay of the last port read.
         """
         if not self._grace_ns:
             return 0
@@ -96,21 +97,21 @@ class TickClock:
         return -(-(now + self._offset_ns + 1 - self._grace_ns) // self.interval_ns)
 
     def _resume(self, now: int) -> None:
-        """Find out whether the wall clock was stepped since the earlier clock's last tick."""
+        """Detect whether the wall clock was stepped since the earlier clock's last tick."""
         wall_tick = self._next_wall_tick(now)
         if not self._last_ns:
             if wall_tick + self.shift <= self.tick:
-                # nobody knows how long ago the last tick was: a hole keeps the two apart
+                # the time since the last tick is unknown, so leave a missing tick in between
                 self.steps += 1
                 self.shift = self.tick + 2 - wall_tick
             return
-        # the heartbeat of a sampler that hung or was killed is not exact
+        # the last heartbeat of a sampler that hung or was killed is imprecise
         doubt = 2 + SECOND_NS // self.interval_ns
         if abs(wall_tick + self.shift - self._count_on(wall_tick)) > doubt:
             self._step(wall_tick)
 
     def _follow_wall(self, now: int) -> None:
-        """Follow a slewed wall clock, and notice when it was stepped by more than half an interval."""
+        """Follow a slewed wall clock, and detect steps of more than half an interval."""
         offset = self._wall_ns() - now
         if abs(offset - self._offset_ns) < _TORN_NS:
             self._offset_ns = offset
@@ -124,17 +125,17 @@ class TickClock:
             self._step(self._next_wall_tick(now))
 
     def _step(self, wall_tick: int) -> None:
-        """Let the ticks count on at the wall clock's new time."""
+        """Continue counting ticks at the wall clock's new time."""
         self.steps += 1
         self.shift = self._count_on(wall_tick) - wall_tick
 
     def _count_on(self, wall_tick: int) -> int:
-        """The tick at this wall-clock multiple by the time that passed since the last one, to the nearest."""
+        """The tick at this wall-clock multiple, from the time elapsed since the last tick, rounded to the nearest."""
         passed = wall_tick * self.interval_ns - self._offset_ns - self._last_ns
         return self.tick + (passed + self.interval_ns // 2) // self.interval_ns
 
     def _measure_offset(self) -> tuple[int, int]:
-        """Wall clock minus monotonic clock and its doubt in ns, from the tightest of some tries."""
+        """Wall clock minus monotonic clock, and its uncertainty, in ns, from the best of several tries."""
         tries: list[tuple[int, int]] = []
         for _ in range(_TRIES):
             before = self._monotonic_ns()

@@ -1,4 +1,4 @@
-"""One sampler process and its heartbeat, as the supervisor holds it; and what samplers report in the ring, logged."""
+"""The supervisor's side of a sampler process: its heartbeat, and logging of its reports in the ring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ibpulse.sampler.process import MAIN_LANE, NOT_ASKED
 
 log = logging.getLogger(__name__)
 
-# A healthy read takes tens of µs to a few ms; a sick NIC blocks one for over a minute.
+# A healthy read takes tens of µs to a few ms; a hung NIC blocks one for over a minute.
 HUNG_READ_SECONDS = 0.25
 SILENT_SECONDS = 1.0
 STARTING_SECONDS = 15.0
@@ -28,7 +28,7 @@ REQUESTS = (("sampler.scheduler=fifo", at.L_FIFO), ("sampler.cpu", at.L_PINNED))
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """How long a lane has made no progress, and in which device; device is empty between two ticks."""
+    """Time a lane has made no progress, and the device being read; the device is empty between two ticks."""
 
     seconds: float
     device: str
@@ -39,7 +39,7 @@ class Stall:
 
 
 class Lane:
-    """A place in the ring's header for one sampler process, with the process that runs there."""
+    """A block in the ring's header for one sampler process, and the process that uses it."""
 
     def __init__(self, ring: RingFile, number: int) -> None:
         self.number = number
@@ -58,7 +58,7 @@ class Lane:
         return self._ring.words[self._words + which]
 
     def write_plan(self, plan: Plan) -> None:
-        """Give the lane a plan; a running process takes it up within a tick."""
+        """Give the lane a plan; a running process applies it within a tick."""
         self.plan = plan
         try:
             write_plan(plan_path(self._ring.path, self.number), plan)
@@ -73,7 +73,7 @@ class Lane:
         self._ring.words[self._words + at.L_PLAN_WANTED] = plan.generation
 
     def start(self) -> None:
-        """Start the process. The caller has seen to it that no other process runs user code on this lane."""
+        """Start the process. The caller ensures that no other process runs user code on this lane."""
         words = self._ring.words
         words[self._words + at.L_DEVICE] = 0
         words[self._words + at.L_PLAN_APPLIED] = 0
@@ -82,70 +82,70 @@ class Lane:
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         except OSError as error:
-            raise SamplerError(f"the sampler process cannot be started: {command[0]}: {error.strerror}") from error
+            raise SamplerError(f"the sampler process {command[0]} cannot be started: {error.strerror}") from error
         self.started_monotonic = time.monotonic()
         self._signless_polls = 0
         self._last_sign_monotonic = self.started_monotonic
 
     def is_started(self) -> bool:
-        """Whether there is a process, running or ended."""
+        """Whether a process was started, running or ended."""
         return self._process is not None
 
     def exit_status(self) -> int | None:
-        """Exit status of the process, negative for a signal, None while it runs or when there is none."""
+        """Exit status of the process, negative for a signal, None while it runs or without a process."""
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> subprocess.Popen[bytes] | None:
-        """Kill the process and let go of it: it never runs user code again, though it may take long to end."""
+        """Kill and release the process: it no longer runs user code, but may take long to end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
         return process
 
     def terminate(self) -> subprocess.Popen[bytes] | None:
-        """Tell the process to end at its next tick and let go of it."""
+        """Ask the process to end at its next tick, and release it."""
         process, self._process = self._process, None
         self._ring.words[self._words + at.L_PLAN_WANTED] = STOP
         return process
 
     def poll(self) -> Stall:
-        """Time without a heartbeat, counting only time in which the lane was polled.
+        """The current stall: time without progress, counting only time in which the lane was polled.
 
-        Only polls count: when this process itself was stopped or starved, the first poll after it starts again.
+        If this process itself was stopped or starved, counting restarts with the next poll.
         """
         now = time.monotonic()
         device = self.word(at.L_DEVICE)
-        # that it took up a plan is a sign too: a process may be long in starting, and its first tick is to come
+        # applying a plan counts as progress too, because a process may take long to start before its first tick
         sign = (self.word(at.L_HEARTBEAT_NS), self.word(at.L_TICKS), self.word(at.L_PLAN_APPLIED), device)
         if sign != self._last_sign:
             self._last_sign, self._signless_polls, self._last_sign_monotonic = sign, 0, now
         else:
             self._signless_polls += 1
-        # two polls without a sign prove nothing, whatever the clock says between them
+        # two polls without progress prove nothing, even if much time passed between them
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
         return Stall(seconds, self._device(device))
 
     def _device(self, number: int) -> str:
-        """The device of a heartbeat, by the plan that the process follows: it may not have taken up the newest."""
+        """The device of a heartbeat, according to the plan that the process follows, which may not be the newest."""
         applied = self._written.get(self.word(at.L_PLAN_APPLIED))
         devices = applied.devices() if applied else ()
         return devices[number - 1] if 0 < number <= len(devices) else ""
 
     def is_silent(self, stall: Stall) -> bool:
-        """Whether a running process sends no heartbeat although no device blocks it."""
+        """Whether a running process has stopped sending heartbeats although no device blocks it."""
         started = self.word(at.L_PLAN_APPLIED)
         patience = max(SILENT_SECONDS, 3 * self._ring.interval_ns / 1e9) if started else STARTING_SECONDS
         return not stall.device and stall.seconds > patience
 
 
 class EndingProcesses:
-    """Processes that were let go of. One that hangs in a read ends only when the device answers."""
+    """Released processes that are ending. A process that hangs in a read ends only when the device responds."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def add(self, process: subprocess.Popen[bytes] | None) -> None:
-        """Take over a process that was told to end."""
+        """Take over a process that was asked to end."""
         if process is not None:
             self._processes.append(process)
 
@@ -154,7 +154,7 @@ class EndingProcesses:
         self._processes = [process for process in self._processes if process.poll() is None]
 
     def wait(self, seconds: float) -> None:
-        """Wait for all, kill those that take longer than this, and wait as long again."""
+        """Wait for all, kill those that take longer than this, and wait for the same time again."""
         self._wait(seconds)
         for process in self._processes:
             process.kill()
@@ -166,12 +166,12 @@ class EndingProcesses:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                pass  # it hangs in a read; nothing can end it before the device answers
+                pass  # it hangs in a read; nothing can end it before the device responds
         self.reap()
 
 
 class HeaderLog:
-    """Remembers what was said about the ports of a ring, to say only what is new."""
+    """Logs changes in the status of a ring's ports, each only once."""
 
     def __init__(self, ring: RingFile) -> None:
         self._ring = ring
@@ -179,7 +179,7 @@ class HeaderLog:
         self._refused: set[str] = set()
 
     def log_changes(self, slots: Mapping[str, int]) -> None:
-        """Log what changed about these ports and about what the kernel refused to the main sampler."""
+        """Log status changes of these ports, and requests of the main sampler that the kernel refused."""
         for name, slot in slots.items():
             status = self._ring.slot_word(slot, at.S_STATUS)
             if status != self._statuses.get(name, at.OK):
@@ -189,25 +189,25 @@ class HeaderLog:
             refusal = self._ring.words[at.lane_at(MAIN_LANE) + which]
             if refusal not in (0, NOT_ASKED) and what not in self._refused:
                 self._refused.add(what)
-                log.warning("%s was refused (%s); the sampler goes on without it", what, os.strerror(refusal))
+                log.warning("%s was refused (%s); the sampler continues without it", what, os.strerror(refusal))
 
     def _log_status(self, name: str, slot: int, status: int) -> None:
         reason = explain_errno(self._ring.slot_word(slot, at.S_LAST_ERRNO))
         if status == at.LEFT_ALONE:
             log.warning(
-                "port %s: a counter file keeps failing (%s); it is left alone and tried again within a minute. "
-                "If it never answers, put the port into ports.exclude",
+                "port %s: a counter file keeps failing (%s); pausing it and retrying within a minute. "
+                "If it never recovers, add the port to ports.exclude",
                 name,
                 reason,
             )
         elif status == at.GONE:
-            log.warning("port %s: its device went away (%s); looking for it", name, reason)
+            log.warning("port %s: its device disappeared (%s); searching for it", name, reason)
         else:
-            log.info("port %s: its counter files answer again", name)
+            log.info("port %s: its counter files are readable again", name)
 
 
 def explain_errno(number: int) -> str:
-    """An errno in words, such as `EINVAL: Invalid argument`; EBADMSG stands for text that is no number."""
+    """An errno in words, such as `EINVAL: Invalid argument`; EBADMSG means that the file's text is not a number."""
     if number == errno.EBADMSG:
-        return "what it holds is not a number"
+        return "its content is not a number"
     return f"{errno.errorcode.get(number, number)}: {os.strerror(number)}"

@@ -1,7 +1,7 @@
-"""The hot loop: at every tick, read each counter on its held descriptor and write one record per port into the ring.
+"""The hot loop: at every tick, reads each counter from an open descriptor and writes one record per port to the ring.
 
-Standard library only, one thread, no growing memory. It never logs, waits for another process, or decides what to
-read: the plan says that, and the ring's header carries all that it has to tell.
+Standard library only, one thread, constant memory. It never logs or waits for another process: the plan lists the files
+to read, and the ring's header carries its status.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ibpulse.units import SECOND_NS
 READ_BYTES = 24
 FAILURES_BEFORE_REST = 3
 REST_NS = 60 * SECOND_NS
-# A read may take this share of the time between two samples. Of one that was held up for longer nobody knows when the
-# counter was taken: its rate would be as wrong as its instant, and a constant flow would show peaks.
+# A read may take this fraction of the time between two samples. If it takes longer, the time of the counter value is
+# uncertain: the error of the rate would be as large, and constant traffic would show peaks.
 LONGEST_READ = 0.1
-# The driver will not answer this file, now or in a moment (infiniband-sysfs: every PMA failure is EINVAL).
+# The driver refuses to read this file; retrying soon is pointless (infiniband-sysfs: every PMA failure is EINVAL).
 REFUSED = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, errno.EBADMSG})
-# The file's device is gone for good; only a file opened anew can answer.
+# The file's device is gone; only a newly opened file can be read again.
 VANISHED = frozenset({errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ESTALE})
 
 
 class CounterFile:
-    """The files that one direction of a port is read from, with what to do when they fail."""
+    """The counter files of one direction of a port, with their handling of failures."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
@@ -42,28 +42,28 @@ class CounterFile:
         self.vanished = False
 
     def open(self) -> None:
-        """Hold a descriptor on each file; raises OSError."""
+        """Open all files; raises OSError."""
         self.close()
         try:
             for path in self.paths:
                 self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
-            # some of the files held would pass for all of them, and their sum for the counter
+            # with only some of the files open, a partial sum would pass for the counter
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Close the descriptors."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
     def prepare(self, now_ns: int) -> None:
-        """Open the files unless they are held or rest, so that opening is no part of the time of a read."""
+        """Open the files unless they are open or paused, so that opening does not count towards the read time."""
         if not self.descriptors and now_ns >= self.rest_until_ns:
             self.open()
 
     def read(self, now_ns: int) -> int:
-        """The counter, or ABSENT while the files rest or are not open. Raises OSError or ValueError."""
+        """The counter, or ABSENT while the files are paused or not open. Raises OSError or ValueError."""
         if now_ns < self.rest_until_ns or not self.descriptors:
             return at.ABSENT
         value = sum(int(os.pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
@@ -74,7 +74,7 @@ class CounterFile:
         return value
 
     def fail(self, number: int, now_ns: int) -> None:
-        """Take note of a failed read: after some in a row the file rests, a refused one for a minute."""
+        """Record a failed read: after several in a row, reads are paused, for a minute if they are refused."""
         self.failures += 1
         self.vanished = number in VANISHED
         if self.vanished:
@@ -87,7 +87,7 @@ class CounterFile:
 
 
 class SampledPort:
-    """A port of the plan: its two counters and where its records go."""
+    """A port of the plan: its two counters and the position of its records."""
 
     def __init__(self, planned: PlannedPort, device_number: int, capacity: int) -> None:
         self.planned = planned
@@ -100,7 +100,7 @@ class SampledPort:
         self.read_ns = 0
 
     def is_whole(self) -> bool:
-        """Whether the fast path can read it: one held file per direction, none failing."""
+        """Whether the fast path can read it: one open file per direction, none failing."""
         return all(len(file.descriptors) == 1 and not file.failures for file in self.files)
 
 
@@ -123,9 +123,9 @@ class Loop:
         self._longest_read_ns = int(LONGEST_READ * ring.interval_ns)
 
     def apply(self, plan: Plan) -> None:
-        """Read what the plan says from the next tick on; ports that stay keep their descriptors.
+        """Follow this plan from the next tick on; ports that remain keep their descriptors.
 
-        It opens nothing: a file that hangs when it is opened is then known by its device, as one that hangs in a read.
+        No file is opened here, so that one that hangs on opening is attributed to its device, like a hung read.
         """
         numbers = {device: number for number, device in enumerate(plan.devices(), 1)}
         for planned in self._ports.keys() - set(plan.ports):
@@ -136,14 +136,14 @@ class Loop:
             port.device_number = numbers[planned.device]
             for file in port.files:
                 if file.vanished:
-                    # a new plan is news of the fabric: the device may be back
+                    # a new plan means that the fabric changed: the device may have come back
                     file.rest_until_ns = 0
-        # no port is due at any other tick
+        # ports are only due at multiples of this
         self.stride = math.gcd(*(planned.stride for planned in plan.ports)) or 1
         self._sort()
 
     def _sort(self) -> None:
-        """Put each port on the fast or the slow path, in the order of devices."""
+        """Assign each port to the fast or the slow path, ordered by device."""
         ports = sorted(self._ports.values(), key=lambda port: (port.device_number, port.planned.slot))
         self._slow = [port for port in ports if not port.is_whole()]
         entries: dict[int, list[FastEntry]] = {}
@@ -155,15 +155,15 @@ class Loop:
         self._fast = sorted(entries.items(), key=lambda item: item[0])
 
     def sample(self, tick: int, late_ns: int) -> int:
-        """Read every port that is due at this tick, which began `late_ns` after its deadline.
+        """Read every port that is due at this tick, which started `late_ns` after its deadline.
 
-        Returns the monotonic instant at which the ports that are due most often had been read.
+        Returns the monotonic time at which the most frequently sampled ports had been read.
         """
         words, lane = self._ring.words, self._lane
         began = time.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
-        # a port that leaves the fast path at this tick has been read on the slow one
+        # a port that leaves the fast path during this tick has already been read by `_read_port`
         slow = self._slow
         read = self._read_fast(tick, began)
         if slow:
@@ -174,7 +174,7 @@ class Loop:
         return ended if slow else read
 
     def _read_fast(self, tick: int, before: int) -> int:
-        """The hot path: two preads, two clock reads and two stores per port; when the most frequent were read."""
+        """The hot path: two preads, two clock reads and two stores per port. Returns as `sample` does."""
         words, now, pread, pack, buffer = self._ring.words, time.monotonic_ns, os.pread, self._pack, self._bytes
         device_at = self._lane + at.L_DEVICE
         record = tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
@@ -186,7 +186,7 @@ class Loop:
             longest = stride * self._longest_read_ns
             mark = tick | stride << at.STRIDE_SHIFT
             for device, records, transmit_descriptor, receive_descriptor, port in entries:
-                # the clock sees to it for ports that are due at every tick
+                # for ports that are due at every tick, the clock guarantees this
                 if stride > 1 and self._is_too_soon(port, before):
                     continue
                 words[device_at] = device
@@ -209,7 +209,7 @@ class Loop:
         return read or before
 
     def _read_slow(self, ports: list[SampledPort], tick: int) -> None:
-        """Ports with several files per direction, or with a file that is new, fails or rests."""
+        """Read ports with several files per direction, or with a file that is new, failing or paused."""
         words = self._ring.words
         mended = False
         for port in ports:
@@ -223,9 +223,9 @@ class Loop:
             self._sort()
 
     def _is_too_soon(self, port: SampledPort, now_ns: int) -> bool:
-        """Whether the last sample was held up so long that a rate would rest on less than half of the port's interval.
+        """Whether the last sample was so late that a rate would cover less than half of the port's interval.
 
-        Half of it is what makes the uncertain instants of two reads an error of a fifth at most.
+        With at least half, the uncertainty of the two read times limits the error of the rate to a fifth.
         """
         soon = now_ns - port.read_ns < port.planned.stride * self._ring.interval_ns // 2
         if soon:
@@ -244,14 +244,14 @@ class Loop:
         self._note_status(port, after)
         if transmit == receive == at.ABSENT:
             return
-        # how long a read took is told even when it was too long: the record has its instants
+        # the record keeps its timestamps even if a read took too long
         transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
         record = port.record_bytes + tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
         mark = tick | port.planned.stride << at.STRIDE_SHIFT
         self._pack(self._bytes, record, before, between, after, transmit, receive, mark)
 
     def _doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
-        """Both counters, ABSENT in place of one whose read took too long."""
+        """Both counters, ABSENT for a read that took too long."""
         before, between, after = instants
         longest = port.planned.stride * self._longest_read_ns
         transmit = values[0] if between - before <= longest else at.ABSENT
@@ -261,7 +261,7 @@ class Loop:
         return transmit, receive
 
     def _note_status(self, port: SampledPort, now_ns: int) -> None:
-        """Say how the port is; a port that fails, but not often enough to be left alone, is what it was."""
+        """Update the status of the port; a few failures, not enough to pause a file, do not change it."""
         status = port.slot_words + at.S_STATUS
         if any(file.vanished for file in port.files):
             self._ring.words[status] = at.GONE

@@ -1,4 +1,4 @@
-"""The plan: which files a sampler process reads into which slots, as a JSON file. Standard library only."""
+"""The plan: a JSON file that maps counter files to slots for a sampler process. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ibpulse.errors import SamplerError
 
-# In place of a generation: the sampler is to end.
+# Used as a generation to ask the sampler to end.
 STOP = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPort:
-    """One port: its slot in the ring, its device, the files that are added up per direction, ticks between samples."""
+    """One port: its slot in the ring, its device, the files to sum per direction, and the ticks between samples."""
 
     slot: int
     device: str
@@ -25,7 +25,7 @@ class PlannedPort:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a sampler process is told. `parent` is the process whose end ends it."""
+    """The instructions for a sampler process. It ends when the process `parent` ends."""
 
     generation: int
     parent: int
@@ -34,27 +34,27 @@ class Plan:
     ports: tuple[PlannedPort, ...] = ()
 
     def devices(self) -> tuple[str, ...]:
-        """Names of the devices in the order in which they are read; the heartbeat counts them from one."""
+        """Names of the devices in read order; the heartbeat numbers them from 1."""
         return tuple(dict.fromkeys(port.device for port in self.ports))
 
 
 def plan_path(ring: Path, lane: int) -> Path:
-    """Where the plan of a lane lies: beside the ring."""
+    """Path of a lane's plan, next to the ring."""
     return ring.with_name(f"plan-{lane}.json")
 
 
 def write_plan(path: Path, plan: Plan) -> None:
-    """Put a plan in place at once, so that no reader sees half of it."""
+    """Write a plan atomically, so that readers never see a partial one."""
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(asdict(plan)))
     fresh.replace(path)
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file that `write_plan` wrote.
+    """Read a plan written by `write_plan`.
 
     Raises:
-        SamplerError: the file holds no plan of this version of the program.
+        SamplerError: the plan was written by a different version of the program.
     """
     raw = json.loads(path.read_text())
     try:
@@ -65,5 +65,5 @@ def read_plan(path: Path) -> Plan:
         return Plan(**raw, ports=tuple(ports))
     except (AttributeError, KeyError, TypeError) as error:
         raise SamplerError(
-            f"plan {path} is not one of this version of ibpulse ({error}); restart `ibpulse serve`"
+            f"plan {path} was written by a different version of ibpulse ({error}); restart `ibpulse serve`"
         ) from error

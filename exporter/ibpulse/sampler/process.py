@@ -1,6 +1,6 @@
 """The sampler process: `python -m ibpulse.sampler.process RING LANE`. Standard library only; it never logs.
 
-Lane 0 is the main sampler, and the only one that writes clock segments; other lanes each try one hung or slow device.
+Lane 0 is the main sampler, the only one that writes clock segments; each other lane reads one hung or slow device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
 from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0
-# Written instead of an errno where nothing was asked for.
+# Written instead of an errno if nothing was requested.
 NOT_ASKED = at.ABSENT
 EXIT_ORPHAN, EXIT_CLOCK_STEP, EXIT_NO_RING = 3, 4, 5
 
@@ -71,7 +71,7 @@ class SamplerProcess:
         gc.freeze()
 
     def run(self) -> int:
-        """Sample until told to stop, until the parent is gone or, on a lane of its own, until the clock is stepped."""
+        """Sample until asked to stop, until the parent is gone or, except on the main lane, until a clock step."""
         words, lane, clock = self._ring.words, self._words, self._clock
         ticks_per_second = SECOND_NS // self._ring.interval_ns
         read_ns = 0
@@ -94,7 +94,7 @@ class SamplerProcess:
                     return EXIT_ORPHAN
 
     def _record_segment(self) -> None:
-        """Tell readers of the new wall time before they can see the first record that has it."""
+        """Publish the new wall time before readers can see the first record that uses it."""
         newly, self._steps = self._clock.steps - self._steps, self._clock.steps
         self._ring.words[self._words + at.L_CLOCK_STEPS] += newly
         self._ring.begin_segment(self._clock.tick, self._clock.shift)
@@ -105,8 +105,8 @@ class SamplerProcess:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sampler on `RING LANE`; the exit status says why it ended."""
-    # these reach the whole process group or service; the parent decides when the sampler ends
+    """Run the sampler on `RING LANE`; the exit status gives the reason for ending."""
+    # these signals reach the whole process group or service, but the parent decides when the sampler ends
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     gc.disable()
@@ -124,7 +124,7 @@ def parse_arguments(arguments: list[str]) -> tuple[Path, int]:
     """The ring's path and the lane, from the command line."""
     lanes = [str(lane) for lane in range(at.LANE_COUNT)]
     if len(arguments) != 2 or arguments[1] not in lanes:
-        raise SamplerError(f"{arguments} is not RING LANE, with a lane from 0 to {lanes[-1]}")
+        raise SamplerError(f"arguments {' '.join(arguments)!r}: expected RING LANE, with a lane from 0 to {lanes[-1]}")
     return Path(arguments[0]), int(arguments[1])
 
 

@@ -1,6 +1,6 @@
-"""Quarantine: devices that are each read on a lane of their own.
+"""Quarantine: reads hung and slow devices each in a separate process, on its own lane.
 
-A device whose read hung is tried alone until it answers steadily. A slow device stays until it is released.
+A device whose read hung is sampled in isolation until it responds steadily. A slow device stays until it is released.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _DOUBLINGS_MAX = 16
 
 @dataclass(slots=True)
 class QuarantinedDevice:
-    """A device in quarantine; `lane` is None while all lanes are taken.
+    """A device in quarantine; `lane` is None while all lanes are in use.
 
-    One that is merely slow opens its lane when the main sampler has taken up the plan of `generation`, and so has
-    let go of it.
+    The lane of a slow device is opened once the main sampler has applied the plan of `generation`, and thus no longer
+    reads the device.
     """
 
     steady_needed: float
@@ -40,7 +40,7 @@ class QuarantinedDevice:
 
 
 class Quarantine:
-    """Keeps hung and slow devices apart from the others, and finds which have recovered."""
+    """Isolates hung and slow devices from the others, and detects which have recovered."""
 
     def __init__(self, ring: RingFile, steady_seconds: float, ending: EndingProcesses) -> None:
         self._ring = ring
@@ -52,36 +52,36 @@ class Quarantine:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices in quarantine, in the order in which they came."""
+        """The devices in quarantine, in the order of their arrival."""
         return tuple(self._held)
 
     @property
     def hung_devices(self) -> tuple[str, ...]:
-        """Those of them whose read hung."""
+        """The devices in quarantine because of a hung read."""
         return tuple(device for device, held in self._held.items() if not held.slow)
 
     def add(self, device: str) -> None:
-        """Take in a device whose read hung; each time doubles how long it has to answer steadily."""
+        """Quarantine a device whose read hung; each time doubles the time for which it has to respond steadily."""
         times_hung = self._times_hung[device] = self._times_hung.get(device, -1) + 1
         needed = self._steady_seconds * 2 ** min(times_hung, _DOUBLINGS_MAX)
         lane = self._held[device].lane if device in self._held else None
         self._held[device] = QuarantinedDevice(min(STEADY_SECONDS_MAX, needed), lane)
 
     def keep_slow(self, slow: Collection[str], generation: int) -> None:
-        """Keep these slow devices from the plan of this generation on, and no other slow ones."""
+        """Quarantine these slow devices from the plan of this generation on, and release all other slow ones."""
         for device in [device for device, held in self._held.items() if held.slow and device not in slow]:
             self.release(device)
         for device in slow:
             self._held.setdefault(device, QuarantinedDevice(math.inf, slow=True, generation=generation))
 
     def release(self, device: str) -> None:
-        """Release a device, and end the process that tried it."""
+        """Release a device, and end its process."""
         lane = self._held.pop(device).lane
         if lane is not None:
             self._ending.add(lane.kill())
 
     def write_plans(self, plan: Plan) -> None:
-        """Give every lane the part of the plan that is about its device."""
+        """Give every lane its device's part of the plan."""
         self._plan = plan
         for device, held in self._held.items():
             if held.lane is not None:
@@ -91,7 +91,7 @@ class Quarantine:
         return replace(self._plan, ports=tuple(port for port in self._plan.ports if port.device == device))
 
     def poll(self) -> list[str]:
-        """The devices that have answered for long enough; starts what has to be started."""
+        """The devices that have responded for long enough; starts processes as needed."""
         return [device for device, held in self._held.items() if self._has_recovered(device, held)]
 
     def _has_recovered(self, device: str, held: QuarantinedDevice) -> bool:
@@ -107,13 +107,13 @@ class Quarantine:
         return False
 
     def _open_lane(self, device: str) -> Lane | None:
-        """A lane that tries the device from now on, None while all are taken."""
+        """A lane that samples the device from now on, None while all are in use."""
         taken = {held.lane.number for held in self._held.values() if held.lane is not None}
         free = next((number for number in range(1, at.LANE_COUNT) if number not in taken), None)
         if free is None:
             return None
         words, begin, main = self._ring.words, at.lane_at(free), at.lane_at(MAIN_LANE)
-        # it counts on from where the main sampler is
+        # it continues from the tick of the main sampler
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
         lane = Lane(self._ring, free)
@@ -135,10 +135,10 @@ class Quarantine:
         return lane.word(at.L_PLAN_APPLIED) != 0 and not stall.is_hung_read()
 
     def _report_hung(self, device: str) -> None:
-        """A slow device hangs: it counts as hung from now on, in the process that it has already."""
+        """Treat a slow device as hung from now on; it stays in its process."""
         self.add(device)
         log.error(
-            "device %s: a read has hung for over %.2f s in the process that it has for itself",
+            "device %s: a read has hung for over %.2f s in its separate process",
             device,
             HUNG_READ_SECONDS,
         )
@@ -151,10 +151,10 @@ class Quarantine:
 
 
 def start_or_log(lane: Lane) -> bool:
-    """Whether the lane's process could be started; a machine short of memory or processes may let it another time."""
+    """Start the lane's process; false if that failed, because the machine is short of memory or processes."""
     try:
         lane.start()
     except SamplerError as error:
-        log.error("%s; it is tried again", error)
+        log.error("%s; retrying", error)
         return False
     return True

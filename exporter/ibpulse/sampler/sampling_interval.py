@@ -1,4 +1,4 @@
-"""How long the interval of each device has to be for the time that its reads take: arithmetic on plain values.
+"""Computes the sampling interval of each device from its read times.
 
 `adaptive` applies it to a running sampler.
 """
@@ -12,55 +12,56 @@ from functools import cache
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.units import SECOND_NS
 
-# Sampling three times slower than the refresh keeps a cached counter from aliasing.
+# Sampling three times slower than the refresh prevents aliasing with a cached counter.
 STRIDE_PER_REFRESH = 3
-# A device that takes more than this share of the interval for one tick is kept away from the others.
+# A device whose reads take more than this fraction of the interval per tick is read separately from the others.
 OWN_PROCESS_SHARE = 1 / 4
-# The sampler reads for this share of the time at most: what is left is for its lateness and for slower moments.
+# The sampler spends at most this fraction of the time on reads; the rest is reserve for wake-up delays and slow
+# moments.
 BUSY_SHARE = 1 / 2
-# Ticks at which all devices are due may take this share of the time until the next port is due.
+# Ticks at which all devices are due may take this fraction of the time until the next port is due.
 LONGEST_TICK = 3 / 4
-# Devices that cost more than this share of the costliest are lengthened together with it.
+# The intervals of devices that cost more than this fraction of the costliest are lengthened together with it.
 ALIKE = 1 / 2
-# Processes for slow devices; the other lanes are kept for those that hang.
+# Maximum number of processes for slow devices; the other lanes are reserved for hung devices.
 OWN_PROCESSES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a device takes, in ns: one read of a counter, an upper quantile, and all of its reads at a tick, a mean."""
+    """Read times of a device in ns: an upper quantile of one counter read, and the mean of all its reads at a tick."""
 
     read_ns: float
     tick_ns: float
 
     def times(self, factor: float) -> Cost:
-        """The cost of a device that is so many times slower."""
+        """The cost of a device that is `factor` times slower."""
         return Cost(self.read_ns * factor, self.tick_ns * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingInterval:
-    """Ticks between two samples of a device, and whether a process of its own reads it."""
+    """Ticks between two samples of a device, and whether a separate process reads it."""
 
     stride: int
     own_process: bool = False
 
     def slower(self, other: SamplingInterval) -> SamplingInterval:
-        """The slower of both in each respect."""
+        """The slower of both, field by field."""
         return SamplingInterval(max(self.stride, other.stride), self.own_process or other.own_process)
 
 
 def stride_for(refresh_seconds: float, interval_ns: int) -> int:
-    """Ticks between two samples of a source that is refreshed this often: a divisor of the ticks in a second.
+    """Ticks between two samples of a source with this refresh interval: a divisor of the ticks in a second.
 
-    A second is the longest, so that a source which is refreshed less than three times in it may alias all the same:
+    The maximum is one second, so a source that is refreshed less than three times per second may still alias:
     `sysfs.counters` notes that at the source.
     """
     return stride_above(STRIDE_PER_REFRESH * refresh_seconds * SECOND_NS / interval_ns, interval_ns)
 
 
 def stride_above(ticks: float, interval_ns: int) -> int:
-    """The least divisor of the ticks in a second that is not below `ticks`; a second where there is none."""
+    """The smallest divisor of the ticks in a second that is at least `ticks`, at most one second."""
     strides = _strides(interval_ns)
     return next((stride for stride in strides if stride >= ticks), strides[-1])
 
@@ -74,16 +75,18 @@ def _strides(interval_ns: int) -> tuple[int, ...]:
 def find_intervals(
     costs: Mapping[str, Cost], least: Mapping[str, int], interval_ns: int
 ) -> dict[str, SamplingInterval]:
-    """The interval of each device: the shortest intervals at which nothing is lost.
+    """The shortest interval of each device at which no data is lost.
 
-    - A read takes at most a tenth of its device's interval: a longer one is a hole (`loop.LONGEST_READ`).
-    - A few devices that take over a quarter of the interval are each read by a process of its own, for at most
-      half of its time; where most are so slow, the node as a whole is.
-    - The others share a process, which reads for at most half of its time: the costliest are lengthened first. All of
-      them together are read in three quarters of the time in which one of them is due again.
+    - A read takes at most a tenth of its device's interval; a longer one is discarded (`loop.LONGEST_READ`).
+    - A few devices that take over a quarter of the interval are each read by a separate process, for at most half of
+    its
+      time. If most devices are that slow, the node as a whole is considered slow instead.
+    - The others share a process, which reads for at most half of its time: the intervals of the costliest are
+    lengthened
+      first. Reading all of them takes at most three quarters of the time until one of them is due again.
 
-    `least` is the stride of each device below which its source only repeats itself. All samples of a stride stand at
-    its multiples, so that the ticks of devices line up; so a tick at which all are due takes the sum of their times.
+    `least` is the minimum stride of each device, below which its source repeats values. Ports are sampled at multiples
+    of their stride, so a tick at which all devices are due takes the sum of their times.
     """
     separate = _find_slow_devices(costs, interval_ns)
     strides = {}
@@ -97,7 +100,7 @@ def find_intervals(
 
 
 def _find_slow_devices(costs: Mapping[str, Cost], interval_ns: int) -> frozenset[str]:
-    """The slow devices, the costliest first, unless they are more than half of all."""
+    """The slow devices, at most `OWN_PROCESSES_MAX`; none if more than half of all devices are slow."""
     slow = [device for device, cost in costs.items() if cost.tick_ns > OWN_PROCESS_SHARE * interval_ns]
     if 2 * len(slow) > len(costs):
         return frozenset()

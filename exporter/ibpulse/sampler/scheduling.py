@@ -1,7 +1,7 @@
-"""The sampler and the kernel: timer slack, death with its parent, FIFO scheduling, a CPU, the CPU quota of a cgroup.
+"""Kernel requests of the sampler: timer slack, parent death signal, FIFO scheduling, CPU pinning; and cgroup quotas.
 
-Standard library only. What the sampler asks for may be refused and never fails it: those functions return 0, or the
-errno of what was refused.
+Standard library only. The kernel may refuse the requests: their functions return 0, or the errno of the refusal, and
+never raise.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ def _prctl(option: int, argument: int) -> int:
 
 
 def sharpen_timers() -> int:
-    """Wake at the deadline rather than up to 50 µs after it (prctl(2), PR_SET_TIMERSLACK)."""
+    """Wake at the deadline instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK)."""
     return _prctl(_PR_SET_TIMERSLACK, 1)
 
 
 def die_with_parent(parent: int) -> int:
-    """Be killed when the parent dies (prctl(2), PR_SET_PDEATHSIG); ESRCH if it is dead already."""
+    """Have this process killed when its parent dies (prctl(2), PR_SET_PDEATHSIG); ESRCH if it is already dead."""
     refused = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return refused or (0 if os.getppid() == parent else errno.ESRCH)
 
 
 def schedule_fifo() -> int:
-    """Run before all ordinary processes; needs CAP_SYS_NICE and a kernel that allows it in this cgroup."""
+    """Take precedence over all ordinary processes; needs CAP_SYS_NICE and a kernel that allows it in this cgroup."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
     except OSError as error:
@@ -46,7 +46,7 @@ def schedule_fifo() -> int:
 
 
 def pin_to_cpu(cpu: int) -> int:
-    """Run on one CPU; EINVAL when the cpuset does not hold it."""
+    """Run on one CPU; EINVAL if the cpuset does not include it."""
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
@@ -57,9 +57,9 @@ def pin_to_cpu(cpu: int) -> int:
 
 
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
-    """Periods in which the CPU quota held a process's cgroup back (cgroup-v2.rst, cpu.stat), None if not known."""
+    """Periods in which the CPU quota throttled a process's cgroup (cgroup-v2.rst, cpu.stat), None if unknown."""
     mount = root / "sys/fs/cgroup"
-    # in a container the own path may be the host's, while the mount begins at the container's group
+    # in a container, the process's path may be the host's, while the mount begins at the container's group
     for path in [*_groups(root, mount, process), mount / "cpu.stat", mount / "cpu" / "cpu.stat"]:
         try:
             text = path.read_text()
@@ -72,7 +72,7 @@ def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | No
 
 
 def quota_cpus(root: Path = Path("/"), process: str = "self") -> float | None:
-    """CPUs that the quotas of a process's cgroup and of those above it leave; infinite without, None where unknown.
+    """CPUs allowed by the quotas of a process's cgroup and its ancestors; infinite without a quota, None if unknown.
 
     cgroup-v2.rst, cpu.max; in version 1 cpu.cfs_quota_us and cpu.cfs_period_us.
     """
@@ -84,7 +84,7 @@ def quota_cpus(root: Path = Path("/"), process: str = "self") -> float | None:
 
 
 def _read_quota(folder: Path) -> float | None:
-    """CPUs that one cgroup may use; the root of the hierarchy has no such file in version 2."""
+    """CPUs allowed by the quota of one cgroup; the root of the hierarchy has no such file in version 2."""
     try:
         quota, period = (folder / "cpu.max").read_text().split()
     except (OSError, ValueError):

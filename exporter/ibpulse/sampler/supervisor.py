@@ -1,8 +1,8 @@
-"""The supervisor: keeps every port of the fabric sampled, whatever a device or a process does.
+"""The supervisor: keeps every port of the fabric sampled, even if a device or a process fails.
 
-It lives in the main process. One sampler reads all healthy devices on lane 0. When a read hangs, that sampler is
-killed, a new one takes over the other devices at once, and the hung device is tried alone on a lane of its own until
-it answers steadily. It never reads a counter itself.
+It runs in the main process and never reads a counter itself. One sampler reads all healthy devices on lane 0. If a read
+hangs, the supervisor kills that sampler and immediately starts a new one for the other devices; the hung device is
+sampled in isolation, on a separate lane, until it responds steadily.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
-# A notice that was away for this long is news again.
+# A notice is logged again if it was absent for this long.
 FORGET_SECONDS = 3600.0
 
 
 class PortInventory(Protocol):
-    """Whoever can list the ports of the node."""
+    """Anything that can list the ports of the node."""
 
     def scan(self) -> Fabric:
-        """The fabric as it is now; may take a second, never raises for one bad device."""
+        """The current fabric; may take a second, never raises because of a single bad device."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorOptions:
-    """What the sampler is asked for.
+    """Options of the sampler.
 
-    `steady_seconds` is how long a device that hung must answer before it is sampled with the others again.
+    `steady_seconds` is the time for which a device that hung must respond before it is sampled with the others again.
     """
 
     scheduler: str = "other"
@@ -60,7 +60,7 @@ class SupervisorOptions:
 
 
 class Supervisor:
-    """Keeps the sampler processes of one ring running over the ports that the inventory finds."""
+    """Keeps the sampler processes of one ring running for the ports found by the inventory."""
 
     def __init__(self, ring: RingFile, inventory: PortInventory, options: SupervisorOptions) -> None:
         self.fabric = Fabric()
@@ -89,13 +89,13 @@ class Supervisor:
         """Scan once and start sampling.
 
         Raises:
-            RingError: the ring has no room for a port.
+            RingError: the ring has no space for a port.
             SamplerError: the sampler cannot be started, or its plan cannot be written.
         """
         interval_ns = self._ring.interval_ns
         now_tick = time.time_ns() // interval_ns + (self._ring.last_shift() or 0)
         for lane in range(at.LANE_COUNT):
-            # the time in which no daemon ran is a hole, but nobody's missed ticks
+            # the time without a running daemon is missing data, but does not count as missed ticks
             index = at.lane_at(lane) + at.L_TICK
             if self._ring.words[index]:
                 self._ring.words[index] = max(self._ring.words[index], now_tick)
@@ -104,19 +104,19 @@ class Supervisor:
         self._main.start()
 
     async def run(self) -> None:
-        """Watch the processes and follow the fabric until cancelled; then stop the processes."""
+        """Monitor the processes and follow the fabric until cancelled; then stop the processes."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._follow_fabric())
         except ExceptionGroup as group:
-            # the command line prints an error of ours as a sentence, but not a group of them
+            # the command line prints a single IbpulseError as a sentence, but not an exception group
             raise group.exceptions[0] from None
         finally:
             self._stop()
 
     def health(self) -> SamplerHealth:
-        """How the sampling goes right now."""
+        """The current health of the sampler."""
         fifo, pinned = self._main.word(at.L_FIFO), self._main.word(at.L_PINNED)
         cpu = "" if self._options.cpu is None else str(self._options.cpu)
         return SamplerHealth(
@@ -149,7 +149,7 @@ class Supervisor:
                 reopen_after = 0.0
             self._rescan_wanted.clear()
             await self._scan()
-            # a device that vanished and is back under its old name needs its files opened anew
+            # the files of a device that disappeared and came back under the same name have to be reopened
             if self._gone_ports() and time.monotonic() >= reopen_after:
                 self._replan(force=True)
                 reopen_after = time.monotonic() + self._options.scan_seconds
@@ -170,7 +170,7 @@ class Supervisor:
             log.info("now sampling: port %s", ", ".join(new))
 
     def _log_notices(self, notices: Iterable[str]) -> None:
-        """Log each notice once, and again only when it was away for long: some come and go on a busy machine."""
+        """Log each notice once, and again only after a long absence, because some come and go on a busy machine."""
         now = time.monotonic()
         for notice in notices:
             if now - self._noticed.get(notice, now - FORGET_SECONDS) >= FORGET_SECONDS:
@@ -181,14 +181,14 @@ class Supervisor:
         return [name for name, slot in self.slots.items() if self._ring.slot_word(slot, at.S_STATUS) == at.GONE]
 
     def _replan(self, *, force: bool = False) -> list[str]:
-        """Give every lane what it has to read now; returns what could not be planned, in sentences."""
+        """Give every lane its current ports; returns a sentence for each problem."""
         ports = [port for port in self.fabric.ports if port.source is not None]
         self._adaptive.follow(self._least_strides(ports))
         planned, faults = self._plan_ports(ports[: at.SLOT_COUNT])
         if len(ports) > at.SLOT_COUNT:
             faults.append(
-                f"the node has {len(ports)} ports and the ring has room for {at.SLOT_COUNT}: {ports[at.SLOT_COUNT].id} "
-                "and those after it are not sampled; leave out others by ports.exclude"
+                f"the node has {len(ports)} ports, but the ring only has space for {at.SLOT_COUNT}: "
+                f"{ports[at.SLOT_COUNT].id} and later ports are not sampled; exclude other ports with ports.exclude"
             )
         self.slots = {name: plan.slot for name, plan in planned.items()}
         present = {port.device for port in planned.values()}
@@ -200,7 +200,7 @@ class Supervisor:
         return faults
 
     def _plan_ports(self, ports: Iterable[Port]) -> tuple[dict[str, PlannedPort], list[str]]:
-        """The plan of each port that the ring has room for, by its name, and a sentence for each other."""
+        """The plan of each port that the ring has space for, by port name, and a sentence for each other port."""
         planned: dict[str, PlannedPort] = {}
         faults: list[str] = []
         for port in ports:
@@ -209,12 +209,12 @@ class Supervisor:
             except RingError as error:
                 if self._main.plan is None:
                     raise
-                # a port that comes later must not end the sampling of the others
+                # a port that appears later should not stop the sampling of the others
                 faults.append(f"{error}; the port is not sampled")
         return planned, faults
 
     def _least_strides(self, ports: Iterable[Port]) -> dict[str, int]:
-        """The stride of each device below which every port of it only repeats itself."""
+        """The minimum stride of each device, below which all its ports repeat values."""
         least: dict[str, int] = {}
         for port in ports:
             stride = self._stride_of_source(port)
@@ -232,7 +232,7 @@ class Supervisor:
         return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
 
     def _write_plans(self) -> None:
-        """Write the plans: hung and slow devices to their own lanes, all others to the main one."""
+        """Write the plans: hung and slow devices go to separate lanes, all others to the main one."""
         self._generation += 1
         present = {port.device for port in self._planned}
         self._quarantine.keep_slow(self._adaptive.own_process_devices & present, self._generation)
@@ -272,7 +272,7 @@ class Supervisor:
             self._restart(f"no heartbeat from the sampler for {stall.seconds:.0f} s")
 
     def _restart(self, fault: str) -> None:
-        """Start the main sampler again: at once, but ever slower when it keeps ending young."""
+        """Restart the main sampler: immediately, but with increasing delays if it keeps ending soon after its start."""
         now = time.monotonic()
         if now < self._restart_after:
             self._last_fault = fault
@@ -290,12 +290,12 @@ class Supervisor:
             self._restart_after = time.monotonic() + RESTART_SECONDS_MAX
 
     def _take_over(self, device: str) -> None:
-        """Kill the hung sampler, let a new one sample the other devices, and try the hung one alone."""
+        """Kill the hung sampler, start a new one for the other devices, and sample the hung device in isolation."""
         self._takeovers += 1
         self._ending.add(self._main.kill())
         log.error(
-            "device %s: a read has hung for over %.2f s; the other devices go on without it, "
-            "and it is sampled by a process of its own until it answers steadily",
+            "device %s: a read has hung for over %.2f s; quarantining the device: "
+            "sampling it in a separate process until it responds steadily",
             device,
             HUNG_READ_SECONDS,
         )
@@ -305,16 +305,16 @@ class Supervisor:
         self._start_main()
 
     def _poll_quarantine(self) -> None:
-        """Let devices back that were steady for long enough."""
+        """Release devices that have been steady for long enough."""
         recovered = self._quarantine.poll()
         for device in recovered:
             self._quarantine.release(device)
-            log.warning("device %s answers again; it is sampled with the others", device)
+            log.warning("device %s responds again; sampling it together with the others", device)
         if recovered:
             self._write_plans()
 
     def _adapt(self) -> None:
-        """Give devices whose reads take too long the interval that they need."""
+        """Adapt the intervals of devices to their read times."""
         hung = self._quarantine.hung_devices
         ports = [port for port in self._planned if port.device not in hung]
         if self._adaptive.refresh(ports, time.monotonic()):

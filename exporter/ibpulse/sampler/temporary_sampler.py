@@ -1,4 +1,4 @@
-"""A sampler for one command: a ring in shared memory and a supervisor, both gone at the end."""
+"""A temporary sampler for one command: a ring in shared memory and a supervisor, both removed at the end."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class TemporarySampler:
 
     @property
     def ended(self) -> bool:
-        """Whether the supervisor has stopped, which it only does after an error."""
+        """Whether the supervisor has stopped, which only happens after an error."""
         return self.task.done()
 
     def check(self) -> None:
-        """Do nothing while the supervisor runs.
+        """Raise the supervisor's error if it has stopped.
 
         Raises:
-            IbpulseError: why it ended.
+            IbpulseError: the reason.
         """
         if self.ended:
             self.task.result()
@@ -58,7 +58,7 @@ async def temporary_sampler(
             supervisor = Supervisor(ring, inventory, options)
             await supervisor.start()
             task = asyncio.create_task(supervisor.run(), name="supervisor")
-            # a task that never began would not stop the sampler at its end
+            # let the task begin, because a task that never ran would not stop the sampler when cancelled
             await asyncio.sleep(0)
             try:
                 yield TemporarySampler(supervisor, RingReader(ring), task)
@@ -71,14 +71,14 @@ async def temporary_sampler(
 
 @contextmanager
 def _scratch_directory() -> Iterator[Path]:
-    """A directory in memory for the block; first removes those that killed processes left behind."""
+    """A directory in memory for the block; first removes directories left behind by killed processes."""
     memory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
     for left in memory.glob(f"{SCRATCH}*"):
         with suppress(OSError), _locked(left):
             shutil.rmtree(left)
     fresh = Path(tempfile.mkdtemp(prefix="ibpulse-", dir=memory))
     with _locked(fresh):
-        # under this name only when it is locked
+        # renamed only after locking, because unlocked directories with this name are removed
         scratch = fresh.rename(memory / f"{SCRATCH}{fresh.name.removeprefix('ibpulse-')}")
         try:
             yield scratch
@@ -88,7 +88,7 @@ def _scratch_directory() -> Iterator[Path]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """A lock on a directory; it ends with the process at the latest.
+    """A lock on a directory, released with the process at the latest.
 
     Raises:
         OSError: another process holds it, or the directory cannot be read.
