@@ -42,7 +42,7 @@ def stalled(*readings: CounterReading, of: Port = PORT, tick: int | None = 8) ->
     return follow(CounterTotals(tick), *readings, of=of).stalled_ratio
 
 
-def test_a_total_begins_where_the_counter_stands() -> None:
+def test_a_total_starts_at_the_value_of_the_counter() -> None:
     assert total_after(read(70, 0)) == 70
 
 
@@ -50,7 +50,7 @@ def test_a_total_grows_by_the_differences() -> None:
     assert total_after(read(70, 0), read(75, 5), read(75, 10), read(100, 15)) == 100
 
 
-def test_over_a_reset_what_the_counter_shows_is_added() -> None:
+def test_after_a_reset_the_new_value_is_added() -> None:
     assert total_after(read(70, 0), read(30, 5), read(35, 10), read(0, 15), read(1, 20)) == 70 + 30 + 5 + 0 + 1
 
 
@@ -58,18 +58,18 @@ def test_a_wrap_is_taken_as_a_reset() -> None:
     assert total_after(read(2**32 - 5, 0), read(7, 5)) == 2**32 - 5 + 7
 
 
-def test_a_reading_that_was_seen_is_not_counted_again() -> None:
+def test_a_repeated_reading_is_not_counted_again() -> None:
     assert total_after(read(70, 0), read(30, 5), read(30, 5), read(30, 5)) == 100
 
 
-def test_a_port_that_was_away_goes_on() -> None:
+def test_the_totals_of_a_port_that_came_back_continue() -> None:
     totals = CounterTotals()
     follow(totals, read(70, 0))
     assert totals.update(Fabric()) == ()
     assert follow(totals, read(4, 60)).totals[0].total == 74
 
 
-def test_a_counter_that_could_not_be_read_is_not_there_and_goes_on_later() -> None:
+def test_an_unreadable_counter_is_absent_and_continues_later() -> None:
     totals = CounterTotals()
     follow(totals, read(70, 0))
     (found,) = totals.update(fabric())
@@ -89,13 +89,13 @@ def test_ports_and_counters_are_kept_apart() -> None:
     assert [(str(found.port), found.totals[0].total) for found in again] == [("mlx5_1:1", 5), ("mlx5_0:1", 1)]
 
 
-def test_a_counter_that_has_stopped_says_so() -> None:
+def test_a_saturated_counter_is_reported() -> None:
     (total,) = follow(CounterTotals(), read(65535, 0, file="symbol_error", full=True)).totals
     assert (total.name, total.file, total.total, total.saturated) == (NAME, "symbol_error", 65535, True)
 
 
 @given(st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=5), min_size=1, max_size=6))
-def test_a_total_never_falls_and_misses_only_what_was_cleared_unseen(lives: list[list[int]]) -> None:
+def test_a_total_never_decreases_and_misses_only_unseen_clears(lives: list[list[int]]) -> None:
     totals, shown, second = CounterTotals(), [], 0
     for life in lives:
         counter = 0
@@ -133,7 +133,7 @@ def test_without_the_length_of_a_tick_there_is_no_share() -> None:
     assert stalled(read(0, 0), read(10, 5), tick=None) is None
 
 
-def test_another_counter_says_nothing_of_stalls() -> None:
+def test_other_counters_have_no_stalled_ratio() -> None:
     assert stalled(read(0, 0, file="symbol_error"), read(10, 5, file="symbol_error")) is None
 
 

@@ -36,7 +36,7 @@ def test_bandwidth_is_transmit_and_receive_of_all_rails(tmp_path: Path) -> None:
     assert found.node_rails == 2
 
 
-def test_ports_that_are_no_rails_or_not_active_are_left_out(tmp_path: Path) -> None:
+def test_ports_that_are_not_rails_or_not_active_are_ignored(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B, rail=False), port("mlx5_2:1", active=False))
     both = (constant(10e9), IDLE)
     found = summed(ring, mlx5_0=both, mlx5_1=both, mlx5_2=both)
@@ -63,7 +63,7 @@ def test_variation_depends_on_the_time_scale(tmp_path: Path) -> None:
     assert [at_50ms, at_100ms, at_1s] == [pytest.approx(0, abs=1e-6)] * 3
 
 
-def test_a_hole_of_one_rail_is_a_hole_of_the_node(tmp_path: Path) -> None:
+def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, (constant(20e9), IDLE), 1, 400)

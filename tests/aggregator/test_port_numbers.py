@@ -105,7 +105,7 @@ def test_rates_use_the_measured_time(tmp_path: Path) -> None:
     assert window.burstiness_cv == pytest.approx(0, abs=1e-6)
 
 
-def test_holes_are_left_out_but_their_bytes_are_counted(tmp_path: Path) -> None:
+def test_missing_samples_are_excluded_but_their_bytes_are_counted(tmp_path: Path) -> None:
     found = sampled(tmp_path, (constant(20e9), IDLE), holes=range(120, 170))
     assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
     # 50 ticks were not read, and the tick after them has no rate
@@ -116,14 +116,14 @@ def test_holes_are_left_out_but_their_bytes_are_counted(tmp_path: Path) -> None:
     assert moments_of(found).histogram.cumulative[-1] == 299 - 51
 
 
-def test_a_hole_over_the_end_of_a_second_loses_no_bytes(tmp_path: Path) -> None:
+def test_missing_data_across_the_end_of_a_second_loses_no_bytes(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, (constant(20e9), IDLE), 1, 400, holes=range(195, 310))
     assert follow(ring, aggregator, 1, 4).ports[0].directions[0].bytes_total == pytest.approx(20e9 * 3.99)
 
 
-def test_a_counter_that_was_not_read_is_a_hole_of_the_port_and_not_of_the_other_total(tmp_path: Path) -> None:
+def test_an_unread_counter_is_missing_for_the_port_but_not_for_the_other_total(tmp_path: Path) -> None:
     found = sampled(tmp_path, (constant(20e9), constant(10e9)), absent={(tick, 0) for tick in range(101, 201)})
     assert found.observed_seconds == pytest.approx(2.99 - 1.01)
     assert [side.bytes_total for side in found.directions] == [pytest.approx(20e9 * 2.99), pytest.approx(10e9 * 2.99)]
@@ -234,7 +234,7 @@ def test_effective_resolution_of_a_strided_port_is_measured_on_its_own_samples(t
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_traffic_with_holes_agrees_with_a_plain_loop(tmp_path: Path, data: st.DataObject) -> None:
+def test_any_traffic_with_missing_data_agrees_with_a_plain_loop(tmp_path: Path, data: st.DataObject) -> None:
     levels = data.draw(st.lists(st.sampled_from([0.0, 0.05e9, 1e9, 20e9, 49e9]), min_size=1, max_size=12))
     holes = data.draw(st.sets(st.integers(2, 299), max_size=40))
     rates = {tick: levels[tick % len(levels)] for tick in range(1, 401)}

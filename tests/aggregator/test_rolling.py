@@ -19,7 +19,7 @@ def test_a_window_is_the_last_values_pushed(pushes: list[list[int]], window: int
     assert rolling.max(window)[0] == max(last, default=0)
 
 
-def test_holes_push_old_values_out() -> None:
+def test_missing_seconds_push_old_values_out() -> None:
     rolling = RollingSeconds(5, (1,))
     rolling.push(np.full((5, 1), 3.0))
     rolling.push_holes(3)

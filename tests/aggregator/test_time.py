@@ -111,14 +111,14 @@ def test_nothing_is_aggregated_before_the_first_sample(tmp_path: Path) -> None:
     assert found.ports[0].directions == ()
 
 
-def test_an_old_ring_whose_sampler_is_not_running_yet_is_left_alone(tmp_path: Path) -> None:
+def test_an_old_ring_without_a_running_sampler_is_not_aggregated(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     ring.write(A, BUSY, 1, 500)
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     assert update(ring, aggregator, 3600).end_tick == 0
 
 
-def test_when_nobody_samples_the_windows_empty(tmp_path: Path) -> None:
+def test_windows_drain_when_sampling_stops(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 300)
@@ -130,7 +130,7 @@ def test_when_nobody_samples_the_windows_empty(tmp_path: Path) -> None:
     assert found.node[0].duty_cycle_ratio is None
 
 
-def test_a_leap_of_the_wall_clock_does_not_carry_the_windows_away(tmp_path: Path) -> None:
+def test_a_step_of_the_wall_clock_does_not_empty_the_windows(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     counters = ring.write(A, BUSY, 1, 300)
@@ -145,7 +145,7 @@ def test_a_leap_of_the_wall_clock_does_not_carry_the_windows_away(tmp_path: Path
     assert found.skipped_seconds == 0
 
 
-def test_the_end_is_told_in_the_wall_time_of_its_segment(tmp_path: Path) -> None:
+def test_the_end_is_in_the_wall_time_of_its_segment(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 400)
@@ -164,7 +164,7 @@ def test_a_step_of_the_clock_makes_no_false_rate(tmp_path: Path) -> None:
     assert found.directions[0].windows[0].burstiness_cv == pytest.approx(0, abs=1e-6)
 
 
-def test_seconds_that_the_ring_has_lost_are_skipped_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_seconds_lost_from_the_ring_are_skipped_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ring = Ring.create(tmp_path, port(A), seconds=10)
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     counters = ring.write(A, (lambda tick: 45e9 if tick == 250 else 20e9, IDLE), 1, 300)
@@ -186,7 +186,7 @@ def test_seconds_that_the_ring_has_lost_are_skipped_and_told(tmp_path: Path, cap
     assert found.ports[0].directions[0].windows[1].duty_cycle_ratio == 1.0
 
 
-def test_a_port_that_left_has_no_numbers_and_its_totals_go_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_port_that_left_has_no_values_and_its_totals_continue_when_it_is_back(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     counters = ring.write(A, BUSY, 1, 300)
@@ -206,7 +206,7 @@ def test_a_port_that_left_has_no_numbers_and_its_totals_go_on_when_it_is_back(tm
     assert found.directions[0].windows[0].duty_cycle_ratio == 1.0
 
 
-def test_another_source_of_bytes_begins_its_count_anew(tmp_path: Path) -> None:
+def test_another_byte_source_restarts_the_count(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 200)
@@ -255,7 +255,7 @@ def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) ->
     assert found.directions[0].windows[1].peak_bytes_per_second == pytest.approx(0.05e9)
 
 
-def test_what_the_sampler_wrote_of_itself_is_handed_on(tmp_path: Path) -> None:
+def test_the_sampler_s_own_counts_are_passed_on(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     ring.write(A, BUSY, 1, 300)
     words, lane = ring.file.words, at.lane_at(0)

@@ -74,7 +74,7 @@ def test_with_hysteresis_a_dip_does_not_end_a_burst(tmp_path: Path) -> None:
     assert found[1] == 9
 
 
-def test_a_run_does_not_go_on_over_seconds_that_were_skipped(tmp_path: Path) -> None:
+def test_a_run_ends_at_skipped_seconds(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False), seconds=20)
     aggregator = Aggregator(ring.reader, AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS))
     # one burst from before the skipped seconds to after them, and one that begins in them
@@ -124,7 +124,7 @@ def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
     assert not [name for name, (_, _, slow) in standings(found).items() if slow]
 
 
-def test_a_rail_whose_link_is_down_counts_as_one_that_carries_nothing(tmp_path: Path) -> None:
+def test_a_rail_whose_link_is_down_counts_as_carrying_nothing(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, *[port(name, active=name != "mlx5_3:1") for name in EIGHT])
     found = eight(ring)
     assert found.traffic.fairness == pytest.approx(7 / 8)
@@ -173,7 +173,7 @@ def test_silent_rails_have_no_fairness_and_none_is_idle(tmp_path: Path) -> None:
     assert (found.traffic.signature, found.traffic.confidence) == ("idle", 1.0)
 
 
-def test_a_port_that_is_no_rail_has_no_standing(tmp_path: Path) -> None:
+def test_a_port_that_is_not_a_rail_has_no_rail_state(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
     assert set(standings(played(ring, 3, mlx5_0=(IDLE, IDLE), mlx5_1=(IDLE, IDLE)))) == {"mlx5_0:1"}
 
@@ -190,7 +190,7 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
     assert found.traffic.step_score > 0.9
 
 
-def test_the_step_is_looked_for_again_every_few_seconds(tmp_path: Path) -> None:
+def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"))
     aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
     at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
@@ -311,7 +311,7 @@ def test_history_fills_the_windows_and_counts_nothing(tmp_path: Path) -> None:
     assert (found.ports[0].traffic.bursts, found.ports[0].traffic.burst_seconds) == (0, 0.0)
 
 
-def test_a_counter_that_stands_still_between_refreshes_tells_no_fine_statistic(tmp_path: Path) -> None:
+def test_a_slowly_refreshed_counter_has_no_fine_statistics(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
     refreshed = (lambda tick: 0.0 if tick % 4 else 80e9, IDLE)
     options = AggregatorOptions(traffic_window_ns=30 * SECOND_NS)
@@ -328,7 +328,7 @@ def test_a_counter_that_stands_still_between_refreshes_tells_no_fine_statistic(t
     assert found.traffic.signature == "unknown"
 
 
-def test_short_bursts_are_no_counter_that_stands_still(tmp_path: Path) -> None:
+def test_short_bursts_are_not_mistaken_for_a_slow_counter(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"))
     found = played(ring, 10, mlx5_0=(square(40e9, 2, 3), IDLE)).ports[0]
     assert found.effective_resolution_seconds == pytest.approx(0.01)
@@ -358,7 +358,7 @@ def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) 
             assert direction.burstiness_cv == pytest.approx(expected.burstiness_cv)
 
 
-def test_a_row_that_goes_to_another_port_begins_anew(tmp_path: Path) -> None:
+def test_a_row_given_to_another_port_is_reset(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=12)
     options = AggregatorOptions(
         windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS, saturation=SaturationOptions(window_seconds=5)

@@ -106,7 +106,7 @@ def test_one_busy_rail_among_silent_ones_is_not_named() -> None:
     assert found.fairness == pytest.approx(0.25)
 
 
-def test_a_rail_that_was_not_observed_is_left_out() -> None:
+def test_an_unobserved_rail_is_ignored() -> None:
     found = balance_rails(rails(10, NAN, 10, 0))
     assert found.fairness == pytest.approx(2 / 3)
     assert found.idle.tolist() == [False, False, False, True]

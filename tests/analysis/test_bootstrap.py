@@ -58,11 +58,11 @@ def test_too_few_units_give_no_interval() -> None:
     assert resample(np.ones((FEWEST_UNITS, 1)), 100, np.random.default_rng(0)) is not None
 
 
-def test_what_is_not_known_in_any_resample_has_no_interval() -> None:
+def test_a_statistic_unknown_in_all_resamples_has_no_interval() -> None:
     assert np.isnan(find_interval(np.array([np.nan, np.inf]), 10, 0.95)).all()
 
 
-def test_what_is_not_known_in_some_resamples_is_left_out() -> None:
+def test_unknown_resamples_are_excluded() -> None:
     assert find_interval(np.array([np.nan, 3.0, 3.0]), 10, 0.95) == (3.0, 3.0)
 
 

@@ -95,13 +95,13 @@ def test_runs_that_ended_and_the_one_that_goes_on_are_the_observed_time(values: 
 
 
 @given(values=series, factor=st.floats(0.1, 1e9))
-def test_a_factor_on_rates_and_thresholds_multiplies_the_bytes_alone(values: list[float], factor: float) -> None:
+def test_scaling_rates_and_thresholds_scales_only_the_bytes(values: list[float], factor: float) -> None:
     one, many = split(values), split([value * factor for value in values], Thresholds(factor, factor))
     np.testing.assert_array_equal(one.seconds, many.seconds)
     np.testing.assert_allclose(one.moved_bytes * factor, many.moved_bytes, rtol=1e-9)
 
 
-def test_a_hole_ends_a_burst_whose_length_nobody_knows() -> None:
+def test_missing_data_censors_a_burst() -> None:
     runs = split([0, 5, 5, NAN, 5, 0, 5, 0])
     assert runs.seconds[runs.bursts()].tolist() == [TICK]
     assert runs.censored_seconds() == pytest.approx(TICK * (1 + 2 + 1))
@@ -121,13 +121,13 @@ def test_hysteresis_joins_bursts_over_a_dip_that_stays_above_the_low_threshold()
     assert parted.seconds[parted.bursts()].tolist() == pytest.approx([TICK, TICK])
 
 
-def test_after_a_hole_a_tick_between_the_thresholds_is_in_a_gap() -> None:
+def test_after_missing_data_a_tick_between_the_thresholds_is_in_a_gap() -> None:
     state, runs = split_runs(start_runs(1), np.array([[3.0, NAN, 1.5]]), np.full((1, 3), TICK), HYSTERESIS)
     assert state.label.tolist() != [BURST]
     assert runs.idle_seconds.tolist() == [TICK]
 
 
-def test_bursts_that_begin_after_a_gap_are_counted_at_once_and_by_row() -> None:
+def test_bursts_after_a_gap_are_counted_immediately_and_per_row() -> None:
     rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, 0, 5]])
     _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), PLAIN)
     assert runs.began.tolist() == [2, 0, 1]
@@ -178,7 +178,7 @@ def test_runs_are_described_by_the_quantiles_of_their_lengths_and_their_mean_byt
     assert (found.p50_seconds, found.p95_seconds) == (pytest.approx(50.5), pytest.approx(95.05))
 
 
-def test_no_runs_have_a_count_alone() -> None:
+def test_without_runs_only_the_count_is_known() -> None:
     found = describe_runs(np.zeros(0), np.zeros(0))
     assert found.count == 0
     assert np.isnan([found.p50_seconds, found.p95_seconds, found.longest_seconds, found.mean_bytes]).all()

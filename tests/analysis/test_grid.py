@@ -29,7 +29,7 @@ def test_inside_the_series_every_byte_counts_once(seed: int) -> None:
     assert found.sum() * WIDTH == pytest.approx(cumulative[-1])
 
 
-def test_a_wave_as_long_as_a_bin_leaves_nothing_and_a_slow_one_stays() -> None:
+def test_a_wave_as_long_as_a_bin_is_removed_and_a_slow_one_stays() -> None:
     seconds = np.arange(-100, 2200) * 0.001
 
     def height(period: float) -> float:
@@ -40,7 +40,7 @@ def test_a_wave_as_long_as_a_bin_leaves_nothing_and_a_slow_one_stays() -> None:
     assert height(1.0) > 1.9
 
 
-def test_short_holes_are_bridged_and_long_ones_are_not_known() -> None:
+def test_short_gaps_are_bridged_and_long_ones_are_unknown() -> None:
     seconds = np.arange(-10, 211) * 0.01
     kept = ~((seconds > 0.5) & (seconds < 0.58)) & ~((seconds > 1.0) & (seconds < 1.3))
     found = rate_bins(seconds[kept], 7e9 * seconds[kept], EDGES)
@@ -74,7 +74,7 @@ def test_the_bandwidth_is_the_sum_of_all_rails_and_directions() -> None:
     np.testing.assert_allclose(found, 3 * 2 * 5e9, rtol=1e-6)
 
 
-def test_a_rail_in_a_hole_is_stood_for_by_the_others() -> None:
+def test_a_rail_with_missing_data_takes_the_mean_of_the_others() -> None:
     time_ns, words, valid = counters(3, 5e9)
     valid[1, :, 60:120] = False
     valid[2] = False

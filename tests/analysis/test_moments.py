@@ -34,7 +34,7 @@ def test_variation_is_that_of_numpy_when_all_samples_weigh_the_same(values: np.n
     assert variation == pytest.approx(values.std() / values.mean(), rel=1e-6, abs=2e-7)
 
 
-def test_a_sample_weighs_the_time_it_stands_for() -> None:
+def test_a_sample_is_weighted_by_the_time_it_covers() -> None:
     values, seconds = np.array([1.0, 4.0]), np.array([0.3, 0.1])
     assert float(moments.mean(sums_of(values, seconds))) == pytest.approx((0.3 * 1 + 0.1 * 4) / 0.4)
 
@@ -74,7 +74,7 @@ def test_rebinning_keeps_the_bytes(values: np.ndarray, bins: int) -> None:
     assert weight.sum() == pytest.approx(seconds.sum())
 
 
-def test_a_bin_with_a_hole_is_no_sample() -> None:
+def test_a_bin_with_missing_data_is_missing() -> None:
     values = np.array([1.0, 1.0, np.nan, 5.0, 3.0, 5.0])
     seconds = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
     merged, weight = moments.rebin(values, seconds, 2)

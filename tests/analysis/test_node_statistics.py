@@ -136,7 +136,7 @@ def test_time_scales_finer_than_the_slowest_sampled_rail_have_no_sums() -> None:
     assert counts.tolist() == [[0, 0, 20, 0]] * 2
 
 
-def test_what_rests_on_single_ticks_is_not_known_of_counters_that_stand_still() -> None:
+def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
     node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
     found = describe(node, finest_known=False, scales_known=np.array([False, True]))
     for value in (found.peak, found.active_mean, found.peak_to_mean, found.duty_cycle, found.burstiness_cv[0]):

@@ -70,12 +70,12 @@ def test_the_step_of_a_training_run_is_found_not_its_layers(workload: Workload, 
 
 @pytest.mark.parametrize("lost", [0.01, 0.1, 0.3])
 @pytest.mark.parametrize("workload", [DENSE, MOE], ids=lambda one: one.name)
-def test_holes_and_jitter_do_no_harm(workload: Workload, lost: float) -> None:
+def test_missing_data_and_jitter_do_no_harm(workload: Workload, lost: float) -> None:
     found = find_period(sampled_bins(workload, 30, lost, seed=7))
     assert found.seconds == pytest.approx(mean_step(workload, 30, 7), rel=5e-3)
 
 
-def test_a_long_hole_does_no_harm() -> None:
+def test_a_long_span_of_missing_data_does_no_harm() -> None:
     values = bins_of(MOE, 60)
     whole = find_period(values)
     values[400:700] = np.nan
@@ -152,7 +152,7 @@ def test_between_two_steps_either_is_reported_or_nothing() -> None:
 
 
 @pytest.mark.parametrize("period_ms", [16, 18, 22, 30, 48, 60, 80, 100, 150])
-def test_what_is_faster_than_four_bins_is_no_period(period_ms: int) -> None:
+def test_periods_shorter_than_four_bins_are_rejected(period_ms: int) -> None:
     for duty in (0.3, 0.5):
         assert np.isnan(find_period(bins_of(Square(period_ms * 1_000_000, duty), 30)).seconds)
 
@@ -187,7 +187,7 @@ def test_noise_has_no_period(kind: str) -> None:
     [np.full(600, 5e9), np.zeros(600), np.arange(600.0), np.array([]), np.full(600, np.nan), np.ones(15)],
     ids=["constant", "silence", "ramp", "nothing", "holes", "too short"],
 )
-def test_what_does_not_repeat_has_neither_period_nor_score(values: np.ndarray) -> None:
+def test_a_signal_that_does_not_repeat_has_neither_period_nor_score(values: np.ndarray) -> None:
     found = find_period(values)
     assert np.isnan(found.seconds)
     assert found.score == 0.0
@@ -207,7 +207,7 @@ def test_a_small_ripple_on_a_steady_rate_is_not_searched() -> None:
     assert find_period(100 + 20 * ripple).seconds == pytest.approx(1.0, rel=2e-3)
 
 
-def test_a_candidate_that_is_refused_still_tells_its_score() -> None:
+def test_a_rejected_candidate_still_reports_its_score() -> None:
     values = bins_of(MOE, 30)
     score = find_period(values).score
     assert 0.4 < score < 1
@@ -240,7 +240,7 @@ def test_the_period_of_rails_is_that_of_their_mean() -> None:
     assert find_rails_period(bins, BIN_SECONDS) == find_period(np.mean(bins, axis=0))
 
 
-def test_where_a_rail_is_not_known_its_siblings_stand_for_it() -> None:
+def test_unknown_bins_of_a_rail_take_the_mean_of_the_others() -> None:
     wave = bins_of(Square(1_444_000_000, 0.4), 30)
     one, other = wave.copy(), wave.copy()
     one[100:200] = np.nan

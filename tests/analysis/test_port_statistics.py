@@ -27,7 +27,7 @@ def describe(rates: np.ndarray, stride: int = 1, finest_known: bool = True) -> D
 
 
 @given(seed=st.integers(0, 1000))
-def test_they_are_what_plain_numpy_says(seed: int) -> None:
+def test_they_agree_with_plain_numpy(seed: int) -> None:
     rates = np.random.default_rng(seed).gamma(0.3, GB, (2, 200))
     found = describe(rates)
     for way in range(2):
@@ -39,7 +39,7 @@ def test_they_are_what_plain_numpy_says(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 1000))
-def test_the_sums_of_a_span_are_those_of_its_parts_without_what_is_missing(seed: int) -> None:
+def test_the_sums_of_a_span_are_those_of_its_parts_without_missing_data(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rates, good = rng.gamma(0.3, GB, (2, 2, 4, 50)), rng.random((2, 4, 50)) < 0.9
     whole = sums_of(rates.reshape(2, 2, 1, 200), good.reshape(2, 1, 200))[:, :, 0]
@@ -57,7 +57,7 @@ def test_two_samples_of_a_stride_are_needed_for_a_variation() -> None:
     assert found.burstiness_cv[0, 1] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_of_counters_that_stand_still_only_the_mean_is_known() -> None:
+def test_for_slow_counters_only_the_mean_is_known() -> None:
     found = describe(np.tile([2 * GB, 0.0], (2, 50)), finest_known=False)
     assert found.mean[0].tolist() == pytest.approx([GB, GB])
     assert np.isnan([found.peak, found.duty_cycle, found.burstiness_cv]).all()

@@ -64,7 +64,7 @@ def test_all_ports_of_a_group_have_its_period(switch: dict[str, Port], period: f
 
 
 @pytest.mark.parametrize("name", [name for group in GROUPS.values() for name in group])
-def test_a_hole_of_four_minutes_makes_no_spike(switch: dict[str, Port], name: str) -> None:
+def test_four_minutes_of_missing_data_make_no_spike(switch: dict[str, Port], name: str) -> None:
     times, moved = switch[name]
     longest = int(np.diff(times).argmax())
     assert times[longest + 1] - times[longest] > 240e9

@@ -43,14 +43,14 @@ def test_they_agree(ticks: list[tuple[bool, int, int, str, str]], scale: int, st
     np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
 
 
-def test_a_clock_that_stands_still_is_a_hole() -> None:
+def test_samples_without_elapsed_time_have_no_rate() -> None:
     stamps = np.full((3, 3), 10**15, dtype=np.uint64)
     counters = np.array([[1, 1], [2, 2], [3, 3]], dtype=np.uint64)
     found = rate_series(stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1)
     assert np.isnan(found).all()
 
 
-def test_an_absent_first_counter_is_a_hole() -> None:
+def test_an_absent_first_counter_has_no_rate() -> None:
     stamps = np.array([[k * 10**7] * 3 for k in range(1, 4)], dtype=np.uint64)
     counters = np.array([[ABSENT, 0], [0, 5], [5, 10]], dtype=np.uint64)
     found = rate_series(stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1)

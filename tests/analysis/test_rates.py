@@ -58,13 +58,13 @@ def test_each_port_and_direction_has_its_own_times_and_scale() -> None:
     np.testing.assert_allclose(found.seconds[..., 1], [[0.010, 0.020], [0.005, 0.010]])
 
 
-def test_a_hole_has_no_rate_at_it_nor_after_it() -> None:
+def test_a_missing_sample_costs_its_rate_and_the_next() -> None:
     found = compute([0, 10, 999, 30, 40], unread=(2,))
     check(found.bytes_per_second, [NAN, 1000, NAN, NAN, 1000])
     check(found.seconds, [0, 0.01, 0, 0, 0.01])
 
 
-def test_what_stands_in_an_unread_counter_does_not_matter() -> None:
+def test_the_value_of_an_unread_counter_does_not_matter() -> None:
     for rubbish in (0, 2**64 - 1):
         found = compute([7, rubbish, 8], unread=(1,))
         assert np.isnan(found.bytes_per_second).all()
@@ -101,13 +101,13 @@ def test_two_samples_without_time_between_them_have_no_rate(times_ms: list[float
     assert not found.reset.any()
 
 
-def test_the_mean_rate_of_a_stride_stands_at_each_of_its_ticks() -> None:
+def test_each_tick_of_a_stride_has_its_mean_rate() -> None:
     found = compute([0, 0, 0, 30, 0, 0, 90], unread=(1, 2, 4, 5), stride=3, scale=2)
     check(found.bytes_per_second, [NAN, 2000, 2000, 2000, 4000, 4000, 4000])
     check(found.seconds, [0, *[0.01] * 6])
 
 
-def test_a_missed_sample_of_a_stride_is_a_hole_of_two_strides() -> None:
+def test_a_missed_sample_costs_two_strides() -> None:
     found = compute([0, 0, 10, 0, 20, 0, 30, 0, 40], unread=(1, 3, 4, 5, 7), stride=2)
     check(found.bytes_per_second, [NAN, 500, 500, NAN, NAN, NAN, NAN, 500, 500])
 
@@ -156,7 +156,7 @@ def test_ports_of_different_strides_do_not_disturb_each_other() -> None:
     samples=st.integers(2, 12),
     start=st.integers(0, 2**63),
 )
-def test_rate_times_time_adds_up_to_what_the_counter_moved(
+def test_rate_times_time_adds_up_to_the_increase_of_the_counter(
     data: st.DataObject, stride: int, scale: int, samples: int, start: int
 ) -> None:
     """The law of the docstring, for any jitter of the reads."""
@@ -188,7 +188,7 @@ def test_time_is_counted_exactly_where_there_is_a_rate(counters: list[int], hole
     assert found.reset.shape == found.seconds.shape
 
 
-def test_a_change_of_the_stride_is_a_hole_of_no_more_than_a_stride() -> None:
+def test_a_change_of_the_stride_costs_at_most_one_stride() -> None:
     """Every tick up to 4, every fifth from 5 to 15, every tick again from 17 on; 100 bytes a tick."""
     ticks = np.arange(20)
     stride = np.where(ticks < 5, 1, np.where(ticks < 17, 5, 1))[None]
@@ -204,7 +204,7 @@ def test_a_change_of_the_stride_is_a_hole_of_no_more_than_a_stride() -> None:
     check(found.seconds, [0, *[0.01] * 4, 0, *[0.01] * 10, 0, 0, *[0.01] * 2])
 
 
-def test_a_fall_is_told_at_the_stride_at_which_it_was_seen() -> None:
+def test_a_reset_is_reported_at_the_stride_at_which_it_was_seen() -> None:
     counters = np.array([10, 20, 5, 6, 7, 8, 9, 10, 3, 11], dtype=np.uint64)
     stride = np.array([[1, 1, 1, 1, 2, 2, 2, 2, 2, 2]])
     even = np.arange(10) % 2 == 0

@@ -70,7 +70,7 @@ def test_without_steps_it_is_resampled_in_seconds_or_three_periods(period_second
     assert units.sums[:, DURATION] == pytest.approx(np.full(int(30 / block), block))
 
 
-def test_blocks_without_data_are_left_out() -> None:
+def test_blocks_without_data_are_excluded() -> None:
     rates = np.full((1, 2, 1000), GB)
     rates[:, :, 300:500] = np.nan
     series = series_of(rates)

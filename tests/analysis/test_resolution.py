@@ -63,9 +63,7 @@ def test_regular_single_ticks_look_like_a_slow_counter() -> None:
     ("seconds", "stride", "ticks"),
     [(None, 1, 1), (0.01, 1, 1), (0.015, 1, 1), (0.016, 1, 2), (0.04, 1, 4), (0.04, 3, 1)],
 )
-def test_a_counter_that_stands_still_tells_nothing_finer_than_its_changes(
-    seconds: float | None, stride: int, ticks: int
-) -> None:
+def test_a_slow_counter_resolves_nothing_finer_than_its_changes(seconds: float | None, stride: int, ticks: int) -> None:
     assert finest_ticks(seconds, INTERVAL_NS, stride) == ticks
 
 
@@ -75,6 +73,6 @@ def test_a_counter_stands_still_beyond_one_and_a_half_samples() -> None:
     assert not stands_still(float("nan"), 0.01)
 
 
-def test_a_sum_tells_what_its_coarsest_counter_tells() -> None:
+def test_a_sum_resolves_as_much_as_its_coarsest_counter() -> None:
     assert coarsest_ticks([1, 4, 2]) == 4
     assert coarsest_ticks([]) == 1

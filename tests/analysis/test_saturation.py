@@ -62,7 +62,7 @@ def test_the_state_ends_when_the_window_has_moved_on() -> None:
     assert [bool(state.saturated[0]) for state in states[5:]] == [True, True, False, False, False]
 
 
-def test_holes_are_no_time_and_too_many_of_them_no_answer() -> None:
+def test_missing_data_is_not_observed_and_too_much_of_it_gives_no_answer() -> None:
     samples = np.full((5, 10), 0.95)
     samples[:, :4] = np.nan
     states = run(samples)
@@ -85,7 +85,7 @@ def test_rows_are_judged_one_by_one() -> None:
     assert state.saturated.tolist() == [True, False]
 
 
-def test_time_above_the_level_includes_the_level_and_leaves_out_holes() -> None:
+def test_time_above_the_level_includes_the_level_and_excludes_missing_data() -> None:
     utilization = np.array([[0.85, 0.2, np.nan, 0.9], [0.0, 0.0, 0.0, 0.0]])
     np.testing.assert_allclose(seconds_above(utilization, np.full((2, 4), 0.25), 0.85), [0.5, 0.0])
 
@@ -130,7 +130,7 @@ def test_a_short_pause_neither_ends_nor_advances_it() -> None:
     assert advance("+" * 10 + "--")[-1].saturated
 
 
-def test_a_long_pause_ends_it_and_it_has_to_hold_anew() -> None:
+def test_a_long_pause_ends_it_and_the_conditions_have_to_hold_again() -> None:
     states = advance("+" * 10 + "---" + "+" * 9)
     assert [state.saturated for state in states[10:13]] == [True, True, False]
     assert not states[-1].saturated

@@ -102,7 +102,7 @@ def test_the_models_of_the_two_published_runs_get_their_labels(model: Fsdp, labe
 
 
 @pytest.mark.parametrize(("table", "label"), [(DENSE_RUN, "dense_like"), (MOE_RUN, "moe_like")], ids=["dense", "moe"])
-def test_the_published_table_alone_gets_its_label_with_less_confidence(table: Features, label: str) -> None:
+def test_the_published_table_on_its_own_gets_its_label_with_less_confidence(table: Features, label: str) -> None:
     found = find_signature(replace(table, cv_50ms=NAN, cv_100ms=NAN))
     assert found.label == label
     assert 0.3 < found.confidence < LOW
@@ -118,7 +118,7 @@ def test_a_sharded_run_with_other_layers_is_unknown_or_of_low_confidence(name: s
     assert find_signature(features_of(LOOK_ALIKES[name], 20)).confidence < LOW
 
 
-def test_a_dense_model_with_layers_as_large_has_the_same_answer_so_the_answer_is_never_confident() -> None:
+def test_a_dense_model_with_equally_large_layers_gets_the_same_label() -> None:
     # every parameter computes for every token, on GPUs that are as much faster
     units = tuple(Unit(unit.parameters, unit.parameters) for unit in MOE.units[:-1])
     forward = MOE.forward_seconds * (1 - MOE.units[-1].active / sum(unit.active for unit in MOE.units))
@@ -129,7 +129,7 @@ def test_a_dense_model_with_layers_as_large_has_the_same_answer_so_the_answer_is
     assert max(real.confidence, other.confidence) <= SignatureOptions().ceiling
 
 
-def test_expert_parallelism_at_10_ms_and_the_published_moe_run_are_not_told_apart_with_confidence() -> None:
+def test_expert_parallelism_at_10_ms_and_the_published_moe_run_are_hard_to_distinguish() -> None:
     routed, gathered = find_signature(features_of(ExpertParallel())), find_signature(features_of(MOE))
     assert routed.label == "unknown"
     assert gathered.confidence <= 0.6

@@ -42,7 +42,7 @@ def wave(high: float, busy: int, silent: int, times: int, rails: int = 1) -> np.
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1000), first_tick=st.integers(1, 250), lost=st.sampled_from([0.0, 0.01]))
-def test_it_is_what_plain_numpy_says_wherever_in_a_second_the_span_begins(
+def test_it_agrees_with_plain_numpy_wherever_in_a_second_the_span_begins(
     seed: int, first_tick: int, lost: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def test_the_steps_of_a_wave_have_its_length_its_silence_and_its_bytes() -> None
     assert np.isnan(again.node.peak)
 
 
-def test_bursts_gaps_and_what_the_ends_of_the_span_cut() -> None:
+def test_bursts_gaps_and_runs_cut_by_the_ends_of_the_span() -> None:
     found = describe(wave(10 * GB, 20, 30, 40))
     assert (found.bursts.count, found.gaps.count) == (39, 39)
     assert (found.bursts.p50_seconds, found.gaps.p50_seconds) == (pytest.approx(0.2), pytest.approx(0.3))
@@ -97,7 +97,7 @@ def test_the_line_is_that_of_the_rails_that_carry_traffic_in_the_recorded_direct
     assert found.node.mean == found.node.transmit
 
 
-def test_a_rail_whose_link_is_down_carries_nothing_and_hides_nobody() -> None:
+def test_a_rail_whose_link_is_down_carries_nothing_and_hides_no_other() -> None:
     rates = wave(10 * GB, 20, 30, 40, rails=4)
     rates[2] = np.nan
     found = describe(rates, down=(2,))
@@ -115,7 +115,7 @@ def test_missing_data_is_counted_in_runs() -> None:
     assert np.isnan(describe(wave(GB, 1, 1, 50)).coverage.longest_hole_seconds)
 
 
-def test_what_rests_on_single_ticks_is_not_known_of_counters_that_stand_still() -> None:
+def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
     found = describe(wave(10 * GB, 20, 30, 40), finest=3)
     for value in (found.node.peak, found.node.peak_to_mean, found.node.duty_cycle, found.node.active_mean):
         assert np.isnan(value)

@@ -79,7 +79,7 @@ def test_a_pause_is_no_step_and_the_steps_after_it_are_found() -> None:
     np.testing.assert_allclose(lengths[found.whole], 50, atol=1e-9)
 
 
-def test_a_bound_in_a_hole_makes_no_step() -> None:
+def test_a_bound_in_missing_data_makes_no_step() -> None:
     # it falls in two stairs, so its rise is the sharpest edge
     values = square(50, 20, 40) + square(50, 10, 40)
     bounds = find_steps(values, 50.0).bounds

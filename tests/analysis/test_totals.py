@@ -21,7 +21,7 @@ def test_bytes_are_the_scaled_difference() -> None:
     assert of(10, 12, 17).moved_bytes.tolist() == [[28, 0]]
 
 
-def test_bytes_flow_on_over_holes() -> None:
+def test_bytes_are_counted_across_missing_data() -> None:
     assert of(None, 10, None, None, 17, None).moved_bytes.tolist() == [[28, 0]]
 
 
@@ -31,11 +31,11 @@ def test_a_fall_is_a_reset_and_its_interval_adds_nothing() -> None:
     assert found.resets.tolist() == [1]
 
 
-def test_a_fall_over_a_hole_is_one_reset() -> None:
+def test_a_decrease_across_missing_data_is_one_reset() -> None:
     assert of(100, None, 3).resets.tolist() == [1]
 
 
-def test_both_directions_that_fall_at_once_are_one_reset() -> None:
+def test_both_directions_that_fall_together_are_one_reset() -> None:
     assert of(100, 3, receive=[50, 2]).resets.tolist() == [1]
 
 

@@ -213,7 +213,7 @@ def test_a_device_that_vanishes_and_returns_is_followed(daemon: Running, fabric:
     assert_no_false_rate(daemon, "20s")
     assert_no_false_peak(daemon)
     assert before < daemon.metrics().port("transmit_bytes_total", "mlx5_3") < before + RATE * 60
-    assert "its device went away (ENODEV" in daemon.log()
+    assert "its device disappeared (ENODEV" in daemon.log()
 
 
 def test_a_link_that_flaps_has_no_utilisation_while_it_is_down(daemon: Running, fabric: FuseFabric) -> None:

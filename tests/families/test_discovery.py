@@ -86,7 +86,7 @@ def test_counters_that_a_vf_is_refused_take_nothing_else_away(scan: Scan) -> Non
     assert sources(fabric) == ["port_data"] * 9
 
 
-def test_a_bond_has_the_rate_of_both_links_and_says_what_is_not_certain(scan: Scan) -> None:
+def test_a_bond_has_the_rate_of_both_links_and_notes_the_uncertainty(scan: Scan) -> None:
     fabric = scan("bond")
     assert speeds(fabric) == [50e9]
     assert fabric.notices == (
@@ -164,7 +164,7 @@ def test_a_rate_file_that_fails_is_made_up_for_by_the_netdev(scan: Scan) -> None
     assert (speeds(fabric), sources(fabric), fabric.notices) == ([25e9], ["hw_bytes"], ())
 
 
-def test_soft_roce_of_an_old_kernel_says_that_it_counts_no_bytes(scan: Scan) -> None:
+def test_soft_roce_of_an_old_kernel_reports_that_it_counts_no_bytes(scan: Scan) -> None:
     fabric = scan("rxe_old_kernel")
     assert (sources(fabric), rails(fabric)) == ([""], [])
     assert fabric.notices == ("rxe0:1: no file of this port counts bytes.",)

@@ -57,12 +57,12 @@ def assert_same(found: str, kept: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_the_metrics_of_a_family_are_the_ones_that_were_looked_at(visits: Visits, name: str) -> None:
+def test_the_metrics_of_a_family_match_its_golden_page(visits: Visits, name: str) -> None:
     assert_same(visits[name].pages.metrics, Pages.read(name).metrics, name)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_the_doctor_page_of_a_family_is_the_one_that_was_looked_at(visits: Visits, name: str) -> None:
+def test_the_doctor_page_of_a_family_matches_its_golden_page(visits: Visits, name: str) -> None:
     assert_same(visits[name].pages.doctor, Pages.read(name).doctor, name)
 
 
@@ -72,7 +72,7 @@ def test_doctor_names_the_trouble_of_a_family_and_nothing_else(visits: Visits, n
     assert tuple(" ".join(line.partition(": ")[0].split()) for line in findings) == TROUBLE[name]
 
 
-def test_there_are_no_pages_of_families_that_are_gone() -> None:
+def test_golden_pages_of_removed_families_are_deleted() -> None:
     assert {folder.name for folder in FOLDER.iterdir()} == set(BY_NAME)
 
 
@@ -168,7 +168,7 @@ def test_a_port_without_bytes_has_no_bytes_and_no_zero_instead(visits: Visits, n
     assert not {found for found in names_of(visits[name], device) if "_bytes_total" in found or "utilization" in found}
 
 
-def test_doctor_says_how_to_keep_away_from_functions_that_answer_einval(visits: Visits) -> None:
+def test_doctor_explains_how_to_exclude_functions_that_return_einval(visits: Visits) -> None:
     assert "If it is not a rail, add it to ports.exclude." in visits["limited_functions"].pages.doctor
 
 
@@ -190,7 +190,7 @@ def test_counters_that_a_vf_is_refused_are_absent_and_the_others_there(visits: V
     assert {"ibpulse_port_discards_transmitted_total", "ibpulse_port_transmit_bytes_total"} <= names
 
 
-def test_the_saturated_counters_are_those_that_stand_at_their_ends(visits: Visits) -> None:
+def test_the_saturated_counters_are_those_at_their_maximum(visits: Visits) -> None:
     lines = visits["connectx7_saturated"].pages.metrics.splitlines()
     saturated = [line for line in lines if line.startswith("ibpulse_port_counter_saturated{") and line.endswith(" 1")]
     assert saturated

@@ -26,13 +26,13 @@ TRAPS: dict[str, tuple[str, ...]] = {
     ),
     "a failed read reported as 0": (
         "sampler/test_loop.py::test_a_bad_direction_does_not_hide_the_other",
-        "sampler/test_loop.py::test_a_port_of_which_nothing_is_read_leaves_a_hole",
-        "analysis/test_rates.py::test_what_stands_in_an_unread_counter_does_not_matter",
+        "sampler/test_loop.py::test_an_unread_port_leaves_a_missing_sample",
+        "analysis/test_rates.py::test_the_value_of_an_unread_counter_does_not_matter",
         "exposition/test_page.py::test_unknown_values_are_absent",
     ),
     "a counter dropped for ever after one error": (
         "sampler/test_counter_file.py::test_a_good_read_forgets_the_failures",
-        "sampler/test_loop.py::test_a_port_whose_files_answer_again_is_read_and_says_so",
+        "sampler/test_loop.py::test_a_port_whose_files_recover_is_read_and_reported",
         "sysfs/test_inventory.py::test_a_rate_that_comes_back_is_read_at_the_next_scan",
     ),
     "a process that dies of an unknown physical state": (

@@ -181,7 +181,7 @@ def test_a_slow_rail_is_named() -> None:
     assert value(run, "fairness_ratio") == pytest.approx(3.5**2 / (4 * 3.25))
 
 
-def test_a_rail_whose_link_is_down_carries_nothing_and_hides_nobody() -> None:
+def test_a_rail_whose_link_is_down_carries_nothing_and_hides_no_other() -> None:
     recording = record(wave(10 * GB, 20, 30, 40, ports=4))
     rates = recording.bytes_per_second
     rates[3], recording.seconds[3] = np.nan, 0.0

@@ -160,7 +160,7 @@ def test_a_ring_with_the_same_settings_keeps_its_history(ring: RingFile) -> None
 
 
 @pytest.mark.parametrize(("interval_ns", "capacity"), [(INTERVAL_NS * 2, CAPACITY), (INTERVAL_NS, CAPACITY + 1)])
-def test_a_ring_with_other_settings_begins_anew(ring: RingFile, interval_ns: int, capacity: int) -> None:
+def test_a_ring_with_other_settings_is_recreated(ring: RingFile, interval_ns: int, capacity: int) -> None:
     ring.assign("mlx5_0:1", 4, 1)
     again = RingFile.open_or_create(ring.path, interval_ns, capacity)
     assert (again.interval_ns, again.capacity, again.slots()) == (interval_ns, capacity, {})
@@ -180,7 +180,7 @@ def test_a_ring_opened_to_read_cannot_be_written(ring: RingFile) -> None:
     read_only.close()
 
 
-def test_a_ring_can_be_closed_while_an_array_looks_at_it(ring: RingFile) -> None:
+def test_a_ring_can_be_closed_while_an_array_views_it(ring: RingFile) -> None:
     second = RingFile(ring.path)
     array = np.frombuffer(second.words, dtype=np.uint64)
     second.close()

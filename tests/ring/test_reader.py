@@ -55,7 +55,7 @@ def test_a_slot_without_a_port_has_no_samples(ring: RingFile) -> None:
     assert block.stride.tolist() == [1]
 
 
-def test_each_record_tells_the_stride_at_which_it_was_taken(ring: RingFile) -> None:
+def test_each_record_holds_its_stride(ring: RingFile) -> None:
     slot = ring.assign("mlx5_0:1", 4, 10)
     for tick, stride in ((69, 0), (70, 1), (71, 1000)):
         put(ring, slot, tick, stride=stride)
@@ -144,7 +144,7 @@ def test_a_record_is_void_before_it_is_rewritten(ring: RingFile) -> None:
     first=st.integers(1, 2**50),
     look=st.tuples(st.integers(-80, 80), st.integers(0, 160)),
 )
-def test_what_was_written_at_a_tick_is_read_there_or_absent(
+def test_a_record_is_read_at_its_tick_or_absent(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], first: int, look: tuple[int, int]
 ) -> None:
     ring = RingFile.create(tmp_path_factory.mktemp("ring") / "ring", INTERVAL_NS, 32)

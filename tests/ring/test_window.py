@@ -78,18 +78,18 @@ def expected(first: int, last: int) -> np.ndarray:
 # strides
 
 
-def test_the_widest_stride_is_that_of_the_port_sampled_most_rarely() -> None:
+def test_the_widest_stride_is_that_of_the_least_frequently_sampled_port() -> None:
     assert widest_stride([5, 1, 10, 2]) == 10
     assert widest_stride(iter(())) == 1
 
 
-def test_a_slot_that_tells_no_stride_is_sampled_at_every_tick(ring: Ring) -> None:
+def test_a_slot_without_a_stride_is_sampled_at_every_tick(ring: Ring) -> None:
     assert ring.reader.strides(slots_of(ring)) == list(STRIDES)
     ring.file.words[at.slot_at(slots_of(ring)[0]) + at.S_STRIDE] = 0
     assert ring.reader.stride(slots_of(ring)[0]) == 1
 
 
-def test_ports_are_placed_in_their_order_and_those_without_a_slot_or_a_source_left_out(ring: Ring) -> None:
+def test_ports_are_placed_in_order_without_those_lacking_a_slot_or_a_source(ring: Ring) -> None:
     mute = port("mlx5_1:1")
     mute = type(mute)(mute.id, mute.identity, True, "ACTIVE", None, None)
     asked = (port("mlx5_2:1"), port("mlx5_7:1"), mute, port("mlx5_0:1"))
@@ -142,7 +142,7 @@ def test_every_complete_tick_has_its_rate_and_not_every_tick_after_it(tmp_path: 
 # ticks to rates
 
 
-def test_rates_stand_at_their_ticks_in_any_span(ring: Ring) -> None:
+def test_rates_are_at_their_ticks_in_any_span(ring: Ring) -> None:
     for first, last in [(1, 400), (1, 1), (96, 100), (101, 133), (250, 251), (399, 400)]:
         found = read_rates(ring.reader, slots_of(ring), STRIDES, first, last)
         np.testing.assert_allclose(found.bytes_per_second, expected(first, last), rtol=1e-6)
@@ -150,7 +150,7 @@ def test_rates_stand_at_their_ticks_in_any_span(ring: Ring) -> None:
         assert not found.reset.any()
 
 
-def test_before_and_after_what_the_ring_holds_there_are_holes(ring: Ring) -> None:
+def test_data_outside_the_ring_is_missing(ring: Ring) -> None:
     found = read_rates(ring.reader, slots_of(ring), STRIDES, -20, 460)
     np.testing.assert_allclose(found.bytes_per_second, expected(-20, 460), rtol=1e-6)
 
@@ -171,7 +171,7 @@ def test_an_empty_span_and_no_ports_give_empty_arrays(ring: Ring) -> None:
     assert read_rates(ring.reader, [], [], 50, 59).seconds.shape == (0, 2, 10)
 
 
-def test_a_reset_is_told_at_its_tick(tmp_path: Path) -> None:
+def test_a_reset_is_reported_at_its_tick(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, *map(port, PORTS), seconds=10)
     for name, stride in zip(PORTS, STRIDES, strict=True):
         ring.write(name, (constant(1e9), constant(1e9)), 1, LAST, stride=stride, resets={200})
@@ -183,9 +183,7 @@ def test_a_reset_is_told_at_its_tick(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(holes=st.sets(st.integers(1, 60), max_size=20))
-def test_a_missed_tick_is_a_hole_and_so_is_the_rate_after_it(
-    holes: set[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_missed_tick_costs_its_rate_and_the_next(holes: set[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     ring = Ring.create(tmp_path_factory.mktemp("holes"), port("mlx5_0:1"), seconds=10)
     ring.write("mlx5_0:1", (WAVE, constant(1e9)), 1, 60, holes=holes)
     found = read_rates(ring.reader, [0], [1], 2, 60)
@@ -195,7 +193,7 @@ def test_a_missed_tick_is_a_hole_and_so_is_the_rate_after_it(
     np.testing.assert_allclose(found.bytes_per_second[0, 0], wanted, rtol=1e-6)
 
 
-def test_a_port_sampled_more_rarely_before_needs_its_old_stride(tmp_path: Path) -> None:
+def test_a_port_sampled_less_often_before_needs_its_old_stride(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
     counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200, stride=10)
     ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 201, 400, start=counters)
@@ -228,7 +226,7 @@ def test_a_group_is_padded_by_its_own_stride_alone(ring: Ring) -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 5, 10])
-def test_planned_samples_stand_at_the_multiples_of_the_stride(ring: Ring, stride: int) -> None:
+def test_planned_samples_are_at_multiples_of_the_stride(ring: Ring, stride: int) -> None:
     slot = slots_of(ring)[STRIDES.index(stride)]
     block = read_planned(ring.reader, [slot], stride, 7, 399)
     last = 399 // stride * stride
@@ -264,7 +262,7 @@ def test_a_series_takes_nothing_after_the_newest_tick(ring: Ring) -> None:
     assert np.isnan(ends[2]).all()
 
 
-def test_a_series_knows_a_counter_that_was_not_read(tmp_path: Path) -> None:
+def test_a_series_recognises_an_unread_counter(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
     ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 50, absent={(20, 1), (1, 0)})
     ((_, values),) = read_series(ring.reader, [0], TickRun(2, 0, 40), 50)
@@ -299,7 +297,7 @@ def test_runs_fill_a_span_of_wall_time_with_the_newest_ticks(
     assert sorted(found) == sorted((wall, tick) for wall, tick in filled.items() if begin <= wall < end)
 
 
-def test_a_part_of_the_clock_that_the_ring_no_longer_holds_is_left_out() -> None:
+def test_a_clock_segment_that_the_ring_no_longer_holds_is_excluded() -> None:
     assert runs_of_wall_time([(1, 0), (50, 3)], oldest=60, newest=90, begin=0, end=100) == [TickRun(60, 57, 31)]
 
 

@@ -57,7 +57,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records]
 
 
-def test_a_healthy_node_is_left_alone(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_healthy_node_is_not_changed(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.run(20)
     assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (0, [1, 1, 1], frozenset())
     assert said(caplog) == []
@@ -114,7 +114,7 @@ def test_a_device_that_no_interval_is_long_enough_for_is_named(node: Node, caplo
     ) in said(caplog)[0]
 
 
-def test_a_node_that_is_slow_as_a_whole_is_lengthened_as_a_whole(
+def test_the_intervals_of_a_node_that_is_slow_as_a_whole_are_all_lengthened(
     ring: RingFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(ring, *(f"mlx5_{number}" for number in range(8)))
@@ -129,7 +129,7 @@ def test_a_node_that_is_slow_as_a_whole_is_lengthened_as_a_whole(
     )
 
 
-def test_a_device_that_is_quick_again_is_sampled_as_before_after_minutes(
+def test_a_device_that_is_fast_again_gets_its_interval_back_after_minutes(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.reads["mlx5_1"] = SLOW
@@ -154,7 +154,7 @@ def test_it_is_shortened_only_as_far_as_twice_the_time_would_allow(node: Node) -
     assert node.changes == 2
 
 
-def test_one_slow_span_makes_it_wait_anew(node: Node) -> None:
+def test_one_slow_span_restarts_the_wait(node: Node) -> None:
     node.reads["mlx5_1"] = SLOW
     node.run(4)
     for _ in range(3):
@@ -177,7 +177,7 @@ def test_a_wait_that_had_worse_spans_ends_at_the_pace_that_fits_all_of_it(
     assert node.strides() == [1, 2, 1]
 
 
-def test_a_device_that_relapses_is_kept_at_its_pace_for_twice_as_long(node: Node) -> None:
+def test_a_device_that_relapses_keeps_its_interval_for_twice_as_long(node: Node) -> None:
     patience = PATIENCE_SECONDS
     for _ in range(3):
         node.reads["mlx5_1"] = SLOW
@@ -215,7 +215,7 @@ def test_a_device_of_a_cached_source_returns_to_the_process_of_all(ring: RingFil
     assert (node.strides(), node.adaptive.own_process_devices) == ([4, 4, 4], frozenset())
 
 
-def test_what_is_not_measured_is_neither_changed_nor_told(node: Node) -> None:
+def test_unmeasured_devices_are_neither_changed_nor_reported(node: Node) -> None:
     node.reads["mlx5_1"] = SLOW
     node.run(4)
     node.ring.words[at.lane_at(0) + at.L_TICK] += 1000
@@ -224,7 +224,7 @@ def test_what_is_not_measured_is_neither_changed_nor_told(node: Node) -> None:
     assert node.strides() == [1, 10, 1]
 
 
-def test_it_looks_every_two_seconds(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_measures_every_two_seconds(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     node.reads["mlx5_1"] = SLOW
     node.run(2)
@@ -233,7 +233,7 @@ def test_it_looks_every_two_seconds(node: Node, caplog: pytest.LogCaptureFixture
     assert node.adaptive.refresh(node.ports(), node.tick / 100 + 1.0)
 
 
-def test_a_device_that_comes_back_or_changes_its_source_begins_anew(node: Node) -> None:
+def test_a_device_that_comes_back_or_changes_its_source_starts_over(node: Node) -> None:
     node.reads["mlx5_1"] = SLOW
     node.run(4)
     node.adaptive.follow({"mlx5_0": 1, "mlx5_1": 4})

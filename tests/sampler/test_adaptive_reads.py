@@ -38,7 +38,7 @@ def test_p99_leaves_out_one_read_in_a_hundred(ring: RingFile) -> None:
     assert measured(ring, lambda tick: (5.0 if tick % 42 == 0 else 0.1, 0.1)).p99_ns == 5.0 * MS
 
 
-def test_what_passes_within_three_seconds_does_not_last(ring: RingFile) -> None:
+def test_a_disturbance_shorter_than_three_seconds_is_not_lasting(ring: RingFile) -> None:
     found = measured(ring, lambda tick: (4.0, 4.0) if 750 <= tick < 890 else (0.1, 0.1))
     assert (found.lasting.read_ns, found.lasting.tick_ns) == (0.1 * MS, 0.2 * MS)
     assert found.highest.read_ns == 4.0 * MS

@@ -88,7 +88,7 @@ def test_ticks_follow_each_other_by_one(machine: Machine) -> None:
     assert clock.missed == 0
 
 
-def test_oversleeping_is_told_as_lateness(machine: Machine) -> None:
+def test_oversleeping_is_reported_as_lateness(machine: Machine) -> None:
     clock = machine.clock()
     machine.overslept = [0, 3 * MS]
     clock.wait()
@@ -118,7 +118,7 @@ def test_reads_that_always_take_longer_than_an_interval_cost_few_ticks(machine: 
 
 
 @pytest.mark.parametrize("held_up_ms", [6, 9.5, 14])
-def test_a_tick_too_soon_after_reads_that_were_held_up_is_left_out(machine: Machine, held_up_ms: float) -> None:
+def test_a_tick_too_soon_after_delayed_reads_is_skipped(machine: Machine, held_up_ms: float) -> None:
     """The last port of the tick was perhaps read just now."""
     clock = machine.clock()
     for _ in range(10):
@@ -141,7 +141,7 @@ def test_reads_that_always_take_a_good_part_of_an_interval_miss_nothing(machine:
     assert clock.missed == missed
 
 
-def test_a_tick_that_is_over_half_an_interval_ago_is_left_out(machine: Machine) -> None:
+def test_a_tick_more_than_half_an_interval_ago_is_skipped(machine: Machine) -> None:
     clock = machine.clock()
     clock.wait()
     first = clock.tick
@@ -156,7 +156,7 @@ def test_a_new_clock_does_not_begin_with_a_tick_of_the_past(machine: Machine) ->
     assert clock.wait() < 1000
 
 
-def test_a_long_stall_is_one_hole_and_nothing_is_replayed(machine: Machine) -> None:
+def test_after_a_long_stall_no_tick_is_made_up_for(machine: Machine) -> None:
     clock = machine.clock()
     clock.wait()
     first = clock.tick
@@ -168,7 +168,7 @@ def test_a_long_stall_is_one_hole_and_nothing_is_replayed(machine: Machine) -> N
     assert clock.steps == 0
 
 
-def test_a_stall_within_the_sleep_is_the_same_hole(machine: Machine) -> None:
+def test_a_stall_during_the_sleep_skips_the_same_ticks(machine: Machine) -> None:
     clock = machine.clock()
     machine.overslept = [0, 5 * SECOND - 10 * MS]
     clock.wait()
@@ -194,7 +194,7 @@ def test_a_slewed_wall_clock_is_followed_without_a_step(
 
 @pytest.mark.parametrize("step_ns", [6 * MS, 3600 * SECOND, 86_400 * 365 * SECOND + 5 * MS])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_ticks_go_on_by_one_over_a_step_of_the_wall_clock(machine: Machine, step_ns: int, sign: int) -> None:
+def test_ticks_continue_by_one_across_a_step_of_the_wall_clock(machine: Machine, step_ns: int, sign: int) -> None:
     clock = machine.clock()
     for _ in range(3):
         clock.wait()
@@ -219,7 +219,7 @@ def test_a_step_of_less_than_half_an_interval_is_a_slew(machine: Machine) -> Non
     assert machine.now_wall % (10 * MS) < 1000
 
 
-def test_time_that_passes_before_a_step_is_seen_stays_a_hole(machine: Machine) -> None:
+def test_time_that_passes_before_a_step_is_detected_is_missing(machine: Machine) -> None:
     """A stalled sampler that wakes to a wall clock set by an hour has missed its ticks all the same."""
     clock = machine.clock()
     clock.wait()
@@ -250,7 +250,7 @@ def test_a_torn_pair_of_clock_reads_is_not_a_step(machine: Machine) -> None:
     assert machine.monotonic + offset - clock.tick * 10 * MS == pytest.approx(late, abs=1000)
 
 
-def test_when_all_clock_reads_are_torn_the_old_offset_stands(machine: Machine) -> None:
+def test_when_all_clock_reads_are_torn_the_old_offset_is_kept(machine: Machine) -> None:
     clock = machine.clock(MS)
     clock.wait()
     machine.torn = [2 * MS] * 6
@@ -268,7 +268,7 @@ def test_a_clock_measures_by_the_tightest_of_some_tries(machine: Machine) -> Non
     assert abs(machine.now_wall - clock.tick * SECOND) < 20_000
 
 
-def test_a_new_clock_goes_on_after_the_last_tick_and_counts_the_ticks_between(machine: Machine) -> None:
+def test_a_new_clock_continues_after_the_last_tick_and_counts_the_ticks_between(machine: Machine) -> None:
     first = machine.clock()
     first.wait()
     last_ns = machine.monotonic
@@ -278,7 +278,7 @@ def test_a_new_clock_goes_on_after_the_last_tick_and_counts_the_ticks_between(ma
     assert (second.tick, second.missed, second.steps, second.shift) == (first.tick + 201, 200, 0, 0)
 
 
-def test_ticks_in_which_nobody_was_to_run_are_not_missed(machine: Machine) -> None:
+def test_ticks_without_a_sampler_are_not_missed(machine: Machine) -> None:
     last = machine.now_wall // (10 * MS) - 500
     clock = machine.clock(last_tick=last)
     clock.wait()
@@ -292,7 +292,7 @@ def test_a_new_clock_keeps_the_shift(machine: Machine) -> None:
     assert (clock.tick, clock.shift, clock.steps) == (last + 1, 1000, 0)
 
 
-def test_a_wall_clock_set_back_while_nobody_ran_is_a_step_after_a_hole(machine: Machine) -> None:
+def test_a_wall_clock_set_back_while_no_sampler_ran_is_a_step_after_missing_data(machine: Machine) -> None:
     last = machine.now_wall // (10 * MS)
     machine.offset -= 3600 * SECOND
     clock = machine.clock(last_tick=last)
@@ -302,7 +302,7 @@ def test_a_wall_clock_set_back_while_nobody_ran_is_a_step_after_a_hole(machine: 
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_wall_clock_stepped_between_two_samplers_is_a_step_and_the_hole_is_as_long_as_it_was(
+def test_a_wall_clock_stepped_between_two_samplers_is_a_step_that_keeps_the_elapsed_time(
     machine: Machine, hours: int
 ) -> None:
     first = machine.clock()

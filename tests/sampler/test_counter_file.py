@@ -46,7 +46,7 @@ def test_a_failing_file_rests_ever_longer_up_to_a_minute(counter: CounterFile, n
 
 
 @pytest.mark.parametrize("number", [errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ESTALE])
-def test_a_vanished_file_is_closed_at_once_and_opened_anew_after_a_minute(counter: CounterFile, number: int) -> None:
+def test_a_vanished_file_is_closed_immediately_and_reopened_after_a_minute(counter: CounterFile, number: int) -> None:
     counter.prepare(SECOND)
     assert counter.read(SECOND) == 9
     assert fail(counter, number, 1) == 60

@@ -148,7 +148,7 @@ def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree,
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_a_trial_that_stops_or_ends_is_started_anew(
+def test_an_isolated_process_that_stops_or_ends_is_restarted(
     ring: RingFile, tree: Tree, ending: EndingProcesses, number: signal.Signals
 ) -> None:
     tree.write("mlx5_0", 1, 2)
@@ -202,5 +202,5 @@ def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, m
     ("number", "words"),
     [(22, "EINVAL: Invalid argument"), (74, "its content is not a number"), (9999, "9999: Unknown error 9999")],
 )
-def test_an_errno_is_told_in_words(number: int, words: str) -> None:
+def test_an_errno_is_explained_in_words(number: int, words: str) -> None:
     assert explain_errno(number) == words

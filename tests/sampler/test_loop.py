@@ -43,7 +43,7 @@ def with_transmit(planned: PlannedPort, *paths: str | Path) -> PlannedPort:
     return replace(planned, transmit=tuple(map(str, paths)))
 
 
-def test_each_tick_reads_the_files_anew(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+def test_each_tick_reads_the_files_again(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, answering)
     for value in (5, 2**64 - 2, 0):
         tree.write("mlx5_0", value, value // 2)
@@ -105,7 +105,7 @@ def test_a_counter_that_turns_into_something_else_is_unread_and_not_old(
     assert sampling.word(answering.slot, at.S_ERRORS) == 1
 
 
-def test_a_port_of_which_nothing_is_read_leaves_a_hole(tree: Tree, ring: RingFile) -> None:
+def test_an_unread_port_leaves_a_missing_sample(tree: Tree, ring: RingFile) -> None:
     tree.write("mlx5_0", "bad", "worse")
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
@@ -125,7 +125,7 @@ def test_a_bad_port_does_not_hide_the_others(tree: Tree, ring: RingFile, answeri
     assert [sampling.last(port.slot) for port in (*others, answering)] == [[1, 2], [3, 4], None]
 
 
-def test_a_read_that_fails_once_is_done_again_at_once(ring: RingFile, answering: PlannedPort) -> None:
+def test_a_read_that_fails_once_is_repeated_immediately(ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, answering)
     sampling.sample(2)
     held = sampling.loop._ports[answering].transmit.descriptors
@@ -137,7 +137,7 @@ def test_a_read_that_fails_once_is_done_again_at_once(ring: RingFile, answering:
     assert sampling.word(answering.slot, at.S_ERRORS) == 0
 
 
-def test_a_port_that_keeps_failing_is_left_alone_and_says_so(tree: Tree, ring: RingFile) -> None:
+def test_a_port_that_keeps_failing_is_paused_and_reported(tree: Tree, ring: RingFile) -> None:
     tree.write("mlx5_0", "N/A", 5)
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
@@ -149,7 +149,7 @@ def test_a_port_that_keeps_failing_is_left_alone_and_says_so(tree: Tree, ring: R
     assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST
 
 
-def test_a_port_that_fails_again_after_its_rest_stays_left_alone(tree: Tree, ring: RingFile) -> None:
+def test_a_port_that_fails_again_after_its_pause_stays_paused(tree: Tree, ring: RingFile) -> None:
     """So that the log says it once."""
     tree.write("mlx5_0", "N/A", 5)
     planned = tree.planned(ring, "mlx5_0")
@@ -161,7 +161,7 @@ def test_a_port_that_fails_again_after_its_rest_stays_left_alone(tree: Tree, rin
     assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST + 1
 
 
-def test_a_port_whose_files_answer_again_is_read_and_says_so(tree: Tree, ring: RingFile) -> None:
+def test_a_port_whose_files_recover_is_read_and_reported(tree: Tree, ring: RingFile) -> None:
     tree.write("mlx5_0", "N/A", 5)
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
@@ -197,7 +197,7 @@ def test_a_port_that_answers_is_read_on_the_fast_path(ring: RingFile, answering:
     assert sampling.loop._slow == []
 
 
-def test_a_missing_file_is_a_device_that_went_away(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
+def test_a_missing_file_means_that_the_device_disappeared(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, with_transmit(answering, tree.root / "gone"))
     sampling.sample(3)
     assert sampling.last(answering.slot) == [at.ABSENT, 222]
@@ -206,7 +206,7 @@ def test_a_missing_file_is_a_device_that_went_away(tree: Tree, ring: RingFile, a
     assert ring.words[at.H_RESCAN] == 1
 
 
-def test_a_new_plan_looks_again_for_what_went_away(tree: Tree, ring: RingFile) -> None:
+def test_a_new_plan_retries_vanished_files(tree: Tree, ring: RingFile) -> None:
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
     sampling.sample(2)
@@ -220,7 +220,7 @@ def test_a_new_plan_looks_again_for_what_went_away(tree: Tree, ring: RingFile) -
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
-def test_a_new_plan_does_not_disturb_what_was_refused(tree: Tree, ring: RingFile) -> None:
+def test_a_new_plan_does_not_retry_refused_files(tree: Tree, ring: RingFile) -> None:
     tree.write("mlx5_0", "N/A", 5)
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
@@ -312,7 +312,7 @@ def test_a_port_is_sampled_every_stride_ticks(tree: Tree, ring: RingFile, answer
     assert sampling.block(bad.slot, 20).present[0].tolist() == (ticks % 4 == 0).tolist()
 
 
-def test_each_record_tells_its_stride_and_the_loop_when_a_port_may_be_due(
+def test_each_record_holds_its_stride_and_the_loop_knows_when_a_port_may_be_due(
     tree: Tree, ring: RingFile, answering: PlannedPort
 ) -> None:
     tree.write("mlx5_1", 3, 4)
@@ -333,7 +333,7 @@ def test_each_record_tells_its_stride_and_the_loop_when_a_port_may_be_due(
     assert sampling.loop.stride == 1
 
 
-def test_the_loop_tells_when_the_ports_that_are_due_most_often_had_been_read(
+def test_the_loop_returns_when_the_most_frequent_ports_had_been_read(
     tree: Tree, ring: RingFile, answering: PlannedPort
 ) -> None:
     tree.write("mlx5_1", 3, 4)
@@ -373,7 +373,7 @@ def test_no_device_is_named_between_two_ticks(ring: RingFile, answering: Planned
         assert ring.words[at.lane_at(0) + at.L_DEVICE] == 0
 
 
-def test_the_lane_tells_ticks_lateness_and_duration(ring: RingFile, answering: PlannedPort) -> None:
+def test_the_lane_reports_ticks_lateness_and_duration(ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, answering)
     lane = at.lane_at(0)
     for late_ns in (0, 50_000, 50_001, 600_000_000):

@@ -146,7 +146,7 @@ def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabri
 
 @pytest.mark.fuse
 @fuse
-def test_how_long_the_reads_took_is_told_even_when_both_were_too_long(ring: RingFile, fabric: FuseFabric) -> None:
+def test_read_times_are_recorded_even_when_both_were_too_long(ring: RingFile, fabric: FuseFabric) -> None:
     """So it is on the slow path and on the fast one."""
     planned = fuse_port(fabric, ring, "mlx5_0")
     sampling = Sampling(ring, planned)

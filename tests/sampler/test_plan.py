@@ -28,11 +28,11 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan-0.json"]
 
 
-def test_the_plan_of_a_lane_lies_beside_the_ring() -> None:
+def test_the_plan_of_a_lane_is_next_to_the_ring() -> None:
     assert plan_path(Path("/run/ibpulse/ring"), 3) == Path("/run/ibpulse/plan-3.json")
 
 
-def test_devices_stand_once_each_in_the_order_of_the_ports() -> None:
+def test_devices_are_listed_once_each_in_the_order_of_the_ports() -> None:
     assert PLAN.devices() == ("mlx5_1", "mlx5_0")
 
 
@@ -42,5 +42,7 @@ def test_devices_stand_once_each_in_the_order_of_the_ports() -> None:
 def test_a_plan_of_another_version_is_refused_with_the_way_out(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan-0.json"
     path.write_text(text)
-    with pytest.raises(SamplerError, match=rf"plan {path} is not one of this version of ibpulse \(.+\); restart `ibp"):
+    with pytest.raises(
+        SamplerError, match=rf"plan {path} was written by a different version of ibpulse \(.+\); restart"
+    ):
         read_plan(path)

@@ -87,7 +87,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_the_sampler_loads_the_standard_library_alone() -> None:
+def test_the_sampler_loads_only_the_standard_library() -> None:
     program = (
         "import sys; before = set(sys.modules); import ibpulse.sampler.process; "
         "tops = {name.partition('.')[0] for name in set(sys.modules) - before}; "
@@ -163,7 +163,7 @@ def test_a_new_plan_is_taken_up_within_a_few_ticks(
     assert RingReader(ring).read([planned.slot], first, ring.latest_tick()).present.any()
 
 
-def test_a_restarted_sampler_counts_on_and_counts_what_it_missed(
+def test_a_restarted_sampler_continues_and_counts_missed_ticks(
     sampler: SamplerRun, ring: RingFile, planned: PlannedPort
 ) -> None:
     sampler.tell(planned)
@@ -213,14 +213,14 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_sampler_whose_parent_is_gone_already_does_not_begin(sampler: SamplerRun, planned: PlannedPort) -> None:
+def test_a_sampler_whose_parent_is_already_gone_does_not_start(sampler: SamplerRun, planned: PlannedPort) -> None:
     sampler.tell(planned, parent=1)
     sampler.start()
     assert sampler.wait() == (EXIT_ORPHAN, "")
     assert sampler.word(at.L_TICKS) == 0
 
 
-def test_the_sampler_ends_when_its_plan_says_so(sampler: SamplerRun, planned: PlannedPort) -> None:
+def test_the_sampler_ends_when_its_plan_asks_for_it(sampler: SamplerRun, planned: PlannedPort) -> None:
     sampler.tell(planned)
     sampler.start()
     sampler.wait_for_ticks()
@@ -282,7 +282,7 @@ def test_a_cpu_that_is_not_there_is_an_errno(cpu: int) -> None:
     assert os.strerror(scheduling.pin_to_cpu(cpu)) == "Invalid argument"
 
 
-def test_what_the_kernel_grants_is_zero() -> None:
+def test_granted_requests_return_zero() -> None:
     program = (
         "import os; from ibpulse.sampler.scheduling import *; "
         "print(sharpen_timers(), die_with_parent(os.getppid()), pin_to_cpu(min(os.sched_getaffinity(0))))"

@@ -62,7 +62,7 @@ def test_a_stride_is_the_next_divisor_of_the_ticks_in_a_second(ticks: float, str
     assert stride_above(ticks, 10 * MS) == stride
 
 
-def test_a_healthy_node_is_left_as_it_is() -> None:
+def test_a_healthy_node_keeps_its_intervals() -> None:
     assert paces(*[FAST] * 8) == [SamplingInterval(1)] * 8
 
 
@@ -98,7 +98,7 @@ def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(
     assert paces(FAST, (0.9, tick_ms), FAST) == [SamplingInterval(1), pace, SamplingInterval(1)]
 
 
-def test_a_device_alone_on_its_node_needs_no_process_of_its_own() -> None:
+def test_the_only_device_of_a_node_needs_no_separate_process() -> None:
     assert paces((8.2, 16.4)) == [SamplingInterval(10)]
     assert paces((0.9, 6.0)) == [SamplingInterval(2)]
 

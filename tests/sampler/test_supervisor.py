@@ -41,7 +41,7 @@ async def test_stopping_leaves_no_process_behind(ring: RingFile, inventory: List
     assert children() == []
 
 
-async def test_health_says_how_it_goes(ring: RingFile, inventory: ListedInventory) -> None:
+async def test_health_reports_the_state_of_the_sampler(ring: RingFile, inventory: ListedInventory) -> None:
     supervisor = Supervisor(ring, inventory, SupervisorOptions(scheduler="fifo", cpu=4095))
     assert supervisor.heartbeat_age_seconds() is None
     cpu = min(os.sched_getaffinity(0))
@@ -68,7 +68,7 @@ async def test_a_refused_wish_is_logged_once(
     assert said == ["sampler.cpu was refused (Invalid argument); the sampler continues without it"]
 
 
-async def test_a_killed_sampler_is_started_again_and_its_ticks_are_a_hole(
+async def test_a_killed_sampler_is_restarted_and_its_ticks_are_missing(
     ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(ring, inventory) as supervisor:
@@ -180,7 +180,7 @@ async def test_a_file_that_goes_missing_is_said_once_and_again_when_it_answers(
     hidden = tree.path("mlx5_0").with_name("hidden")
     tree.path("mlx5_0").rename(hidden)
     async with running(ring, inventory) as supervisor:
-        await soon(lambda: "went away" in caplog.text)
+        await soon(lambda: "its device disappeared" in caplog.text)
         await scanned_anew(inventory)
         hidden.rename(tree.path("mlx5_0"))
         await soon(lambda: "readable again" in caplog.text)
@@ -220,7 +220,7 @@ async def test_notices_of_the_scan_are_logged_once_though_they_come_and_go(
     assert said == ["mlx5_0: odd.", "mlx5_1: odd too."]
 
 
-async def test_a_notice_that_was_away_for_long_is_news_again(
+async def test_a_notice_is_logged_again_after_a_long_absence(
     ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ibpulse.sampler.supervisor.FORGET_SECONDS", 0.0)
@@ -272,7 +272,7 @@ async def test_a_ring_without_room_is_an_error_at_the_start(
     ring.close()
 
 
-async def test_a_port_that_comes_later_and_finds_no_room_leaves_the_others_alone(
+async def test_a_later_port_without_space_does_not_affect_the_others(
     tiny_tmpfs: Path,
     inventory: ListedInventory,
     caplog: pytest.LogCaptureFixture,
@@ -285,7 +285,7 @@ async def test_a_port_that_comes_later_and_finds_no_room_leaves_the_others_alone
         await scanned_anew(inventory)
         assert list(supervisor.slots) == ["mlx5_0:1"]
         await sampled_anew(ring, 0)
-    said = [record.message for record in caplog.records if "no room" in record.message]
+    said = [record.message for record in caplog.records if "no space" in record.message]
     assert len(said) == 1
     assert said[0].endswith("give ring.dir more space or shorten sampler.history; the port is not sampled")
     ring.close()

@@ -30,7 +30,7 @@ def fuse_fabric(fabric: FuseFabric) -> Fabric:
 
 @pytest.mark.fuse
 @fuse
-async def test_a_device_that_hangs_is_tried_alone_until_it_answers_and_the_others_go_on(
+async def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
     ring: RingFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = SupervisorOptions(scan_seconds=0.2, steady_seconds=0.3)
@@ -111,7 +111,7 @@ async def test_a_device_that_vanishes_and_comes_back_under_its_name_is_sampled_a
             for slot in supervisor.slots.values():
                 await sampled_anew(ring, slot)
             fabric.set("mlx5_0", vanished=True)
-            await soon(lambda: "went away" in caplog.text)
+            await soon(lambda: "its device disappeared" in caplog.text)
             await sampled_anew(ring, supervisor.slots["mlx5_1:1"])
             fabric.clear()
             await sampled_anew(ring, supervisor.slots["mlx5_0:1"])

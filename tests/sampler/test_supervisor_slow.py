@@ -74,7 +74,7 @@ async def test_it_returns_to_the_others_when_it_is_quick_again(
     await soon(lambda: len(children()) == 1)
     await sampled_anew(ring, slot, 20)
     assert lengthened(slow) == []
-    assert f"device {SLOW}: a read takes" in caplog.text
+    assert f"device {SLOW}: reads now take" in caplog.text
     assert "sampling it every 10 ms from now on" in caplog.text
 
 

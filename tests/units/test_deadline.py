@@ -41,7 +41,7 @@ def test_failures_come_in_the_order_of_the_questions() -> None:
     assert call_all({"a": fail_last, "b": fail_first}, 10.0).failed == ("a", "b")
 
 
-def test_a_question_that_hangs_is_late_and_holds_up_nobody() -> None:
+def test_a_call_that_hangs_is_late_and_delays_no_other() -> None:
     release = threading.Event()
     begin = time.monotonic()
     results = call_all({"hangs": release.wait, "answers": lambda: True}, 0.2)

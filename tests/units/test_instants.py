@@ -39,7 +39,7 @@ def test_zulu_is_universal_time() -> None:
     assert parse_instant("2025-11-21T00:00:00Z") == parse_instant("2025-11-21 00:00:00z") == expected
 
 
-def test_what_is_finer_than_a_nanosecond_is_cut_off() -> None:
+def test_fractions_of_a_nanosecond_are_cut_off() -> None:
     assert parse_instant("1763683200.12345678999") == 1763683200_123456789
 
 
@@ -71,7 +71,7 @@ def test_any_text_is_an_instant_or_refused(text: str) -> None:
         ("2025-11-21T00:00:00-01:60", "has an offset of 1:60"),
     ],
 )
-def test_what_is_no_time_is_refused_with_the_way_out(text: str, sentence: str) -> None:
+def test_an_invalid_time_is_refused_with_advice(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         parse_instant(text)
 

@@ -24,7 +24,7 @@ from ibpulse.text import (
 )
 
 
-def test_quantities_are_said_as_people_read_them() -> None:
+def test_quantities_are_formatted_for_people() -> None:
     assert [time_text(value) for value in (2.5, 0.00125, 4e-6)] == ["2.5 s", "1.25 ms", "4 µs"]
     assert [size_text(value) for value in (12e6, 999, 3e9)] == ["12 MB", "999 B", "3 GB"]
     assert [rate_text(value) for value in (25e9, 0)] == ["25.0 GB/s", "0 GB/s"]
@@ -46,12 +46,12 @@ def test_times_are_short(seconds: float, text: str) -> None:
     assert elapsed_text(seconds) == text
 
 
-def test_sizes_are_decimal_and_a_ratio_never_says_all_when_it_is_not() -> None:
+def test_sizes_are_decimal_and_a_ratio_below_one_is_never_100_percent() -> None:
     assert [file_size_text(size) for size in (999, 1e3, 1.26e6, 7.6e9)] == ["999 B", "1.0 kB", "1.3 MB", "7.6 GB"]
     assert [percent(ratio) for ratio in (1.0, 0.999999, 0.5, 0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
 
 
-def test_numbers_say_when_they_are_not_known() -> None:
+def test_unknown_numbers_are_marked() -> None:
     assert [gigabytes(None), percent(None), step_text(None)] == ["-"] * 3
     rates = (0.0, 231.44e9, 1326.04e9, 0.95e9, 0.949e9, 0.0123e9, 1e6, 0.9e6, 1.0)
     assert [gigabytes(rate) for rate in rates] == [

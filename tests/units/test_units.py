@@ -19,17 +19,17 @@ whole = st.integers(min_value=0, max_value=units.LARGEST)
 
 
 @given(whole)
-def test_a_formatted_duration_is_read_back_as_itself(period_ns: int) -> None:
+def test_a_formatted_duration_parses_to_itself(period_ns: int) -> None:
     assert units.parse_duration(units.format_duration(period_ns)) == period_ns
 
 
 @given(whole)
-def test_a_formatted_size_is_read_back_as_itself(size_bytes: int) -> None:
+def test_a_formatted_size_parses_to_itself(size_bytes: int) -> None:
     assert units.parse_size(units.format_size(size_bytes)) == size_bytes
 
 
 @given(whole)
-def test_a_formatted_rate_is_read_back_as_itself(bytes_per_second: int) -> None:
+def test_a_formatted_rate_parses_to_itself(bytes_per_second: int) -> None:
     assert units.parse_rate(units.format_rate(bytes_per_second)) == bytes_per_second
 
 
@@ -65,7 +65,7 @@ def test_durations_are_read(text: str, period_ns: int) -> None:
         ("9999999d", "9999999d is too large; it must stay below 2^63 of the smallest unit"),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_way_out(text: str, sentence: str) -> None:
+def test_an_invalid_duration_is_refused_with_advice(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=exactly(sentence)):
         units.parse_duration(text)
 
@@ -96,7 +96,7 @@ def test_sizes_are_read(text: str, size_bytes: int) -> None:
         ("9999999999TB", "9999999999TB is too large; it must stay below 2^63 of the smallest unit"),
     ],
 )
-def test_what_is_no_size_is_refused_with_the_way_out(text: str, sentence: str) -> None:
+def test_an_invalid_size_is_refused_with_advice(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=exactly(sentence)):
         units.parse_size(text)
 
@@ -126,7 +126,7 @@ def test_rates_are_read_in_decimal_units(text: str, expected: int) -> None:
         ("0.5B/s", "0.5B/s is not a whole number of bytes per second; use fewer decimals"),
     ],
 )
-def test_what_is_no_rate_is_refused_with_the_way_out(text: str, sentence: str) -> None:
+def test_an_invalid_rate_is_refused_with_advice(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=exactly(sentence)):
         units.parse_rate(text)
 
