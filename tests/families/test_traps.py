@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 # trap: the tests that cover it, `folder/file.py::test`
 TRAPS: dict[str, tuple[str, ...]] = {
     "the factor of four taken for the number of lanes": (
-        "sysfs/test_counters.py::test_a_count_is_four_bytes_whatever_the_width_of_the_link",
+        "sysfs/test_byte_counters.py::test_a_count_is_four_bytes_whatever_the_width_of_the_link",
         "daemon/test_kernel_counters.py::test_totals_are_the_kernels_and_rates_are_the_truth",
     ),
     "a difference divided by the nominal interval": (
@@ -63,15 +63,15 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "analysis/test_totals.py::test_a_fall_is_a_reset_and_its_interval_adds_nothing",
         "daemon/test_faults.py::test_a_reset_counter_is_counted_and_never_taken_as_traffic",
     ),
-    "milliseconds divided by 1000 in integers": ("sysfs/test_counters.py::test_a_lifespan_is_milliseconds",),
-    "a gauge named like a counter": ("metrics/test_table.py::test_names_follow_the_conventions",),
+    "milliseconds divided by 1000 in integers": ("sysfs/test_byte_counters.py::test_a_lifespan_is_milliseconds",),
+    "a gauge named like a counter": ("metrics/test_metric_table.py::test_names_follow_the_conventions",),
     "counters that the program resets for everybody": (
         "families/test_golden.py::test_no_file_of_a_tree_is_ever_written",
     ),
     "hw_counters sampled faster than the kernel renews them": (
         "sampler/test_supervisor.py::test_a_cached_port_is_sampled_at_its_stride",
         "sampler/test_sampling_interval.py::test_the_stride_is_three_refreshes_rounded_up_to_a_divisor",
-        "sysfs/test_counters.py::test_efa_counts_bytes_of_its_port_and_the_cache_is_known",
+        "sysfs/test_byte_counters.py::test_efa_counts_bytes_of_its_port_and_the_cache_is_known",
         "daemon/test_faults.py::test_a_slow_refresh_is_measured",
     ),
     "an error logged at every tick": (
