@@ -1,4 +1,4 @@
-"""Windows, restarts, clocks, ports that come and go: what the aggregator does as time passes."""
+"""The aggregator over time: windows, restarts, clocks, ports that come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the traffic does, against closed forms, through the whole aggregator."""
+"""Traffic statistics compared with closed forms, through the whole aggregator."""
 
 from __future__ import annotations
 

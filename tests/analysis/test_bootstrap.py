@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say, and the arithmetic beneath them."""
+"""Intervals cover the truth as often as they claim, and the underlying arithmetic is right."""
 
 from __future__ import annotations
 

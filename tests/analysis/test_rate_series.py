@@ -1,4 +1,4 @@
-"""The quick rates of windows against the rates that all statistics are made of."""
+"""The fast rates of windows agree with the rates that all statistics are based on."""
 
 from __future__ import annotations
 

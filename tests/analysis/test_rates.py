@@ -1,4 +1,4 @@
-"""Rates from counters: closed forms, the law of the docstring, holes, resets and extremes."""
+"""Rates from counters: closed forms, the law of the docstring, missing data, resets and extremes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_increase_is_one_at_any_size(earlier: int, later: int) -> None:
 
 @pytest.mark.parametrize("times_ms", [[10.0, 10.0], [10.0, 5.0]])
 def test_two_samples_without_time_between_them_have_no_rate(times_ms: list[float]) -> None:
-    """As after the machine was started anew: its monotonic clock begins at zero."""
+    """As after a reboot: the monotonic clock restarts at zero."""
     found = compute([1, 2], times_ms)
     assert np.isnan(found.bytes_per_second).all()
     assert not found.seconds.any()

@@ -20,7 +20,7 @@ def measure(shown: np.ndarray, missing: tuple[int, ...] = ()) -> float:
 
 
 def refreshed_every(ticks: int, samples: int = 600) -> np.ndarray:
-    """A counter at 10 GB/s of which the device shows a new value every so many ticks."""
+    """A counter at 10 GB/s that the device refreshes every `ticks` ticks."""
     return (np.arange(samples) // ticks) * ticks * 100_000_000
 
 

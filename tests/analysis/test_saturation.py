@@ -25,7 +25,7 @@ MOE = MoeSaturationOptions(hold_seconds=10, release_seconds=3)
 
 
 def run(per_second: np.ndarray, options: SaturationOptions = OPTIONS) -> list[SaturationState]:
-    """States after each second of utilisation (seconds, ticks) of one row, NaN in holes."""
+    """States after each second of utilisation (seconds, ticks) of one row, NaN where data is missing."""
     tick = 1 / per_second.shape[1]
     state = start_saturation(1, options)
     states = []

@@ -32,7 +32,7 @@ features = st.builds(Features, unit, unit, unit, unit, unit, unit)
 
 
 def features_of(workload: Workload, seconds: int = 60, seed: int = 0) -> Features:
-    """What a window of the workload shows: statistics by their definitions, not by the code under test."""
+    """The statistics of a window of the workload by definition, not by the code under test."""
     schedule = Schedule(workload, seed=seed)
     begin, end = 3_000_000_000, (3 + seconds) * 1_000_000_000
     ticks, fifty, hundred = (schedule.truth(begin, end, width * 1_000_000) for width in (10, 50, 100))

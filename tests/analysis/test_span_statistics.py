@@ -19,7 +19,7 @@ OPTIONS = SpanOptions(Thresholds(0.1 * GB, 0.1 * GB), (TICK_NS, 5 * TICK_NS))
 
 
 def series_of(rates: np.ndarray, first_tick: int = 1, finest: int = 1, down: tuple[int, ...] = ()) -> RailSeries:
-    """Rates (rails, 2, ticks), NaN for missing data, whose first tick is so many after a whole second."""
+    """Rates (rails, 2, ticks), NaN for missing data, with the first tick at this offset from a whole second."""
     count = len(rates)
     rails = RailTraits(
         names=tuple(f"mlx5_{rail}:1" for rail in range(count)),

@@ -1,4 +1,4 @@
-"""Burstiness depends on the time scale that it is measured at, more than on what is measured."""
+"""Burstiness depends more on the time scale of the measurement than on the workload."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ SCALE = np.array([4])
 
 
 def of(*counters: int | None, receive: list[int | None] | None = None) -> Increase:
-    """One port; None is a counter that was not read. Receive stands still at 5 unless given."""
+    """One port; None is an unread counter. Receive stays at 5 by default."""
     ways = [list(counters), receive or [5] * len(counters)]
     values = np.array([[[value or 0 for value in way] for way in ways]], dtype=np.uint64)
     valid = np.array([[[value is not None for value in way] for way in ways]])

@@ -1,4 +1,4 @@
-"""The ring as a file: made, opened, refused, and its slots given out."""
+"""The ring as a file: creating, opening, rejecting, and assigning slots."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_an_unwritten_record_is_not_taken_for_tick_zero(ring: RingFile) -> None:
 
 
 def test_a_tick_that_a_sampler_has_begun_hides_what_it_overwrites(ring: RingFile) -> None:
-    """After a long hole the writer is far from the newest finished tick."""
+    """After a long pause, the writer is far from the newest completed tick."""
     put(ring, 0, 60)
     ring.words[at.lane_at(2) + at.L_BEGUN] = 60 + CAPACITY
     assert not RingReader(ring).read([0], 60, 60).present.any()

@@ -1,4 +1,4 @@
-"""Spans of the ring as rates: which ticks are certain, padding by strides, holes, and clock segments."""
+"""Spans of the ring as rates: complete ticks, padding by strides, missing data, and clock segments."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def slots_of(ring: Ring) -> list[int]:
 
 
 def known(tick: int, stride: int) -> bool:
-    """Whether both samples around a tick lie in what was sampled: the first one stands at the stride."""
+    """Whether both samples around a tick are in the ring; the first sample is at the stride."""
     end = -(-tick // stride) * stride
     return end - stride >= 1 and end <= LAST
 

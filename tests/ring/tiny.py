@@ -1,4 +1,4 @@
-"""A file system that is soon full."""
+"""A very small file system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def tiny_tmpfs(tmp_path: Path) -> Iterator[Path]:
-    """A small tmpfs: it has room for a ring's header and for one slot of 10,000 records."""
+    """A small tmpfs with space for a ring's header and one slot of 10,000 records."""
     if os.geteuid():
         pytest.skip("needs root to mount a small tmpfs")
     folder = tmp_path / "tiny"

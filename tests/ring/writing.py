@@ -1,4 +1,4 @@
-"""Writes records into a ring as a sampler does, without a sampler."""
+"""Writes records into a ring like a sampler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANE = at.lane_at(0)
 def put(
     ring: RingFile, slot: int, tick: int, words: tuple[int, int, int, int, int] | None = None, stride: int = 0
 ) -> None:
-    """Write one record; by default every word of it tells the tick."""
+    """Write one record; by default every word of it encodes the tick."""
     ring.words[LANE + at.L_BEGUN] = tick
     record = at.records_at(slot, ring.capacity) + tick % ring.capacity * at.RECORD_WORDS
     mark = tick | stride << at.STRIDE_SHIFT
@@ -25,7 +25,7 @@ def put(
 
 
 def write_at_full_speed(path: Path, first_tick: int) -> None:
-    """Fill slot 0 tick by tick, for ever, with now and then a long hole."""
+    """Fill slot 0 tick by tick, for ever, with a long pause now and then."""
     ring = RingFile(path)
     tick = first_tick
     while True:

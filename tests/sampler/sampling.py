@@ -41,7 +41,7 @@ class Sampling:
         return RingReader(self.ring).read([slot], self.tick - ticks + 1, self.tick)
 
     def last(self, slot: int) -> list[int] | None:
-        """The counters of the last tick, None for a hole."""
+        """The counters of the last tick, None if missing."""
         block = self.block(slot, 1)
         return block.counters()[0, :, 0].tolist() if block.present[0, 0] else None
 

@@ -1,4 +1,4 @@
-"""When the adaptive interval of a device changes, when it does not, and what it says; its clock is the test's."""
+"""When the adaptive interval of a device changes, when it does not, and its log messages, with the test's clock."""
 
 from __future__ import annotations
 

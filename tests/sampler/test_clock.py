@@ -19,7 +19,7 @@ WALL_NS = 1_700_000_000 * SECOND + 3_456_789
 
 @dataclass
 class Machine:
-    """Two clocks that go on only when somebody sleeps or reads them."""
+    """Two clocks that advance only when they are read or slept on."""
 
     monotonic: int = 77 * SECOND + 1234
     offset: int = WALL_NS

@@ -1,4 +1,4 @@
-"""What one direction of a port does about failures, by an injected time."""
+"""How one direction of a port handles failures, with an injected clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(counter: CounterFile, now_ns: int) -> int:
 
 
 def fail(counter: CounterFile, number: int, times: int, now_ns: int = SECOND) -> float:
-    """Seconds of rest after so many failures."""
+    """Seconds of pause after this number of failures."""
     for _ in range(times):
         counter.fail(number, now_ns)
     return max(0.0, (counter.rest_until_ns - now_ns) / SECOND)

@@ -1,4 +1,4 @@
-"""The hot loop in the test's own process: what it writes for each thing that a counter file can do."""
+"""The hot loop in the test's own process: its records for every behaviour of a counter file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hot loop on a FUSE tree, which fails with the exact errno when it is told to."""
+"""The hot loop on a FUSE tree that fails with a given errno on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampler as a process of its own: what it loads, what it obeys, how it ends."""
+"""The sampler as a separate process: its imports, its plan, its exit."""
 
 from __future__ import annotations
 

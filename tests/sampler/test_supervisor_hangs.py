@@ -78,7 +78,7 @@ async def test_a_sick_device_that_leaves_the_fabric_leaves_its_quarantine(ring: 
 @pytest.mark.fuse
 @fuse
 async def test_stopping_does_not_wait_for_a_read_that_hangs(ring: RingFile, tmp_path: Path) -> None:
-    """A killed process that hangs in the kernel ends when the device answers, and runs no code of ours until then."""
+    """A killed process that hangs in the kernel ends when the device responds, and runs no code of ours until then."""
     with FuseFabric(tmp_path / "fuse", ports=2) as fabric:
         async with running(ring, ListedInventory(fuse_fabric(fabric))) as supervisor:
             await sampled_anew(ring, supervisor.slots["mlx5_1:1"])
@@ -93,7 +93,7 @@ async def test_stopping_does_not_wait_for_a_read_that_hangs(ring: RingFile, tmp_
 async def test_a_file_that_hangs_when_it_is_opened_is_found_by_its_device(
     ring: RingFile, inventory: ListedInventory, tree: Tree
 ) -> None:
-    """Opening a pipe that nobody writes to hangs, as a read of a sick device does."""
+    """Opening a pipe without a writer hangs, like a read of a hung device."""
     tree.path("mlx5_1").unlink()
     os.mkfifo(tree.path("mlx5_1"))
     async with running(ring, inventory) as supervisor:

@@ -1,4 +1,4 @@
-"""The supervisor and a device whose reads take long: it gets a process of its own and a longer interval."""
+"""The supervisor and a device with slow reads: it gets a separate process and a longer interval."""
 
 from __future__ import annotations
 

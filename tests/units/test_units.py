@@ -1,4 +1,4 @@
-"""Durations, sizes and rates: what is read, what is written, and the sentence for what is refused."""
+"""Durations, sizes and rates: parsing, formatting, and error messages."""
 
 import re
 from collections.abc import Callable
