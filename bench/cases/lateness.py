@@ -1,4 +1,4 @@
-"""How late the daemon's sampler is and how many ticks it keeps, beside the C program, idle and under load."""
+"""Wake-up delay and captured ticks of the daemon's sampler, compared with the C program, idle and under load."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(bench: Bench) -> Section:
 
 
 def _measure(bench: Bench, program: Path, interval_ms: int, seconds: float) -> tuple[pairs.Pairs, pairs.Pairs, str]:
-    """Rounds beside an idle daemon, rounds under load, and a sentence about the load."""
+    """Rounds with an idle daemon, rounds under load, and a sentence about the load."""
     with running_daemon(bench, "daemon", ports=PORTS, interval_ms=interval_ms, history_seconds=70) as daemon:
         arguments = (program, daemon.reader, interval_ms, seconds)
         idle = pairs.Pairs([pairs.measure(*arguments) for _ in range(bench.rounds(4))])

@@ -1,4 +1,4 @@
-"""Ten seconds of two runs as a GIF, beside the peer's way: one matplotlib figure per frame."""
+"""Ten seconds of two runs as a GIF, compared with the usual way: one matplotlib figure per frame."""
 
 from __future__ import annotations
 

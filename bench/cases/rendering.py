@@ -1,4 +1,4 @@
-"""`/metrics` as ibpulse renders it, beside the client library's generic renderer over the same samples."""
+"""Rendering of `/metrics`, compared with the client library's generic renderer on the same samples."""
 
 from __future__ import annotations
 

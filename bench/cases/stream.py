@@ -29,7 +29,7 @@ second."""
 
 
 def run(bench: Bench) -> Section:
-    """Measure the cost by number of viewers, then lateness and kept ticks beside the C program."""
+    """Measure the cost by number of viewers, then lateness and captured ticks compared with the C program."""
     program = reference.build(bench.new_folder("reference"))
     with running_daemon(bench, "daemon", ports=PORTS, history_seconds=70) as daemon:
         time.sleep(2.0)
@@ -64,7 +64,7 @@ def run(bench: Bench) -> Section:
 
 
 def _main_share(bench: Bench, daemon: Daemon, count: int, seconds: float) -> float:
-    """Part of a core that the main process takes while so many watch."""
+    """Fraction of a core used by the main process with this number of viewers."""
     if not count:
         return _share(daemon, seconds)
     log = bench.new_folder("viewers") / "log"
@@ -80,7 +80,7 @@ def _share(daemon: Daemon, seconds: float) -> float:
 
 
 def _beside(bench: Bench, program: Path, daemon: Daemon) -> tuple[pairs.Pairs, float]:
-    """Rounds beside the C program under viewers and scrapes, and what one viewer received in bytes per second."""
+    """Rounds with the C program under viewers and scrapes, and the bytes per second received by one viewer."""
     log, stop = bench.new_folder("viewers") / "log", threading.Event()
     scraper = threading.Thread(target=_scrape, args=(daemon, stop))
     with processes.running(_command(daemon, MOST), log):

@@ -1,4 +1,4 @@
-"""What one tick costs: the sampler beside the C program, and the naive loop."""
+"""The cost of one tick: the sampler, the C program and the naive loop."""
 
 from __future__ import annotations
 

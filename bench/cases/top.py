@@ -1,4 +1,4 @@
-"""What `ibpulse top` costs: in terminals of two sizes, of a daemon and alone, and what it costs the daemon."""
+"""The cost of `ibpulse top` in terminals of two sizes, with and without a daemon, and its cost to the daemon."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _shares(pids: Sequence[int], seconds: float) -> list[float]:
 
 @contextmanager
 def _shown(words: list[str], size: tuple[int, int]) -> Iterator[int]:
-    """The process id of a command that draws on a terminal of so many columns and lines, once it has drawn a rail."""
+    """The process ID of a command on a terminal of this size, once it has drawn a rail."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "NO_COLOR": ""}
@@ -123,7 +123,7 @@ def _shown(words: list[str], size: tuple[int, int]) -> Iterator[int]:
 
 
 def _read_all(terminal: int, drawn: threading.Event) -> None:
-    """Take what is drawn, as a terminal does, until nobody draws any more."""
+    """Read the output like a terminal until the command stops drawing."""
     # the other end is gone
     with suppress(OSError):
         while text := os.read(terminal, 1 << 16):

@@ -71,7 +71,7 @@ def _measure(bench: Bench, ports: int) -> tuple[float, float, float]:
 
 
 def _fill(folder: Path, ports: int) -> RingReader:
-    """A ring with the dense run on so many rails, in which all seconds are complete."""
+    """A ring with the dense run on this number of rails, in which all seconds are complete."""
     ticks = np.arange(1, HISTORY_SECONDS * SECOND_TICKS + 1)
     ring = RingFile.create(folder / "ring", INTERVAL_NS, len(ticks) + SECOND_TICKS)
     ring.begin_segment(1, 0)
