@@ -86,7 +86,7 @@ class DaemonConnection:
             self.close()
             raise self._silent(error) from error
         try:
-            # a server may close a kept connection at any time
+            # a server may close a keep-alive connection at any time
             return self._get(target)
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -103,29 +103,29 @@ class DaemonConnection:
         self._answered = True
         if len(body) > MAX_ANSWER_BYTES:
             self.close()
-            raise DaemonError(f"{self.place}{target} answers more than {MAX_ANSWER_BYTES} bytes; ask for less", 413)
+            raise DaemonError(f"{self.place}{target} sent more than {MAX_ANSWER_BYTES} bytes; request less data", 413)
         if response.status != http.client.OK:
             reason = _reason(body) or response.reason
             if response.status == http.client.UNAUTHORIZED:
                 way = self.place.replace("://", "://NAME:PASSWORD@")
-                reason = f"{reason.rstrip('.')}; write them into the address, like {way}"
-            raise DaemonError(f"{self.place}{target} answers {response.status}: {reason}", response.status)
+                reason = f"{reason.rstrip('.')}; put them into the URL, like {way}"
+            raise DaemonError(f"{self.place}{target} responded with {response.status}: {reason}", response.status)
         return Answer({name.lower(): value for name, value in response.getheaders()}, body)
 
     def _silent(self, error: Exception) -> DaemonError:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         advice = "is `ibpulse serve` running there?"
         if isinstance(error, TimeoutError):
-            reason = f"no answer in {self._http.timeout:g} s"
+            reason = f"no response within {self._http.timeout:g} s"
         elif isinstance(error, socket.gaierror):
             reason = "no such host"
         elif isinstance(error, ssl.SSLCertVerificationError):
             reason = f"its certificate is not trusted ({error.verify_message})"
             advice = "name the file of its authority in the environment variable SSL_CERT_FILE"
         elif isinstance(error, ssl.SSLError):
-            advice = "is TLS spoken there? else write http://"
+            advice = "does the server use TLS? if not, use http://"
         elif isinstance(error, ConnectionResetError) and self.place.startswith("http://") and not self._answered:
-            advice = "is TLS spoken there? then write https://"
+            advice = "does the server use TLS? if so, use https://"
         return DaemonError(f"{self.place} does not answer: {reason}; {advice}")
 
 
@@ -278,6 +278,6 @@ def reading(connection: DaemonConnection) -> Iterator[None]:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DaemonError(
-            f"{connection.place} does not answer as ibpulse does ({type(error).__name__}: {str(error)[:200]}); "
+            f"{connection.place} sent an unexpected response ({type(error).__name__}: {str(error)[:200]}); "
             "is it another service, or another version?"
         ) from error

@@ -58,12 +58,12 @@ def test_a_refusal_is_told_with_its_reason(server: Canned) -> None:
     server.answer("/a", problem, 422, Content_Type="application/problem+json")
     server.answer("/b", b"[1]", 503)
     connection = DaemonConnection(server.url)
-    with pytest.raises(DaemonError, match=r"/a answers 422: last: 1x is not a duration$") as refused:
+    with pytest.raises(DaemonError, match=r"/a responded with 422: last: 1x is not a duration$") as refused:
         connection.get("/a")
     assert refused.value.status == 422
-    with pytest.raises(DaemonError, match=r"/b answers 503: Service Unavailable$"):
+    with pytest.raises(DaemonError, match=r"/b responded with 503: Service Unavailable$"):
         connection.get("/b")
-    with pytest.raises(DaemonError, match=r"/c answers 404: Not Found$"):
+    with pytest.raises(DaemonError, match=r"/c responded with 404: Not Found$"):
         connection.get("/c")
     connection.close()
 
@@ -72,7 +72,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatc
     monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 10)
     server.answer("/a", b"0123456789a")
     connection = DaemonConnection(server.url)
-    with pytest.raises(DaemonError, match="/a answers more than 10 bytes; ask for less"):
+    with pytest.raises(DaemonError, match="/a sent more than 10 bytes; request less data"):
         connection.get("/a")
 
 
@@ -93,7 +93,9 @@ def test_silence_is_told_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         hanging = DaemonConnection(f"http://127.0.0.1:{port}", timeout_seconds=0.05)
-        with pytest.raises(DaemonError, match=rf"http://127.0.0.1:{port} does not answer: no answer in 0.05 s; is"):
+        with pytest.raises(
+            DaemonError, match=rf"http://127.0.0.1:{port} does not answer: no response within 0.05 s; is"
+        ):
             hanging.get("/a")
     with pytest.raises(DaemonError, match=r"does not answer: Connection refused; is `ibpulse serve` running there\?"):
         DaemonConnection(f"http://127.0.0.1:{port}").get("/a")
@@ -120,7 +122,7 @@ def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
 
 
 def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path: Path) -> None:
-    with pytest.raises(DaemonError, match=r"wrong version number.*; is TLS spoken there\? else write http://$"):
+    with pytest.raises(DaemonError, match=r"wrong version number.*; does the server use TLS\? if not, use http://$"):
         DaemonConnection(server.url.replace("http", "https")).get("/a")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     pair = make_authority(tmp_path)
@@ -136,7 +138,7 @@ def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path
 
         for scheme, told in (
             ("https", r"its certificate is not trusted \(self.signed certificate\); name .* SSL_CERT_FILE$"),
-            ("http", r"; is TLS spoken there\? then write https://$"),
+            ("http", r"; does the server use TLS\? if so, use https://$"),
         ):
             thread = Thread(target=shake_hands)
             thread.start()
@@ -149,7 +151,7 @@ def test_who_wants_a_password_is_told_how_to_give_one(server: Canned) -> None:
     server.answer("/a", b'{"detail": "A user is needed."}', 401)
     way = server.url.replace("://", "://NAME:PASSWORD@")
     with pytest.raises(
-        DaemonError, match=rf"/a answers 401: A user is needed; write them into the address, like {way}$"
+        DaemonError, match=rf"/a responded with 401: A user is needed; put them into the URL, like {way}$"
     ):
         DaemonConnection(server.url).get("/a")
 

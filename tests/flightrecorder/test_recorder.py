@@ -171,7 +171,7 @@ async def test_what_cannot_be_written_at_the_end_is_given_up(
     recorder.ask(TRIGGER)
     await recorder.close()
     assert recorder.counts().errors == 1
-    assert "was not taken: the daemon ended before it was written" in caplog.text
+    assert "failed: the daemon stopped before it was written" in caplog.text
     assert list((tmp_path / "captures").iterdir()) == []
 
 
@@ -195,7 +195,7 @@ async def test_a_writer_that_takes_too_long_is_killed(
     recorder.ask(TRIGGER)
     await finished(recorder)
     assert recorder.counts().errors == 1
-    assert "was not taken: writing it took longer than 0.01 s; is the disk of capture.dir slow?" in caplog.text
+    assert "failed: writing it took longer than 0.01 s; is the disk of capture.dir slow?" in caplog.text
     assert list((tmp_path / "captures").iterdir()) == []
 
 
@@ -209,7 +209,7 @@ async def test_a_full_disk_is_an_error_and_nothing_else(
     recorder.ask(TRIGGER)
     await finished(recorder)
     assert (recorder.counts().errors, dict(recorder.counts().taken)["api"]) == (1, 1)
-    assert "was not taken: capture.dir:" in caplog.text
+    assert "failed: capture.dir:" in caplog.text
     assert list((tiny_tmpfs / "captures").iterdir()) == [recorder.store.path(first.name)]
     assert load(recorder.store.path(first.name)).ticks == 200
 
@@ -248,7 +248,7 @@ async def test_a_directory_that_cannot_be_made_is_told_at_the_start_and_at_every
         assert "captures cannot be taken: capture.dir:" in caplog.text
         recorder.ask(TRIGGER)
         await finished(recorder)
-    assert "was not taken: capture.dir:" in caplog.text
+    assert "failed: capture.dir:" in caplog.text
     assert recorder.counts().errors == 1
 
 
@@ -258,7 +258,7 @@ async def test_a_window_before_the_ring_is_an_error(
     recorder = make_recorder(ring, tmp_path / "captures")
     recorder.ask(replace(TRIGGER, instant_ns=NOW_NS + 10 * SECOND_NS, before_ns=SECOND_NS))
     await recorder.close()
-    assert "was not taken: the ring holds no samples of its window" in caplog.text
+    assert "failed: the ring holds no samples of its window" in caplog.text
 
 
 async def test_without_a_port_nothing_is_captured(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_writer_that_cannot_be_started_is_an_error(
     monkeypatch.setattr(sys, "executable", "/missing/python")
     recorder.ask(TRIGGER)
     await finished(recorder)
-    assert "its writer could not be started: No such file or directory" in caplog.text
+    assert "cannot start its writer: No such file or directory" in caplog.text
 
 
 async def test_a_ring_that_is_gone_is_the_writers_own_sentence(

@@ -74,7 +74,7 @@ def test_nothing_goes_while_there_is_room(store: CaptureStore) -> None:
 
 
 def test_what_is_larger_than_all_captures_may_be_is_refused(store: CaptureStore) -> None:
-    sentence = "a capture of about 0.0 MB is more than capture.max-bytes, 5kB; raise it"
+    sentence = "a capture of about 0.0 MB exceeds capture.max-bytes, 5kB; raise it"
     put(store, 1)
     with pytest.raises(CaptureError, match=re.escape(sentence)):
         store.make_room(5001)
@@ -84,7 +84,7 @@ def test_what_is_larger_than_all_captures_may_be_is_refused(store: CaptureStore)
 def test_captures_leave_some_of_the_disk_free(tmp_path: Path) -> None:
     store = make_store(tmp_path, min_free_bytes=2**62)
     with pytest.raises(
-        CaptureError, match=r"would leave less than capture\.min-free, 4194304TiB; make room or lower it"
+        CaptureError, match=r"would leave less than capture\.min-free, 4194304TiB; free space or lower it"
     ):
         store.make_room(1000)
 
@@ -126,7 +126,9 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = make_store(tmp_path / "file")
     for use in (store.prepare, store.scan, lambda: store.make_room(1), lambda: store.remove(make_name(0, "a"))):
-        with pytest.raises(CaptureError, match=r"capture\.dir: .*/file .*; name a directory that the daemon can write"):
+        with pytest.raises(
+            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that the daemon can write"
+        ):
             use()
 
 
@@ -147,9 +149,9 @@ def read_only(tmp_path: Path) -> Iterator[CaptureStore]:
 
 def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore) -> None:
     (stored,) = read_only.scan()
-    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; name a directory"):
+    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; choose a directory"):
         read_only.remove(stored.name)
-    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; name a directory"):
+    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; choose a directory"):
         read_only.make_room(1)
     assert read_only.scan() == [stored]
 

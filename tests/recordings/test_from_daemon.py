@@ -95,14 +95,14 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again(
 
 def test_a_daemon_that_refuses_is_believed(server: Canned, follower: DaemonFollower) -> None:
     server.answer("/api/v1/window", b'{"detail": "no such user"}', 401)
-    with pytest.raises(DaemonError, match="answers 401: no such user"):
+    with pytest.raises(DaemonError, match="responded with 401: no such user"):
         list(follower.read())
 
 
 def test_a_daemon_that_never_answered_is_not_waited_for(server: Canned) -> None:
     connection = DaemonConnection(server.url)
     server.answer("/api/v1/window", b"", 503)
-    with pytest.raises(DaemonError, match="answers 503"):
+    with pytest.raises(DaemonError, match="responded with 503"):
         list(DaemonFollower(connection, META).read())
     connection.close()
 

@@ -91,10 +91,12 @@ def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
         # another service answers: this node has no daemon
         assert find_daemon(None, address) is None
         server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
-        with pytest.raises(DaemonError, match=r"answers 401: A password is needed; write them into the address, like "):
+        with pytest.raises(
+            DaemonError, match=r"responded with 401: A password is needed; put them into the URL, like "
+        ):
             find_daemon(None, address)
         server.answer("/api/v1/ports", b"", 403)
-        with pytest.raises(DaemonError, match="answers 403"):
+        with pytest.raises(DaemonError, match="responded with 403"):
             find_daemon(None, address._replace(host=""))
 
 

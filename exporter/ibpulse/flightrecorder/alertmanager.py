@@ -120,7 +120,7 @@ def parse_start(text: str) -> int | None:
 
 
 def _same_host(host: str, name: str) -> bool:
-    """Whether two names are the same, or one is the short form of the other."""
+    """Whether two host names are equal, or one is the short form of the other."""
     if "." in host and "." in name:
         return host == name
     return host.partition(".")[0] == name.partition(".")[0]

@@ -48,7 +48,7 @@ WRITER_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
-    # pyarrow's own allocator keeps 10 MB more than the system's
+    # pyarrow's own allocator uses 10 MB more than the system's
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
@@ -160,14 +160,14 @@ class FlightRecorder:
                 await self.refresh()
         except CaptureError as error:
             self._errors += 1
-            log.error("capture %s was not taken: %s", pending.name, error)
+            log.error("capture %s failed: %s", pending.name, error)
         except asyncio.CancelledError:
             self._errors += 1
-            log.error("capture %s was not taken: the daemon ended before it was written", pending.name)
+            log.error("capture %s failed: the daemon stopped before it was written", pending.name)
             raise
         else:
             self._taken[pending.trigger.origin] += 1
-            log.info("capture %s was taken: %s", pending.name, pending.trigger.reason)
+            log.info("capture %s written: %s", pending.name, pending.trigger.reason)
 
     async def _wait(self, pending: Pending) -> None:
         widest = widest_stride(port.stride for port in self._known_ports.since(pending.first_tick))
@@ -194,7 +194,7 @@ class FlightRecorder:
         await self._on_disk(self.store.prepare)
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
         for name in await self._on_disk(self.store.make_room, size_bytes):
-            log.info("capture %s was removed to make room for %s", name, pending.name)
+            log.info("capture %s deleted to make room for %s", name, pending.name)
         try:
             await run_writer(job, self._options.writer_seconds)
         except BaseException:
@@ -287,7 +287,7 @@ async def run_writer(job: Job, seconds: float) -> None:
             env={**os.environ, **WRITER_ENVIRONMENT},
         )
     except OSError as error:
-        raise CaptureError(f"its writer could not be started: {error.strerror}") from error
+        raise CaptureError(f"cannot start its writer: {error.strerror}") from error
     # when memory runs out, the kernel kills this process rather than the daemon
     with suppress(OSError):
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(OOM_SCORE)
@@ -301,4 +301,4 @@ async def run_writer(job: Job, seconds: float) -> None:
             await process.wait()
     if process.returncode:
         lines = said.decode(errors="replace").strip().splitlines()
-        raise CaptureError(lines[-1] if lines else f"its writer ended with status {process.returncode}")
+        raise CaptureError(lines[-1] if lines else f"its writer exited with status {process.returncode}")

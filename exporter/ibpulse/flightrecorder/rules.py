@@ -144,7 +144,7 @@ def find_stall(state: StallState, observation: Observation, options: RuleOptions
 def _step_on(state: StallState, observation: Observation, rate: float) -> StallState:
     if observation.step_seconds is None or rate <= 0:
         return StallState(usual_bytes_per_second=rate)
-    # a mean over about ten seconds: single seconds hold more or fewer steps
+    # a mean over about ten seconds, because the number of steps per second varies
     usual = state.usual_bytes_per_second or rate
     return StallState(
         state.regular_seconds + observation.seconds, observation.step_seconds, usual + 0.1 * (rate - usual)

@@ -182,18 +182,18 @@ class CaptureStore:
             return f"capture.max-count of {options.max_count} leaves no room; raise it"
         if _total_bytes(stored) + size_bytes > options.max_bytes:
             limit = format_size(options.max_bytes)
-            return f"a capture of about {_megabytes(size_bytes)} is more than capture.max-bytes, {limit}; raise it"
+            return f"a capture of about {_megabytes(size_bytes)} exceeds capture.max-bytes, {limit}; raise it"
         if free_bytes < size_bytes + options.min_free_bytes:
             limit = format_size(options.min_free_bytes)
             return (
                 f"capture.dir: {self.directory} could have {_megabytes(free_bytes)} free; a capture of about "
-                f"{_megabytes(size_bytes)} would leave less than capture.min-free, {limit}; make room or lower it"
+                f"{_megabytes(size_bytes)} would leave less than capture.min-free, {limit}; free space or lower it"
             )
         return ""
 
     def _refusal(self, what: str, error: OSError) -> CaptureError:
         return CaptureError(
-            f"capture.dir: {self.directory} {what}: {error.strerror}; name a directory that the daemon can write"
+            f"capture.dir: {self.directory} {what}: {error.strerror}; choose a directory that the daemon can write"
         )
 
 

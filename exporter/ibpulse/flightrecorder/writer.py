@@ -32,7 +32,7 @@ class Job:
     meta: RecordingMeta
 
     def dump(self) -> bytes:
-        """The JSON that `parse_job` reads."""
+        """Encode a job as JSON for `parse_job`."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
         return orjson.dumps({**members, **numbers, "meta": dataclasses.asdict(self.meta)})
@@ -71,12 +71,12 @@ def main(arguments: list[str]) -> int:
 
 
 def write_capture(job: Job) -> None:
-    """Write the file of a job.
+    """Write the capture of a job.
 
     Raises:
         IbpulseError: the ring cannot be read, the file cannot be written, or pyarrow is missing.
     """
-    from ibpulse.recordings.writing import save_pieces  # pyarrow may be missing
+    from ibpulse.recordings.writing import save_pieces  # pyarrow is optional
 
     reader = RingReader(RingFile(job.ring, writable=False))
     at_once = max(1, ROWS_AT_ONCE // len(job.meta.ports))
