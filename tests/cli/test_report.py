@@ -159,9 +159,12 @@ def hostile(folder: Path, whole: Path) -> Path:
     [
         (missing, "cannot be read: No such file or directory; name another file"),
         (empty, "is empty; record again"),
-        (foreign, "is no recording: it is neither a Parquet file nor an Arrow stream; name another file"),
+        (foreign, "is not a recording: it is neither a Parquet file nor an Arrow stream; name another file"),
         (truncated, "is cut off or damaged: "),
-        (of_another_program, "is no recording of ibpulse: it lacks the metadata ibpulse_recording; name another file"),
+        (
+            of_another_program,
+            "is not a recording of ibpulse: it lacks the metadata ibpulse_recording; name another file",
+        ),
         (of_a_newer_version, "is of version 99, this program reads version 1; use a newer ibpulse"),
         (hostile, "has its rows in another order than ibpulse writes them; use the file that ibpulse wrote"),
     ],

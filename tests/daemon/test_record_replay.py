@@ -261,7 +261,10 @@ def test_what_cannot_be_recorded_is_refused_with_the_way_out(tree: Path, recorde
     before = recorded.read_bytes()
     cases = {
         (str(recorded),): (1, f"recording {recorded} exists already; name another file, or replace it with --force"),
-        (str(memory / "no/x"),): (1, "cannot be written: No such file or directory; make room or name another place"),
+        (str(memory / "no/x"),): (
+            1,
+            "cannot be written: No such file or directory; free some space or choose another file",
+        ),
         (str(memory / "x"), "--duration=0s"): (2, "flag --duration: '0s' is zero; give more than 0"),
         (str(memory / "x"), "--duration=5", "--until-idle=1x"): (2, "flag --duration: 5 has no unit; write"),
         (str(memory / "x"), f"--path.sysfs={memory / 'none'}"): (1, "this node has no port that counts bytes"),

@@ -224,7 +224,7 @@ async def test_a_disk_that_fills_up_under_the_writer_is_an_error_and_nothing_els
     recorder.ask(TRIGGER)
     await finished(recorder)
     assert recorder.counts().errors == 1
-    assert "cannot be written: No space left on device; make room or name another place" in caplog.text
+    assert "cannot be written: No space left on device; free some space or choose another file" in caplog.text
     assert list((tiny_tmpfs / "captures").iterdir()) == []
 
 

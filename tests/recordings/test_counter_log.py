@@ -317,7 +317,7 @@ def test_a_column_of_bytes_is_needed(path: Path) -> None:
 
 def test_two_columns_of_one_name_are_told(path: Path) -> None:
     write(path, "time,sent,sent,received", "0,1,1,2")
-    assert refused(path) == "has two columns of one name; rename one"
+    assert refused(path) == "has two columns with the same name; rename one"
 
 
 def test_two_rows_at_one_time_are_told(path: Path) -> None:
@@ -400,7 +400,7 @@ def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_recording_needs_no_import(tmp_path: Path) -> None:
     save(tmp_path / "a.parquet", make_recording(10))
-    assert refused(tmp_path / "a.parquet") == "is a recording of ibpulse already; use it as it is"
+    assert refused(tmp_path / "a.parquet") == "is already a recording of ibpulse; use it directly"
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,15 @@ def test_an_empty_file_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("begin", [b"time,rate\n", b"PK\3\4", b"\0" * 4096])
 def test_a_foreign_file_is_no_recording(tmp_path: Path, begin: bytes) -> None:
     (tmp_path / "a").write_bytes(begin)
-    with pytest.raises(RecordingError, match="is no recording: it is neither a Parquet file nor an Arrow stream"):
+    with pytest.raises(RecordingError, match="is not a recording: it is neither a Parquet file nor an Arrow stream"):
         load(tmp_path / "a")
 
 
 def test_the_parquet_file_of_another_program_is_no_recording(tmp_path: Path) -> None:
     pd.DataFrame({"time": [1]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(RecordingError, match="is no recording of ibpulse: it lacks the metadata ibpulse_recording; "):
+    with pytest.raises(
+        RecordingError, match="is not a recording of ibpulse: it lacks the metadata ibpulse_recording; "
+    ):
         load(tmp_path / "a.parquet")
 
 
@@ -66,16 +68,16 @@ def test_the_parquet_file_of_another_program_is_no_recording(tmp_path: Path) -> 
 def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: max(5, int(len(whole) * part))])
-    with pytest.raises(RecordingError, match=r"is cut off or damaged: .*; copy it again from where it was made"):
+    with pytest.raises(RecordingError, match=r"is cut off or damaged: .*; copy it again from its origin"):
         load(path)
 
 
 @pytest.mark.parametrize(
     ("raw", "sentence"),
     [
-        (b"{", "has metadata that is no JSON; copy the file again"),
-        (b"\xff", "has metadata that is no JSON"),
-        (b"[" * 100_000, "has metadata that is no JSON"),
+        (b"{", "has metadata that is not JSON; copy the file again"),
+        (b"\xff", "has metadata that is not JSON"),
+        (b"[" * 100_000, "has metadata that is not JSON"),
         (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
         (json.dumps(members(ibpulse_recording_version=2)).encode(), "is of version 2, this program reads version 1; "),
         (json.dumps(members(ibpulse_recording_version="1")).encode(), "is of version '1', this program reads"),
@@ -134,7 +136,7 @@ def test_members_of_later_times_are_passed_over(path: Path) -> None:
         ),
         (
             lambda table: table.set_column(5, "transmit_seconds", pa.array(np.full(len(table), 0.01))),
-            "a hole stands for some time",
+            "a missing sample has a duration",
         ),
     ],
 )

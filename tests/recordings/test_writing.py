@@ -111,14 +111,14 @@ def test_pieces_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "a.parquet"
     for write in (lambda: save(path, make_recording(2)), lambda: RecordingWriter(path, make_meta())):
-        with pytest.raises(RecordingError, match=r"a\.parquet.* cannot be written: No such file or directory; make"):
+        with pytest.raises(RecordingError, match=r"a\.parquet.* cannot be written: No such file or directory; free"):
             write()
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
     path, old = tiny_tmpfs / "a.parquet", make_recording(10)
     save(path, old)
-    with pytest.raises(RecordingError, match="cannot be written: No space left on device; make room"):
+    with pytest.raises(RecordingError, match="cannot be written: No space left on device; free some"):
         save(path, make_recording(60_000))
     assert load(path) == old
     assert list(tiny_tmpfs.iterdir()) == [path]

@@ -37,7 +37,7 @@ _READING = ("load", "read_meta", "scan")
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pyarrow, imported when first asked for: it costs memory, and not everybody has it.
+    """Import readers and writers on first use, because pyarrow is optional and takes memory.
 
     Raises:
         RecordingError: pyarrow is not installed.

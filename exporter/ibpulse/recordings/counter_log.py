@@ -1,7 +1,7 @@
-"""Counter logs of other programs, CSV or Parquet, as samples of ports.
+"""Reads counter logs of other programs, CSV or Parquet, as samples of ports.
 
-Columns have whatever names they have; the caller says which is which. A log is *long*, with a column that names the
-port, or *wide*, with columns of its own for each port, whose names hold `{port}` in the caller's patterns.
+The caller names the columns. A log is *long*, with a column for the port name, or *wide*, with separate columns for
+each port; the caller's patterns for wide logs contain `{port}`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LEAST_OF = (("ns", 1e17), ("us", 1e14), ("ms", 1e11), ("s", 0.0))
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """Which column is which, and what the numbers are.
+    """The meaning of a log's columns and numbers.
 
     `transmit` and `receive` name a column, or a pattern such as `{port}_tx` in a wide log; one of them may be empty.
     `port` is the column that names the port in a long log, or empty. `unit` is a key of `AMOUNT_UNITS` or
-    `RATE_UNITS`. Amounts are running counters, or, with `since_before`, what moved since the row before. `time_unit` is
-    s, ms, us or ns, or empty: then the size of the numbers tells.
+    `RATE_UNITS`. Amounts are running counters or, with `since_before`, differences to the previous row. `time_unit` is
+    s, ms, us or ns; empty to guess it from the magnitude of the numbers.
     """
 
     time: str
@@ -61,8 +61,8 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True)
 class PortLog:
-    """The samples of one port, in the order of rising time: `time_ns` int64 (rows,), `values` one array (rows,) for
-    transmit and receive, in the log's unit, int64 or float64; None where the log has no such column. NaN is no value.
+    """The samples of one port in order of time: `time_ns` int64 (rows,), `values` one array (rows,) each for transmit
+    and receive, int64 or float64 in the log's unit, or None without such a column. NaN is a missing value.
     """
 
     name: str
@@ -74,7 +74,7 @@ def read_log(path: Path, columns: LogColumns) -> list[PortLog]:
     """The ports of a log.
 
     Raises:
-        RecordingError: the file cannot be read, lacks a column, or has no time or number where one should be.
+        RecordingError: the file cannot be read, lacks a column, or has an invalid time or number.
     """
     with _as_recording_error(path):
         names = _column_names(path)
@@ -95,7 +95,7 @@ def read_log(path: Path, columns: LogColumns) -> list[PortLog]:
 
 
 def _wide_columns(path: Path, names: Sequence[str], columns: LogColumns) -> dict[str, tuple[str, str]]:
-    """The columns (transmit, receive) of each port that has columns of its own; of one port in any other log."""
+    """The columns (transmit, receive) of each port of a wide log; those of a single port for any other log."""
     if not (columns.transmit or columns.receive):
         _refuse(path, "cannot be read without a column of bytes", "name one with --transmit or --receive")
     patterns = (columns.transmit, columns.receive)
@@ -131,11 +131,11 @@ def _column_names(path: Path) -> list[str]:
     if _begins(path) == _PARQUET:
         found = pq.ParquetFile(path, thrift_string_size_limit=2 * MAX_HEADER_BYTES).schema_arrow
         if KEY in (found.metadata or {}):
-            _refuse(path, "is a recording of ibpulse already", "use it as it is")
+            _refuse(path, "is already a recording of ibpulse", "use it directly")
         return list(found.names)
     names: list[str] = _open_csv(path, None, None).schema.names
     if len(set(names)) < len(names):
-        _refuse(path, "has two columns of one name", "rename one")
+        _refuse(path, "has two columns with the same name", "rename one")
     return names
 
 
@@ -148,7 +148,7 @@ def _begins(path: Path) -> bytes:
 
 
 def _open_csv(path: Path, names: Sequence[str] | None, types: Mapping[str, Any] | None) -> Any:
-    from pyarrow import csv  # not for those who only record
+    from pyarrow import csv  # not needed for recording
 
     stream = pa.input_stream(str(path), compression="gzip" if _begins(path).startswith(_GZIP) else None)
     return csv.open_csv(
@@ -167,7 +167,7 @@ def _read_table(path: Path, names: Sequence[str], numbers: Sequence[str]) -> Any
     try:
         return _collect(path, _open_csv(path, names, None))
     except pa.ArrowInvalid:
-        # whole numbers at first, others later
+        # a column begins with integers and continues with fractions
         return _collect(path, _open_csv(path, names, dict.fromkeys(numbers, pa.float64())))
 
 
@@ -210,7 +210,7 @@ def _times(path: Path, table: Any, columns: LogColumns) -> npt.NDArray[np.int64]
 
 
 def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
-    """The name of each port of a long log and its rows; an empty name and all rows of any other."""
+    """The name of each port of a long log with its rows; an empty name and all rows for any other log."""
     if not columns.port:
         yield "", np.arange(table.num_rows)
         return
@@ -251,7 +251,7 @@ def _numbers(path: Path, table: Any, name: str) -> npt.NDArray[Any]:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         shown = str(next(value for value in column if value.is_valid))[:40]
         _refuse(path, f"has no number in the column {name}: {shown!r}", "name a column of numbers")
-    # whole numbers stay whole: a counter needs all its digits
+    # keep integers exact, because a counter needs all its digits
     exact = pa.types.is_signed_integer(kind) and not column.null_count
     values = np.asarray(column.cast(pa.int64() if exact else pa.float64(), safe=False))
     if np.isinf(values).any():
@@ -265,7 +265,7 @@ def _refuse(path: Path, reason: str, otherwise: str) -> NoReturn:
 
 @contextmanager
 def _as_recording_error(path: Path) -> Iterator[None]:
-    """Turn what Arrow and the system say into one kind of error that names the file."""
+    """Convert errors of Arrow and the system to a RecordingError that names the file."""
     try:
         yield
     except (pa.ArrowException, EOFError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Samples as Arrow columns and back, and the header in which a recording describes itself."""
+"""Converts samples to Arrow columns and back, and the metadata of a recording to its header and back."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def write_header(meta: RecordingMeta) -> bytes:
 
 
 def read_header(raw: bytes) -> RecordingMeta:
-    """The `meta` that `write_header` wrote, of this version or an older one.
+    """The metadata in a header of this version or an older one.
 
     Raises:
-        ValueError: it is not that; the message goes on behind the name of the file.
+        ValueError: the header is not valid; the message continues a sentence that begins with the file name.
     """
     if len(raw) > MAX_HEADER_BYTES:
         raise ValueError(f"has metadata of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
     try:
         members = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise ValueError("has metadata that is no JSON; copy the file again from where it was made") from error
+        raise ValueError("has metadata that is not JSON; copy the file again from its origin") from error
     version = members.get(VERSION_MEMBER) if isinstance(members, dict) else None
     reader = _READERS.get(version) if type(version) is int else None
     if reader is None:
@@ -69,7 +69,7 @@ def _versions() -> str:
 
 @cache
 def _adapter() -> TypeAdapter[RecordingMeta]:
-    # who only writes does without pydantic, which takes 9 MB
+    # writing does not need pydantic, which takes 9 MB
     from pydantic import TypeAdapter
 
     return TypeAdapter(RecordingMeta)
@@ -109,7 +109,7 @@ def schema(meta: RecordingMeta) -> Any:
 
 
 def missing_column(found: Any) -> str:
-    """The name of a column that an Arrow schema lacks or has with another type; empty when all are there."""
+    """The name of a column that an Arrow schema lacks or has with another type; empty if there is none."""
     types = {field.name: field.type for field in found}
     if len(types) != len(found):
         return "each column once"
@@ -119,7 +119,7 @@ def missing_column(found: Any) -> str:
 
 
 def _like(found: Any, wanted: Any) -> bool:
-    # a reader that passes over Arrow's own schema sees plain strings and wider integers
+    # a reader that ignores Arrow's own schema sees plain strings and wider integers
     if pa.types.is_dictionary(wanted):
         return found == pa.string() or bool(pa.types.is_dictionary(found) and found.value_type == pa.string())
     return bool(found == wanted)
@@ -135,9 +135,9 @@ def encode(piece: Recording, into: Any) -> Any:
         pa.DictionaryArray.from_arrays(_plain(np.repeat(codes, piece.ticks), pa.int16()), _texts(devices)),
         _plain(np.repeat(numbers, piece.ticks), pa.int16()),
     ]
-    holes = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
-    columns += [_plain(piece.bytes_per_second[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
-    columns += [_plain(piece.seconds[:, way].ravel(), pa.float64(), holes[way]) for way in range(2)]
+    missing = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
+    columns += [_plain(piece.bytes_per_second[:, way].ravel(), pa.float64(), missing[way]) for way in range(2)]
+    columns += [_plain(piece.seconds[:, way].ravel(), pa.float64(), missing[way]) for way in range(2)]
     return pa.record_batch(columns, schema=into)
 
 
@@ -156,13 +156,13 @@ def _texts(texts: Sequence[str]) -> Any:
 
 
 def decode(batch: Any, meta: RecordingMeta) -> Recording:
-    """The piece that a batch holds.
+    """The piece in a batch.
 
     Raises:
-        ValueError: the rows are not those of these ports on a regular grid; the message goes on behind a name.
+        ValueError: the rows are not on a regular grid or not of these ports; the message continues as in `read_header`.
         pa.ArrowInvalid: the batch is damaged.
     """
-    # offsets and indices of a damaged file point anywhere
+    # offsets and indices in a damaged file can point anywhere
     batch.validate(full=True)
     ports = len(meta.ports)
     ticks, rest = divmod(batch.num_rows, ports)
@@ -191,17 +191,17 @@ def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
     return bool(same.all()) and [names[code] for code in codes[:, 0]] == [port.device for port in meta.ports]
 
 
-def _floats(batch: Any, name: str, hole: float, ports: int) -> npt.NDArray[np.float64]:
-    """A column as (ports, ticks), with `hole` where it is null."""
+def _floats(batch: Any, name: str, missing: float, ports: int) -> npt.NDArray[np.float64]:
+    """A column as (ports, samples), with `missing` in place of nulls."""
     array = batch.column(name)
     values = _values(array, np.float64)
     if array.null_count:
         valid = np.unpackbits(np.frombuffer(array.buffers()[0], dtype=np.uint8), bitorder="little")
-        values = np.where(valid[array.offset : array.offset + len(array)], values, hole)
+        values = np.where(valid[array.offset : array.offset + len(array)], values, missing)
     return values.reshape(ports, -1)
 
 
 def _values(array: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """The values of an Arrow array of that kind, a view; where it is null they mean nothing."""
+    """The values of an Arrow array as a view; those of nulls are undefined."""
     whole = np.frombuffer(array.buffers()[1] or b"", dtype=kind)
     return whole[array.offset : array.offset + len(array)]

@@ -1,4 +1,4 @@
-"""The ticks of a ring as pieces of a recording."""
+"""Reads samples from a ring as pieces of a recording."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ibpulse.units import SECOND_NS
 def read_pieces(
     reader: RingReader, meta: RecordingMeta, first_tick: int, last_tick: int, start_ns: int, ticks_at_once: int
 ) -> Iterator[Recording]:
-    """The rates at the ticks from `first_tick` to `last_tick`, of which the first stands at wall time `start_ns`.
+    """The rates at the ticks `first_tick` to `last_tick`, the first of them at wall time `start_ns`.
 
-    What the ring does not hold is holes, and so is a port that has no place in it.
+    Samples and ports that the ring does not contain are missing samples (NaN).
     """
     for tick in range(first_tick, last_tick + 1, ticks_at_once):
         count = min(ticks_at_once, last_tick - tick + 1)
@@ -26,7 +26,7 @@ def read_pieces(
 
 
 def _strides(reader: RingReader, meta: RecordingMeta, slots: Mapping[str, int]) -> list[int]:
-    """The stride of each port: that of the recording or, where it is wider, the one that the ring has since then."""
+    """The stride of each port: the larger of the recording's and the ring's current one."""
     found = [slots.get(str(port.id)) for port in meta.ports]
     return [
         port.stride if slot is None else max(port.stride, reader.stride(slot))
@@ -49,8 +49,8 @@ def _read_piece(reader: RingReader, meta: RecordingMeta, tick: int, count: int, 
 class RingFollower:
     """Follows a ring from `first_tick` on, each tick once and in order.
 
-    Ticks stand at the wall time that the first of them had, plus their distance: where the wall clock is set, the
-    samples after that keep their distance in ticks.
+    Wall times count from that of the first tick at the nominal interval, so a step of the wall clock does not change
+    the distance between samples.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class RingFollower:
         self._ticks_per_second = SECOND_NS // reader.interval_ns
 
     def read(self) -> Iterator[Recording]:
-        """What became certain since the last call, in pieces of at most a second; what the ring lost is holes."""
+        """The samples settled since the last call, in pieces of at most a second; lost samples are missing (NaN)."""
         ring = self._reader.ring
         widest = widest_stride(_strides(self._reader, self.meta, ring.slots()))
-        # with nobody sampling, holes go on for a while
+        # if sampling has stopped, continue with missing samples for a while
         last = ring.latest_tick() + AHEAD_SECONDS * self._ticks_per_second
         last -= ticks_to_settle(self._reader.interval_ns, widest)
         last = min(last, settled_tick(self._reader, widest, self._wall_clock_ns()))

@@ -1,4 +1,4 @@
-"""Files to recordings. Files are not trusted: every bound is checked before memory is taken for it."""
+"""Reads recordings from files. Files are untrusted, so every size is checked before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PARTIAL = ".partial"
 MAX_ROWS = 120_000_000
 MAX_GROUP_ROWS = 8_000_000
 _PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
-_OTHERWISE = "copy it again from where it was made"
+_OTHERWISE = "copy it again from its origin"
 
 
 def load(path: Path) -> Recording:
-    """The whole recording in a file. Where only `path`.partial exists, left by a killed recording, that is read.
+    """The whole recording in a file, or in `path`.partial if only that exists, because the recording was killed.
 
     Raises:
-        RecordingError: there is no file, or it is no recording, damaged, of another version, or too long for this.
+        RecordingError: the file does not exist, or is not a recording, damaged, of another version, or too long.
     """
     pieces, rows = [], 0
     for piece in scan(path):
@@ -37,10 +37,10 @@ def load(path: Path) -> Recording:
 
 
 def scan(path: Path) -> Iterator[Recording]:
-    """The recording in a file piece by piece, each beginning where the one before ends; at least one piece.
+    """The recording in a file as contiguous pieces, at least one.
 
     Raises:
-        RecordingError: as `load`, while it is read.
+        RecordingError: as `load`, possibly after some pieces.
     """
     found = False
     with _opened(path) as (meta, batches):
@@ -52,7 +52,7 @@ def scan(path: Path) -> Iterator[Recording]:
 
 
 def read_meta(path: Path) -> RecordingMeta:
-    """What the recording in a file says of itself; the samples are not read.
+    """The metadata of the recording in a file, without reading its samples.
 
     Raises:
         RecordingError: as `load`.
@@ -63,7 +63,7 @@ def read_meta(path: Path) -> RecordingMeta:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
-    """What the file says of itself, and its batches."""
+    """The metadata of the file, and its batches."""
     with _as_recording_error(path), _there(path).open("rb") as file:
         begin = file.read(4)
         if not begin:
@@ -74,7 +74,7 @@ def _opened(path: Path) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
         elif begin == _STREAM:
             yield _open_stream(path, file)
         else:
-            _refuse(path, "is no recording: it is neither a Parquet file nor an Arrow stream", "name another file")
+            _refuse(path, "is not a recording: it is neither a Parquet file nor an Arrow stream", "name another file")
 
 
 def _there(path: Path) -> Path:
@@ -103,9 +103,9 @@ def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
 
 
 class _Bounded:
-    """An open file as Arrow reads it: a length that the file only claims takes no memory.
+    """An open file for Arrow that allocates only for bytes that exist, whatever length the file claims.
 
-    Not mapped, because the pages of a mapped file that was read count as memory of the process.
+    The file is not mapped, because pages read from a mapping count as memory of the process.
     """
 
     closed = False
@@ -115,13 +115,13 @@ class _Bounded:
         self._bytes = os.fstat(file.fileno()).st_size
 
     def read(self, count: int = -1) -> bytes:
-        """The next bytes, as many as are asked for or as are there."""
+        """The next bytes: the requested number, or those that remain."""
         left = self._bytes - self._file.tell()
         return bytes(self._file.read(left if count < 0 else min(count, left)))
 
 
 def _batches(path: Path, stream: Any) -> Iterator[Any]:
-    """The batches of a stream up to where it was cut off."""
+    """The batches of a stream up to its end, which may be cut off."""
     while True:
         try:
             batch = stream.read_next_batch()
@@ -135,7 +135,7 @@ def _batches(path: Path, stream: Any) -> Iterator[Any]:
 def _check_schema(path: Path, found: Any) -> RecordingMeta:
     raw = (found.metadata or {}).get(KEY)
     if raw is None:
-        _refuse(path, f"is no recording of ibpulse: it lacks the metadata {KEY.decode()}", "name another file")
+        _refuse(path, f"is not a recording of ibpulse: it lacks the metadata {KEY.decode()}", "name another file")
     meta = read_header(raw)
     column = missing_column(found)
     if column:
@@ -149,7 +149,7 @@ def _refuse(path: Path, reason: str, otherwise: str) -> NoReturn:
 
 @contextmanager
 def _as_recording_error(path: Path) -> Iterator[None]:
-    """Turn what numpy, Arrow and the system say into one kind of error that names the file."""
+    """Convert errors of numpy, Arrow and the system to a RecordingError that names the file."""
     try:
         yield
     except (pa.ArrowException, EOFError) as error:

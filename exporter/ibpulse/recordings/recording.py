@@ -1,4 +1,4 @@
-"""A recording as a value: rates of all its ports on one regular grid of wall time."""
+"""A recording in memory: the rates of all its ports on one regular grid of wall time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ibpulse import __version__
 from ibpulse.arrays import Floats
 from ibpulse.model import PortId, PortIdentity
 
-# as many as a ring has slots
+# the number of slots of a ring
 MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
@@ -29,7 +29,7 @@ class PortState(Protocol):
 
     @property
     def rate_bytes_per_second(self) -> float | None:
-        """Data rate of one direction, None where it is not known."""
+        """Data rate of one direction, None if unknown."""
 
     @property
     def rail(self) -> bool:
@@ -45,16 +45,15 @@ class PortState(Protocol):
 
     @property
     def identity(self) -> PortIdentity:
-        """What the port is."""
+        """Identity of the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedPort:
-    """One port of a recording, as it was known when the recording was made.
+    """One port of a recording, as of the time of the recording.
 
-    `rate_bytes_per_second` is the data rate of one direction, None where it was not known. `source` names the counters
-    that were read, every `stride` ticks; `resolution_seconds` is how long they were seen to stand still, None if that
-    was not measured.
+    `rate_bytes_per_second` is the data rate of one direction, None if unknown. `source` names the counters, which were
+    read every `stride` intervals; `resolution_seconds` is the time between their changes, None if not measured.
     """
 
     device: str
@@ -76,7 +75,7 @@ class RecordedPort:
 
     @classmethod
     def of(cls, port: PortState, source: str, stride: int) -> RecordedPort:
-        """The port as it is known now, whose counters `source` are read every `stride` ticks."""
+        """The current state of a port whose counters `source` are read every `stride` intervals."""
         return cls(
             device=port.id.device,
             port=port.id.port,
@@ -97,10 +96,10 @@ class RecordedPort:
 
 @dataclass(frozen=True, slots=True)
 class RecordingMeta:
-    """What a recording says of itself.
+    """Metadata of a recording.
 
-    `source` says what made it: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
-    belong to captures. `complete` is false in a recording that was cut off before it was finished.
+    `source` names its origin: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
+    belong to captures. `complete` is false if the recording was cut off before it was finished.
     """
 
     host: str
@@ -124,12 +123,12 @@ class RecordingMeta:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Rates of `meta.ports`, in their order, at ticks that begin at wall time `start_ns`, one each `meta.interval_ns`.
+    """Rates of `meta.ports`, in their order, from wall time `start_ns` on, one sample every `meta.interval_ns`.
 
-    `bytes_per_second` is float64 (ports, 2, ticks): transmit, receive; the mean rate since the sample before, NaN in a
-    hole. `seconds`, of the same shape, is the measured time that a rate stands for, 0 in a hole.
+    `bytes_per_second` is float64 (ports, 2, samples), transmit and receive: the mean rate since the previous sample,
+    NaN for a missing sample. `seconds`, of the same shape, is the measured time of each rate, 0 for a missing sample.
 
-    Law: where there are no holes, the sum of `bytes_per_second * seconds` is what the counter rose by.
+    Invariant: without missing samples, the sum of `bytes_per_second * seconds` is the increase of the counter.
     """
 
     meta: RecordingMeta
@@ -148,7 +147,7 @@ class Recording:
         if not sound.all() or np.isinf(self.bytes_per_second).any():
             raise ValueError("a rate or its time is negative or not finite")
         if self.seconds[holes].any():
-            raise ValueError("a hole stands for some time; its seconds must be 0")
+            raise ValueError("a missing sample has a duration; its seconds must be 0")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recording):
@@ -164,30 +163,30 @@ class Recording:
 
     @property
     def ticks(self) -> int:
-        """Number of ticks."""
+        """Number of samples per port."""
         return int(self.bytes_per_second.shape[2])
 
     @property
     def end_ns(self) -> int:
-        """Wall time of the tick after the last."""
+        """Wall time at which the next sample would be."""
         return self.start_ns + self.ticks * self.meta.interval_ns
 
     def time_ns(self) -> npt.NDArray[np.int64]:
-        """Wall time of each tick in ns since the epoch: int64 (ticks,)."""
+        """Wall time of each sample in ns since the epoch: int64 (samples,)."""
         return self.start_ns + self.meta.interval_ns * np.arange(self.ticks, dtype=np.int64)
 
     def cut(self, first: int, end: int) -> Recording:
-        """The ticks from index `first` to before `end`; the arrays are views."""
+        """The samples from index `first` up to but not including `end`, as views."""
         first, end, _ = slice(first, end).indices(self.ticks)
         start_ns = self.start_ns + first * self.meta.interval_ns
         return Recording(self.meta, start_ns, self.bytes_per_second[:, :, first:end], self.seconds[:, :, first:end])
 
 
 def concatenate(pieces: Sequence[Recording]) -> Recording:
-    """The pieces as one recording; each begins where the one before ends.
+    """Contiguous pieces as one recording.
 
     Raises:
-        ValueError: there is no piece, or they do not follow each other.
+        ValueError: there are no pieces, or they are not contiguous.
     """
     if not pieces:
         raise ValueError("there is no piece to put together")

@@ -1,7 +1,7 @@
-"""Samples at uneven instants to a recording on a regular grid.
+"""Resamples uneven samples to a recording on a regular grid.
 
-Counters are running sums, so what flowed between two instants is the difference of two interpolated values: no byte is
-lost and none is counted twice. Where nothing is known, for too long or because a counter fell, a hole stays a hole.
+Counters are running sums, so the bytes between two instants are the difference of two interpolated values: none is lost
+or counted twice. Spans without data, because they are too long or because a counter dropped, remain missing.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recordin
 from ibpulse.units import SECOND_NS
 
 SOURCE = "import"
-# a longer distance between two samples, in typical ones, is a hole
+# a distance between two samples above this multiple of the typical one is missing data
 LONGEST_GAP = 5
-# as many values as a recording may have rows, in both directions
+# the maximum number of rows of a recording, times two directions
 MAX_VALUES = 240_000_000
-# samples that differ by less are regular
+# sampling whose distances differ by less is regular
 REGULAR = 0.01
-# an uneven log has ticks no shorter than this part of its typical distance
+# the interval for an uneven log is at least this fraction of its typical distance
 LEAST_PART = 0.9
 _NUMBERED = re.compile(r"(.+)[:/]([0-9]{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
 class GridOptions:
-    """The grid, and what a log does not say: `rate_bytes_per_second` is the line rate of each port and direction.
+    """The grid, and the line rate of each port and direction, which a log does not contain.
 
-    Where `interval_ns` or `longest_gap_ns` is None the log's own typical distance tells.
+    If `interval_ns` or `longest_gap_ns` is None, it is derived from the log's typical distance between samples.
     """
 
     interval_ns: int | None = None
@@ -46,7 +46,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """What one direction of a port moved between each two instants; `known` says of which spans that is known."""
+    """Bytes of one direction of a port between each two instants; `known` marks the spans with data."""
 
     time_ns: npt.NDArray[np.int64]
     moved: Floats
@@ -54,13 +54,13 @@ class _Spans:
 
 
 def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions) -> Recording:
-    """The recording of the ports of a log; its first tick ends one interval after the first sample.
+    """The recording of the ports of a log; its first interval begins at the first sample.
 
-    Law: between two instants of the grid without a hole between them, bytes are those that the log's running sum,
-    interpolated, rose by.
+    Invariant: between two instants of the grid without missing samples, the bytes are the increase of the log's
+    interpolated running sum.
 
     Raises:
-        ValueError: there are fewer than two samples, a negative amount, or the grid would be too long.
+        ValueError: there are fewer than two samples or a negative amount, or the grid would be too long.
     """
     typical_ns = _typical_distance(logs)
     interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
@@ -94,7 +94,7 @@ def _typical_distance(logs: Sequence[PortLog]) -> int:
 
 
 def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
-    """The distance of a regular log in three digits; else 1, 2 or 5 times a power of ten, about that or longer."""
+    """The distance of a regular log in three digits; otherwise 1, 2 or 5 times a power of ten, about that or longer."""
     distances = np.concatenate([np.diff(log.time_ns) for log in logs])
     low, high = np.quantile(distances, [0.1, 0.9])
     if high - low <= REGULAR * typical_ns:
@@ -106,7 +106,7 @@ def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
 
 
 def _power_of_ten(value: int, below: int = 0) -> int:
-    """The power of ten of the first digit of a whole number, or of one so many places below it, at least 1."""
+    """The power of ten of the first digit of an integer, or of a lower digit; at least 1."""
     return int("1" + "0" * max(0, len(str(value)) - 1 - below))
 
 
@@ -115,7 +115,7 @@ def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, l
     missing = np.isnan(numbers) if numbers.dtype.kind == "f" else np.zeros(len(numbers), dtype=np.bool_)
     counting = not (columns.since_before or columns.is_rate)
     if counting:
-        # the counter goes on where it was not read
+        # the counter continues across missing reads
         time_ns, numbers, missing = time_ns[~missing], numbers[~missing], missing[~missing]
     distance = np.diff(time_ns)
     moved = np.diff(numbers) if counting else numbers[1:]
@@ -123,13 +123,13 @@ def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, l
         moved = moved * (distance / SECOND_NS)
     if not counting and (moved < 0).any():
         raise ValueError(f"has a negative amount of {log.name}; if the column counts, leave --since-before out")
-    # a counter that fell began anew, and what it moved until then is not known
+    # a counter that dropped was reset, and the bytes before the reset are unknown
     known = (distance <= longest_ns) & (moved >= 0)
     return _Spans(time_ns, np.where(known, moved, 0.0) * columns.scale, known)
 
 
 def _on_grid(spans: _Spans, start_ns: int, edges: npt.NDArray[np.int64]) -> Floats:
-    """Bytes between each two edges, in ns after the start; NaN where any part of that time is not known."""
+    """Bytes between each two edges (ns after the start); NaN if any part of that time is missing."""
     if len(spans.time_ns) < 2:
         return np.full(len(edges) - 1, np.nan)
     at = (spans.time_ns - start_ns).astype(np.float64)

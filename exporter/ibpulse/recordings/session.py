@@ -1,4 +1,4 @@
-"""Writes samples into a growing file until it is long enough, the traffic has ended, or a signal asks for the end."""
+"""Writes samples to a growing file until it is long enough, the traffic has ended, or a signal arrives."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
-# A kill loses what was not written yet, and the 0.2 s that are not certain yet.
+# A kill loses the samples not yet written, and those of the last 0.2 s, which are not settled yet.
 WRITE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RecorderOptions:
-    """When it is enough: after `duration_ns`, or once the rails were idle for `until_idle_ns` after being active.
+    """When to stop: after `duration_ns`, or when active rails have been idle for `until_idle_ns`.
 
-    A tick is active when the rails together moved more than `active_bytes_per_second`. Without either bound the
-    recording goes on until somebody ends it.
+    A sample is active if the rails together carry more than `active_bytes_per_second`. Without either limit the
+    recording continues until it is interrupted.
     """
 
     duration_ns: int | None = None
@@ -44,7 +44,7 @@ class RecorderOptions:
 
 
 class Recorder:
-    """Appends pieces to a writer and keeps count. `active_ticks` are the first and the last active tick, from 0."""
+    """Appends pieces to a writer and counts samples. `active_ticks` are the first and the last active one, from 0."""
 
     def __init__(self, writer: RecordingWriter, meta: RecordingMeta, options: RecorderOptions) -> None:
         self.active_ticks: tuple[int, int] | None = None
@@ -61,17 +61,17 @@ class Recorder:
 
     @property
     def done(self) -> bool:
-        """Whether it is enough."""
+        """Whether the recording is complete."""
         if self._limit is not None and self._writer.ticks >= self._limit:
             return True
         until = self._options.until_idle_ns
         return until is not None and self.active_ticks is not None and self._idle_ticks * self._interval_ns >= until
 
     def add(self, pieces: Iterable[Recording]) -> None:
-        """Write the pieces, as long as it is not enough.
+        """Write the pieces until the recording is complete.
 
         Raises:
-            RecordingError: they cannot be written; the message says what was kept, and where.
+            RecordingError: they cannot be written; the message names the file with the samples written so far.
         """
         for piece in pieces:
             if self.done:
@@ -80,7 +80,7 @@ class Recorder:
             self._append(piece.cut(0, left))
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """The current progress."""
         ticks = self._writer.ticks
         tick_seconds = self._interval_ns / SECOND_NS
         return Progress(
@@ -104,12 +104,12 @@ class Recorder:
                 f"and every command reads them as {self._writer.path}"
             ) from error
         self._bytes_written = self._writer.bytes_written
-        # the writer may have filled a gap
+        # the writer may have filled in missing samples
         self._watch(self._bandwidth_of(piece), self._writer.ticks - piece.ticks)
         self._good += int(np.count_nonzero(~np.isnan(piece.bytes_per_second)))
 
     def _bandwidth_of(self, piece: Recording) -> npt.NDArray[np.float64]:
-        """Sum over the rails, both directions, of what is known: (ticks,), NaN where nothing is."""
+        """Sum over the rails and both directions, without missing samples: (samples,), NaN if all are missing."""
         rates = piece.bytes_per_second[self._rails]
         known = ~np.isnan(rates).all(axis=(0, 1))
         return np.where(known, np.nansum(rates, axis=(0, 1)), np.nan)
@@ -123,15 +123,15 @@ class Recorder:
             self.active_ticks = (first, first_tick + int(active[-1]))
             known = known[int(active[-1]) + 1 :]
             self._idle_ticks = 0
-        # a hole is neither
+        # a missing sample is neither active nor idle
         self._idle_ticks += int(np.count_nonzero(known))
 
 
 def refuse_existing(path: Path, force: bool) -> None:
-    """Nothing, unless the file is there, or what a killed recording left of it, and is not to be replaced.
+    """Check that neither the file nor the partial file of a killed recording exists.
 
     Raises:
-        RecordingError: it is.
+        RecordingError: one of them exists and may not be replaced.
     """
     for there in _both(path):
         if there.exists() and not force:
@@ -141,10 +141,10 @@ def refuse_existing(path: Path, force: bool) -> None:
 async def record(
     path: Path, opening: AbstractAsyncContextManager[SampleSource], options: RecorderOptions, trim: bool
 ) -> str:
-    """Record into the file until it is enough or a signal asks for the end; the sentence that says what was recorded.
+    """Record to the file until it is complete or a signal arrives; returns a summary of the recording.
 
     Raises:
-        IbpulseError: nothing can be sampled any more, or the file cannot be written.
+        IbpulseError: sampling failed, or the file cannot be written.
     """
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -173,7 +173,7 @@ async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event
             except TimeoutError:
                 pass
             source.check()
-            # the disk may be slow, and the supervisor must not wait for it
+            # the disk may be slow, and would delay the supervisor
             await asyncio.to_thread(recorder.add, source.read())
             shown.show(recorder.progress())
     finally:
@@ -181,10 +181,10 @@ async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event
 
 
 def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
-    """The sentence that says what was recorded, with the file whole, and without silence at its ends if `trim`.
+    """Finish the file, cutting idle time at both ends if `trim`; returns a summary of the recording.
 
     Raises:
-        RecordingError: there is no sample, or the file cannot be written.
+        RecordingError: there are no samples, or the file cannot be written.
     """
     path, progress = writer.path, recorder.progress()
     first, last = 0, progress.ticks - 1
@@ -205,7 +205,7 @@ def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
 
 
 def _both(path: Path) -> tuple[Path, Path]:
-    """The file, and what it is called while it grows."""
+    """The file, and its name while it grows."""
     return path, path.with_name(f"{path.name}.partial")
 
 
@@ -226,7 +226,7 @@ LOG_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a recording is. `bandwidth_bytes_per_second` is that of the last piece, None where it is all holes."""
+    """Progress of a recording. `bandwidth_bytes_per_second` is that of the last piece, None without samples."""
 
     seconds: float
     ticks: int
@@ -238,7 +238,7 @@ class Progress:
 
 
 class ProgressLine:
-    """The state of a recording: on a terminal one line that changes, elsewhere a line of the log now and then."""
+    """Shows the progress of a recording: one changing line on a terminal, otherwise periodic log lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -246,9 +246,9 @@ class ProgressLine:
         self._logged = time.monotonic()
 
     def show(self, progress: Progress) -> None:
-        """Say how far it is."""
+        """Show the progress."""
         if self._live:
-            # back to the first column, and clear to the end of the line
+            # return to the first column and clear the line
             self._stream.write(f"\r{say_progress(progress)}\x1b[K")
             self._stream.flush()
         elif time.monotonic() - self._logged >= LOG_SECONDS:
@@ -256,14 +256,14 @@ class ProgressLine:
             log.info("recorded %s", say_progress(progress))
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the line."""
         if self._live:
             self._stream.write("\n")
             self._stream.flush()
 
 
 def say_progress(progress: Progress) -> str:
-    """One line: time, bandwidth of the rails, size of the file and how it grows, time left if there is a bound."""
+    """One line: time, bandwidth of the rails, size of the file and its growth, remaining time if limited."""
     bandwidth = progress.bandwidth_bytes_per_second
     parts = [
         f"{elapsed_text(progress.seconds)} of {progress.ports} ports",
@@ -279,7 +279,7 @@ def say_progress(progress: Progress) -> str:
 
 
 def say_end(path: Path, progress: Progress, file_bytes: int, trimmed_seconds: float) -> str:
-    """What was recorded: one sentence."""
+    """A summary of the recording in one sentence."""
     cut = f"; {elapsed_text(trimmed_seconds)} of silence cut off" if trimmed_seconds >= 0.05 else ""
     return (
         f"{path}: {elapsed_text(progress.seconds - trimmed_seconds)} of {progress.ports} ports, "

@@ -1,7 +1,7 @@
-"""Where a recording's samples come from: a ring or a daemon, and its ports as the recording names them.
+"""Sources of a recording's samples: a ring or a daemon.
 
-A daemon's API gives rates, not the measured time of each. So every rate stands for the interval: the error of one
-sample is its jitter, and over many samples nothing.
+A daemon's API gives rates without their measured times, so each rate is assumed to cover one interval. The error of one
+sample is its jitter; over many samples it vanishes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger(__name__)
 
-# one answer: small enough that the daemon gives it at once
+# size of one answer: small enough to be answered without delay
 MAX_VALUES = 100_000
-# of a refusal that will not be another one in a while
+# statuses of permanent refusals
 REFUSED = range(400, 500)
 TOO_MANY = 429
 
 
 class DaemonFollower:
-    """Follows a daemon from its newest certain tick at the first call on, each tick once and in order."""
+    """Follows a daemon, beginning with its newest settled sample at the first call, each sample once and in order."""
 
     def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
         self.meta = meta
@@ -48,12 +48,12 @@ class DaemonFollower:
         self._silent = False
 
     def read(self) -> Iterator[Recording]:
-        """What became certain since the last call; what the daemon did not measure is holes.
+        """The samples settled since the last call; those that the daemon did not measure are missing (NaN).
 
-        A daemon that is silent for a while is asked again at the next call, and nothing is lost that its ring holds.
+        If the daemon does not answer, the next call tries again and gets everything that is still in its ring.
 
         Raises:
-            DaemonError: it never answered, refuses, or has another interval now.
+            DaemonError: it has never answered, refuses the request, or has changed its interval.
         """
         while True:
             window = self._ask()
@@ -77,7 +77,7 @@ class DaemonFollower:
             if self._next_ns is None or (error.status in REFUSED and error.status != TOO_MANY):
                 raise
             if not self._silent:
-                log.warning("%s (it is asked again)", error)
+                log.warning("%s; retrying", error)
             self._silent = True
             return None
         if self._silent:
@@ -85,13 +85,13 @@ class DaemonFollower:
         self._silent = False
         if (window.interval_ns, window.step_ns) != (self.meta.interval_ns, self.meta.interval_ns):
             raise DaemonError(
-                f"{self._connection.place} samples every {window.interval_ns / 1e6:g} ms now, and the recording has "
+                f"{self._connection.place} now samples every {window.interval_ns / 1e6:g} ms, but the recording has "
                 f"{self.meta.interval_ns / 1e6:g} ms; begin another recording"
             )
         return window
 
     def _cut(self, window: RemoteWindow) -> Recording | None:
-        """What of a window is certain; the first one only says where to begin."""
+        """The settled part of a window; the first window only determines where to begin."""
         if self._next_ns is None:
             self._next_ns = window.newest_ns - self._settle_ns + self.meta.interval_ns
             self._next_ns -= self._next_ns % self.meta.interval_ns
@@ -114,7 +114,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class SampleSource:
-    """Samples as they come: `read` gives the pieces since its last call, `check` raises when no more will come."""
+    """A stream of samples: `read` returns the pieces since its last call, `check` raises if sampling has failed."""
 
     meta: RecordingMeta
     read: Callable[[], Iterator[Recording]]
@@ -127,7 +127,7 @@ async def ring_source(
     """The ports of a fabric that is sampled into a ring, from the first sample on; `slots` gives each port's slot.
 
     Raises:
-        IbpulseError: nothing is sampled, or whatever `check` raises.
+        IbpulseError: there are no samples, or `check` raised it.
     """
 
     def stride_of(name: str) -> int:
@@ -141,10 +141,10 @@ async def ring_source(
 
 
 async def _sampled_tick(reader: RingReader, check: Callable[[], None]) -> int:
-    """A tick that was sampled, once there is one.
+    """Wait for a sampled tick and return it.
 
     Raises:
-        SamplerError: nothing is sampled.
+        SamplerError: there is none in time.
     """
     for _ in range(round(FIRST_SAMPLE_SECONDS / POLL_SECONDS)):
         check()
@@ -157,10 +157,10 @@ async def _sampled_tick(reader: RingReader, check: Callable[[], None]) -> int:
 
 @asynccontextmanager
 async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
-    """What the daemon at a URL samples.
+    """The samples of the daemon at a URL.
 
     Raises:
-        IbpulseError: it does not answer, or samples nothing.
+        IbpulseError: it does not answer, or has no ports.
     """
     connection = DaemonConnection(url)
     try:
@@ -174,11 +174,11 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         connection.close()
 
 
-_NO_PORT = "has no port that counts bytes, so there is nothing to record; `ibpulse doctor` says why"
+_NO_PORT = "has no port that counts bytes, so there is nothing to record; run `ibpulse doctor` to find out why"
 
 
 def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[RecordedPort, ...]:
-    """The ports of a fabric that count bytes; `stride_of` gives the ticks between two samples by a port's name.
+    """The ports of a fabric that count bytes; `stride_of` returns the ticks between two samples of a port by name.
 
     Raises:
         FabricError: there is none.

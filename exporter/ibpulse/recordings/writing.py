@@ -1,7 +1,7 @@
-"""Recordings to files.
+"""Writes recordings to files.
 
-A finished recording is a Parquet file. While it grows it is an Arrow stream in `NAME.partial`, because a Parquet file
-without its end is worth nothing, and a stream is good up to where it was cut. `NAME` appears only when it is whole.
+A finished recording is a Parquet file. While it grows it is an Arrow stream in `NAME.partial`, because a truncated
+Parquet file is unreadable, but a truncated stream can be read up to its end. `NAME` appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
 
 TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
-# what a gap may be filled with: a day at 10 ms
+# maximum number of missing samples to fill in: a day at 10 ms
 MAX_GAP_TICKS = 8_640_000
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -37,7 +37,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def save(path: Path, recording: Recording) -> None:
-    """Write a recording to `path`, whole or not at all.
+    """Write a recording to `path` atomically.
 
     Raises:
         RecordingError: it cannot be written.
@@ -49,9 +49,9 @@ def save(path: Path, recording: Recording) -> None:
 
 
 def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) -> None:
-    """Write to `path` what the pieces are together, whole or not at all; each becomes a row group.
+    """Write contiguous pieces to `path` atomically; each becomes a row group.
 
-    A piece has at least one tick and begins where the one before ends; `meta` stands for theirs.
+    Each piece has at least one sample; `meta` replaces theirs.
 
     Raises:
         RecordingError: it cannot be written.
@@ -73,9 +73,9 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
 
 
 def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> Path:
-    """Turn what a killed recording left into a Parquet file, its name without `.partial`, and remove it.
+    """Convert the partial file of a killed recording to a Parquet file without `.partial`, and remove it.
 
-    Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
+    Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
 
     Raises:
         RecordingError: it cannot be read, or the file cannot be written.
@@ -91,12 +91,12 @@ def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> 
 
 
 def ticks_per_group(meta: RecordingMeta) -> int:
-    """Ticks in one row group of the file."""
+    """Samples per port in one row group of the file."""
     return max(1, GROUP_ROWS // len(meta.ports))
 
 
 class RecordingWriter:
-    """A recording that grows: what was appended survives the death of the process. To be used in a `with` block."""
+    """A growing recording: appended samples survive a crash of the process. Use it in a `with` block."""
 
     def __init__(self, path: Path, meta: RecordingMeta) -> None:
         """Begin `path`.partial.
@@ -110,20 +110,20 @@ class RecordingWriter:
         self._next_ns: int | None = None
         self.ticks = 0
         with _as_recording_error(self.partial):
-            # exclusive: what another recording left must not be lost
+            # exclusive, so that the partial file of another recording is not lost
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._file = os.fdopen(os.open(self.partial, flags, 0o640), "wb")
             self._schema = schema(self._meta)
-            # a recording takes little memory, and threads would take 4 MB
+            # without threads, which would take 4 MB
             options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
             self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
             self._file.flush()
 
     def append(self, piece: Recording) -> None:
-        """Write a piece that begins where the last one ended or later; a gap between them becomes holes.
+        """Write a piece that begins at or after the end of the last one; skipped samples are missing (NaN).
 
         Raises:
-            ValueError: the piece begins before that, off the grid or much later, or has other ports.
+            ValueError: the piece begins earlier, off the grid or much later, or has other ports.
             RecordingError: it cannot be written.
         """
         if (piece.meta.ports, piece.meta.interval_ns) != (self._meta.ports, self._meta.interval_ns):
@@ -153,12 +153,12 @@ class RecordingWriter:
         return self._file.tell()
 
     def close(self, first_tick: int = 0, last_tick: int | None = None) -> None:
-        """Turn the stream into the Parquet file; without any sample nothing is left.
+        """Convert the stream to the Parquet file; without samples, remove both.
 
-        Only the ticks from `first_tick` to `last_tick`, counted from 0, are kept; all without them.
+        Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
 
         Raises:
-            RecordingError: that cannot be written; the stream stays and can be read.
+            RecordingError: the file cannot be written; the stream remains and can be read.
         """
         if self._file.closed:
             return
@@ -195,7 +195,7 @@ def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Itera
 
 
 def _regroup(meta: RecordingMeta, pieces: Iterable[Recording]) -> Iterator[Recording]:
-    """The pieces put together to about a row group each."""
+    """The pieces merged to about one row group each."""
     held: list[Recording] = []
     for piece in pieces:
         held.append(dataclasses.replace(piece, meta=meta))
@@ -220,10 +220,10 @@ def _as_recording_error(path: Path) -> Iterator[None]:
         yield
     except FileExistsError as error:
         raise RecordingError(
-            f"recording {path} exists already: another recording goes on, or was killed; read it, or remove it"
+            f"recording {path} exists already: another recording is running or was killed; read it, or remove it"
         ) from error
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise RecordingError(
-            f"recording {path} cannot be written: {reason}; make room or name another place"
+            f"recording {path} cannot be written: {reason}; free some space or choose another file"
         ) from error
