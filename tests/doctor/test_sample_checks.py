@@ -38,7 +38,7 @@ def test_every_interval_divides_a_second() -> None:
         (0.2, 0.2, None),
     ],
 )
-def test_the_shortest_honest_interval_holds_every_read(read: float, tick: float, expected: int | None) -> None:
+def test_the_shortest_reliable_interval_holds_every_read(read: float, tick: float, expected: int | None) -> None:
     assert find_shortest_interval(read, tick) == expected
 
 
