@@ -1,4 +1,4 @@
-"""What an answer costs the server: CPU time of the main process per /metrics and per wide window."""
+"""Measures the server's cost of an answer: CPU time of the main process per /metrics and per wide window."""
 
 from __future__ import annotations
 

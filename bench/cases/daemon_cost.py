@@ -1,4 +1,4 @@
-"""What the whole daemon costs: CPU and memory of both its processes, idle and scraped."""
+"""Measures the cost of the whole daemon: CPU and memory of both processes, idle and scraped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(bench: Bench) -> Section:
 
 
 def _cpu_shares(daemon: Daemon, seconds: float, *, scrape: bool) -> tuple[float, float]:
-    """Part of a core that sampler and main process take."""
+    """Share of a core used by the sampler and the main process."""
     pids = (daemon.sampler_pid, daemon.main_pid)
     begun, before = time.monotonic_ns(), [processes.cpu_ns(pid) for pid in pids]
     end = time.monotonic() + seconds

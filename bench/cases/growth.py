@@ -1,4 +1,4 @@
-"""How the costs grow with the number of ports, from 1 to 64, and whether they grow along a line."""
+"""Measures how the costs grow from 1 to 64 ports, and whether the growth is linear."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ibpulse import exposition
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 HISTORY_SECONDS = 60
 SECOND_TICKS = 100
-# A cost that grows as n² would pass the line through the smaller half of the sizes by 80 %.
+# A quadratic cost would exceed the line fitted to the smaller half of the sizes by 80 %.
 LIMIT = 1.25
 METHOD = f"""\
 The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the
@@ -53,7 +53,7 @@ def run(bench: Bench) -> Section:
 
 
 def _tick_seconds(bench: Bench, ports: int) -> float:
-    """CPU time of one tick in seconds."""
+    """CPU time of one sample in seconds."""
     with running_sampler(bench.new_folder("sampler"), INTERVAL_NS, ports) as reader:
         return watch(reader, bench.seconds(1.5)).cpu_ns_per_tick / 1e9
 

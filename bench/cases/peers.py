@@ -1,4 +1,4 @@
-"""Debian's node_exporter with the InfiniBand collector alone, scraped as fast as it answers, over the same tree."""
+"""Measures Debian's node_exporter with only the InfiniBand collector, scraped without pause, over the same tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long `ibpulse report` takes for a long recording, from the start of the process to its last line."""
+"""Measures the time of `ibpulse report` for a long recording, from process start to exit."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def alert(labels: Mapping[str, str], fingerprint: str = "f", *, firing: bool = T
     ],
     ids=str,
 )
-def test_an_alert_of_this_node_or_of_none_is_chosen(labels: Mapping[str, str]) -> None:
+def test_an_alert_for_this_node_or_without_a_node_is_chosen(labels: Mapping[str, str]) -> None:
     receiver = AlertReceiver(("gpu7",), MINUTE_NS)
     assert receiver.choose([alert(labels)], NOW_NS) == [alert(labels)]
 

@@ -88,7 +88,7 @@ async def test_a_capture_holds_the_ring_around_its_trigger(ring: Ring, recorder:
 
 
 @pytest.mark.parametrize(("flags", "host"), [({}, socket.gethostname()), ({"capture.node": ["gpu7,gpu7.ib"]}, "gpu7")])
-async def test_the_host_of_a_capture_is_what_the_settings_call_the_node(
+async def test_the_host_of_a_capture_comes_from_the_settings(
     ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
 ) -> None:
     given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
@@ -108,13 +108,13 @@ async def test_a_capture_waits_for_the_end_of_its_window(ring: Ring, recorder: F
     assert recorder.counts().stored == 1
 
 
-async def test_the_settings_say_what_a_trigger_does_not(ring: Ring, tmp_path: Path) -> None:
+async def test_a_trigger_without_a_window_uses_the_settings(ring: Ring, tmp_path: Path) -> None:
     recorder = make_recorder(ring, tmp_path / "captures", before_ns=2 * SECOND_NS, after_ns=0)
     capture = await taken(recorder, recorder.ask(replace(TRIGGER, before_ns=None, after_ns=None)))
     assert (capture.ticks, capture.end_ns) == (200, TRIGGER.instant_ns + INTERVAL_NS)
 
 
-async def test_what_is_asked_for_again_is_the_same_capture(recorder: FlightRecorder) -> None:
+async def test_a_repeated_request_gets_the_same_capture(recorder: FlightRecorder) -> None:
     pending = recorder.ask(TRIGGER)
     assert recorder.ask(replace(TRIGGER, instant_ns=TRIGGER.instant_ns + 1)) is pending
     others = [
@@ -125,7 +125,7 @@ async def test_what_is_asked_for_again_is_the_same_capture(recorder: FlightRecor
     assert {recorder.ask(other) for other in others} == set(recorder.pending()) - {pending}
 
 
-async def test_a_thousand_captures_at_once_are_a_few(recorder: FlightRecorder) -> None:
+async def test_a_thousand_requests_start_only_a_few_captures(recorder: FlightRecorder) -> None:
     accepted, refused = [], []
     for number in range(1000):
         try:
@@ -152,7 +152,7 @@ async def test_the_counts_are_those_of_the_directory(recorder: FlightRecorder) -
     assert recorder.counts().stored == 0
 
 
-async def test_the_end_writes_what_there_is(ring: Ring, recorder: FlightRecorder) -> None:
+async def test_shutdown_writes_pending_captures(ring: Ring, recorder: FlightRecorder) -> None:
     pending = recorder.ask(replace(TRIGGER, after_ns=600 * SECOND_NS))
     begun = time.monotonic()
     await recorder.close()
@@ -163,7 +163,7 @@ async def test_the_end_writes_what_there_is(ring: Ring, recorder: FlightRecorder
         recorder.ask(TRIGGER)
 
 
-async def test_what_cannot_be_written_at_the_end_is_given_up(
+async def test_shutdown_gives_up_on_a_capture_that_takes_too_long(
     ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recorder_module, "CLOSE_SECONDS", 0.01)
@@ -238,7 +238,7 @@ def fill(path: Path) -> None:
             pass
 
 
-async def test_a_directory_that_cannot_be_made_is_told_at_the_start_and_at_every_capture(
+async def test_a_directory_that_cannot_be_created_is_logged_at_start_and_at_every_capture(
     ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -268,7 +268,7 @@ async def test_without_a_port_nothing_is_captured(tmp_path: Path) -> None:
         recorder.ask(TRIGGER)
 
 
-async def test_without_pyarrow_the_way_out_is_told(
+async def test_without_pyarrow_the_error_explains_how_to_install_it(
     recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

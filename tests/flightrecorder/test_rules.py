@@ -62,7 +62,7 @@ def test_ten_minutes_of_a_healthy_job_are_silent(tmp_path: Path, workload: Workl
 
 
 @pytest.mark.parametrize(("workload", "periods"), [(DENSE, 0.315), (MOE, 1.444)], ids=["dense", "moe"])
-def test_traffic_that_stops_after_regular_steps_is_told(tmp_path: Path, workload: Workload, periods: float) -> None:
+def test_traffic_that_stops_after_regular_steps_triggers(tmp_path: Path, workload: Workload, periods: float) -> None:
     ((second, rule, labels),) = told(tmp_path, Act(workload, 60), Act(SILENCE, 60))
     assert rule == "traffic-stalled"
     assert 60 + 5 * periods <= second <= 60 + max(3, 5 * periods) + 3
@@ -70,7 +70,7 @@ def test_traffic_that_stops_after_regular_steps_is_told(tmp_path: Path, workload
 
 
 @pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "moe"])
-def test_steps_that_take_a_tenth_longer_are_told_once(tmp_path: Path, workload: Workload) -> None:
+def test_steps_that_take_a_tenth_longer_trigger_once(tmp_path: Path, workload: Workload) -> None:
     found = told(tmp_path, Act(workload, 150), Act(Stretched(workload, 1.1), 240), cooldown_ns=1)
     assert [rule for _, rule, _ in found] == ["step-slower"]
     assert 150 < found[0][0] <= 150 + 90
@@ -78,7 +78,7 @@ def test_steps_that_take_a_tenth_longer_are_told_once(tmp_path: Path, workload: 
     assert step / usual == pytest.approx(1.1, abs=0.01)
 
 
-def test_saturation_that_begins_in_a_running_job_is_told(tmp_path: Path) -> None:
+def test_saturation_that_begins_in_a_running_job_triggers(tmp_path: Path) -> None:
     ((second, rule, labels),) = told(tmp_path, Act(DENSE, 120), Act(MOE, 180))
     assert (rule, labels) == ("moe-saturation", {"signature": "moe_like"})
     assert 120 + 30 < second < 120 + 120
@@ -93,7 +93,7 @@ def test_saturation_that_begins_in_a_running_job_is_told(tmp_path: Path) -> None
     ],
     ids=["idle", "down", "gone"],
 )
-def test_a_rail_that_carried_traffic_and_is_lost_is_told_once(tmp_path: Path, fault: Act, state: str) -> None:
+def test_a_lost_rail_triggers_once(tmp_path: Path, fault: Act, state: str) -> None:
     ((second, rule, labels),) = told(tmp_path, Act(ExpertParallel(), 30), fault, cooldown_ns=1)
     assert (rule, labels) == ("rail-lost", {"port": "mlx5_3:1", "state": state})
     assert 30 < second <= 37
@@ -104,12 +104,12 @@ def test_a_rail_that_never_carried_traffic_is_not_lost(tmp_path: Path) -> None:
     assert told(tmp_path, silent, replace(silent, down=(3,))) == []
 
 
-def test_two_rails_that_are_lost_together_are_told_together(tmp_path: Path) -> None:
+def test_two_rails_lost_together_trigger_once(tmp_path: Path) -> None:
     ((_, _, labels),) = told(tmp_path, Act(ExpertParallel(), 30), Act(ExpertParallel(), 20, down=(3, 5)))
     assert labels == {"port": "mlx5_3:1,mlx5_5:1", "state": "down"}
 
 
-def test_the_same_thing_again_is_told_after_the_cooldown_alone(tmp_path: Path) -> None:
+def test_a_rule_triggers_again_only_after_the_cooldown(tmp_path: Path) -> None:
     acts = (Act(ExpertParallel(), 30), Act(ExpertParallel(), 20, down=(3,))) * 3
     assert [second // 50 for second, _, _ in told(tmp_path, *acts, cooldown_ns=90 * 10**9)] == [0, 2]
 
@@ -131,7 +131,7 @@ def test_the_first_snapshot_and_one_without_new_time_show_nothing(tmp_path: Path
     assert observation.rails["mlx5_6:1"] == IDLE
 
 
-def test_what_was_not_observed_is_no_stall() -> None:
+def test_missing_data_is_not_a_stall() -> None:
     steps = [OBSERVATION] * 60
     dark = [replace(OBSERVATION, rate_bytes_per_second=None)] * 30
     assert labels_of("traffic-stalled", [*steps, *dark, *steps]) == []
@@ -160,7 +160,7 @@ def test_a_period_that_doubles_while_the_bytes_flow_as_before_is_no_slower_step(
     ]
 
 
-def test_steps_that_were_lost_for_a_while_begin_anew() -> None:
+def test_steps_that_were_lost_for_a_while_start_over() -> None:
     slower = replace(OBSERVATION, step_seconds=0.6, rate_bytes_per_second=100e9)
     lost = replace(OBSERVATION, step_seconds=None)
     dark = replace(OBSERVATION, rate_bytes_per_second=None)

@@ -61,7 +61,7 @@ def test_a_writer_imports_nothing_that_it_can_do_without(job: Job) -> None:
     )
 
 
-def test_what_is_wrong_is_said_in_a_sentence(job: Job, tmp_path: Path) -> None:
+def test_an_error_is_one_sentence(job: Job, tmp_path: Path) -> None:
     ended = write(Job(tmp_path / "missing", job.path, 1, 2, 0, META))
     assert ended.returncode == 1
     assert b"missing cannot be opened: No such file or directory" in ended.stderr

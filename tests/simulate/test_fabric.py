@@ -252,7 +252,7 @@ def test_an_earlier_fabric_is_replaced(fabric: SimulatedFabric) -> None:
     smaller.close()
 
 
-def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "class/mine").write_text("mine")
     with pytest.raises(FabricError, match="is not empty and holds no simulated fabric: use a new or an empty"):

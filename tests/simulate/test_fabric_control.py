@@ -33,7 +33,7 @@ def counter(fabric: SimulatedFabric, rail: int = 0) -> int:
         ('{"workload": {"name": "dense", "stretch": 1.1}}', Stretched(DENSE, 1.1)),
     ],
 )
-def test_a_workload_is_named_beside_the_faults(text: str, workload: object) -> None:
+def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> None:
     assert parse_control(text, ["mlx5_0"], "here").workload == workload
 
 
@@ -58,7 +58,7 @@ def test_faults_are_read_with_a_workload() -> None:
         ("[]", "here: holds list, not an object"),
     ],
 )
-def test_what_is_no_workload_is_refused(text: str, sentence: str) -> None:
+def test_an_invalid_workload_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         parse_control(text, ["mlx5_0"], "here")
     assert refusal.value.faults[0].startswith(sentence)

@@ -60,7 +60,15 @@ def test_a_wrong_file_is_refused_with_the_place_and_the_way_out(text: str, sente
         parse_faults(text, DEVICES, "f")
 
 
-def test_all_wrong_entries_are_named_at_once() -> None:
+def test_all_wrong_entries_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_faults('{"broken": [], "stuck": ["a", "b"]}', DEVICES, "f")
     assert len(caught.value.faults) == 3
+
+
+def test_faults_are_logged_in_words() -> None:
+    assert str(HEALTHY) == "no faults"
+    assert str(DeviceFaults(unreadable=True)) == "unreadable"
+    assert str(DeviceFaults(factor=0.5, refresh_ns=40_000_000)) == (
+        "0.5 of its traffic, counters refreshed every 40 ms"
+    )

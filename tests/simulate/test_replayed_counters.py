@@ -64,7 +64,7 @@ def test_a_fraction_of_a_tick_moves_its_share() -> None:
     np.testing.assert_array_equal(steps, 250)
 
 
-def test_in_a_hole_the_counter_falls_at_every_step_and_after_it_nothing_is_lost() -> None:
+def test_during_missing_data_the_counter_falls_at_every_step_and_no_byte_is_lost() -> None:
     rates = np.full((2, 2, 20), 4e5)
     rates[0, 1, 5:9] = np.nan
     recording = Recording(make_meta(), 0, rates, np.where(np.isnan(rates), 0.0, 0.01))
@@ -75,7 +75,7 @@ def test_in_a_hole_the_counter_falls_at_every_step_and_after_it_nothing_is_lost(
     np.testing.assert_array_equal(np.diff(played(recording, 4.0), axis=0)[:, 0, 1], [4000, -1, -1, 4000, 4000])
 
 
-def test_a_loop_begins_anew_and_never_ends() -> None:
+def test_a_loop_restarts_and_never_ends() -> None:
     recording = whole(10)
     player = Player(lambda: cut(recording, 4), 2, 1.0, loop=True)
     for _ in range(35):

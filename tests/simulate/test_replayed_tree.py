@@ -156,7 +156,7 @@ def test_packets_follow_once_a_second(tmp_path: Path) -> None:
         assert counter(tmp_path, RAIL, "unicast_xmit_packets") == counter(tmp_path, RAIL, "port_xmit_packets") == after
 
 
-def test_it_runs_until_the_recording_is_over_or_it_is_told(tmp_path: Path) -> None:
+def test_it_runs_until_the_recording_is_over_or_it_is_stopped(tmp_path: Path) -> None:
     stop = threading.Event()
     with replaying(tmp_path, RAIL) as replay:
         replay.run(stop)

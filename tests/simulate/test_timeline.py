@@ -28,7 +28,7 @@ def test_cumulative_bytes_never_fall_and_are_whole_words(name: str, seed: int, t
 
 @settings(max_examples=40, deadline=None)
 @given(NAMES, st.lists(st.integers(-10, 9_000_000_000), min_size=1, max_size=8), st.integers(0, 7), st.integers(0, 1))
-def test_one_port_reads_the_same_as_all_at_once(name: str, times: list[int], rail: int, direction: int) -> None:
+def test_one_port_reads_the_same_as_all_together(name: str, times: list[int], rail: int, direction: int) -> None:
     together = Schedule(make_workload(name), 1, start_ns=5).cumulative_bytes(np.array(times))
     single = Schedule(make_workload(name), 1, start_ns=5)
     assert [single.port_bytes(time, rail, direction) for time in times] == together[:, rail, direction].tolist()

@@ -147,7 +147,7 @@ def test_a_rate_given_as_a_whole_number_does_not_overflow() -> None:
     assert set(np.diff(flowed).tolist()) == {200_000_000}
 
 
-def test_constant_is_half_of_the_line_unless_told() -> None:
+def test_constant_is_half_of_the_line_rate_by_default() -> None:
     assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
 
 

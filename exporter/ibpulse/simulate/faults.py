@@ -46,6 +46,18 @@ class DeviceFaults:
     refresh_ns: int = 0
     unreadable: bool = False
 
+    def __str__(self) -> str:
+        words = {
+            f"{self.factor:g} of its traffic": self.factor != 1,
+            "link down": self.down,
+            "vanished": self.vanished,
+            "counters reset": self.reset,
+            "counters stuck": self.stuck,
+            f"counters refreshed every {self.refresh_ns / 1e6:g} ms": self.refresh_ns > 0,
+            "unreadable": self.unreadable,
+        }
+        return ", ".join(word for word, present in words.items() if present) or "no faults"
+
     @property
     def flow(self) -> float:
         """The share of the traffic that the counters count."""
