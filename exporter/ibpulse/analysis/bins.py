@@ -31,12 +31,12 @@ class BinGrid:
         self._counts = np.zeros(shape if summed else 0, dtype=np.int64)
 
     def add(self, row: int, tick: int, values: Singles) -> None:
-        """Add a run to one row: `values` is float32 (2, ticks), NaN where data is missing, starting at `tick`."""
+        """Add a run to one row: `values` is float32 (2, samples), NaN where data is missing, starting at `tick`."""
         begin, count = tick - self._first, values.shape[-1]
         if count == 0:
             return
         if begin < 0 or begin + count > self._points * self._width:
-            raise ValueError(f"ticks {begin}..{begin + count} lie outside the grid of {self._points * self._width}")
+            raise ValueError(f"samples {begin}..{begin + count} lie outside the grid of {self._points * self._width}")
         if self._width == 1:
             self._out[row, :, begin : begin + count] = values
             return
@@ -59,7 +59,7 @@ class BinGrid:
 
 
 def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
-    """Offset of each bin within a run of `count` ticks that begins `begin` ticks into the grid."""
+    """Offset of each bin within a run of `count` samples that begins `begin` samples into the grid."""
     lead = width - begin % width
     return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
 
@@ -84,7 +84,7 @@ def bandwidth_bins(
 ) -> Floats:
     """Mean bytes per second, summed over rails and directions, between consecutive, equally spaced edges.
 
-    Counters are (rails, 2, ticks), as for `rates`. A bin is NaN if no counter is known. Counters with more than two
+    Counters are (rails, 2, samples), as for `rates`. A bin is NaN if no counter is known. Counters with more than two
     bins of missing data are assumed to have the mean rate of the others.
     """
     edges = (edges_ns - edges_ns[0]) / SECOND_NS

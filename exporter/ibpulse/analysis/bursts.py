@@ -2,7 +2,7 @@
 
 A run that is cut off by missing data has an unknown length: it is *censored*. It counts as busy or idle time, but not
 as a burst or gap of known length; the same applies to the first run. If samples are lost with probability p, a run of
-n samples stays whole with probability of about (1 - p)^(n + 1), so much missing data biases lengths towards short
+n samples stays whole with probability of about (1 - p)^(n + 1), thus missing data biases lengths towards short
 runs; `censored_seconds` is the time excluded for this reason.
 """
 
@@ -98,18 +98,18 @@ def start_runs(rows: int) -> RunState:
 
 
 def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thresholds) -> tuple[RunState, Runs]:
-    """Process further ticks of every row: rates (rows, ticks), NaN where data is missing, and each tick's seconds.
+    """Process more samples of every row: rates (rows, samples), NaN where data is missing, and seconds of each.
 
-    A tick above `high` belongs to a burst, a tick at or below `low` to a gap. A tick in between continues the previous
+    A sample above `high` belongs to a burst, one at or below `low` to a gap. A sample in between continues the previous
     run; after missing data it belongs to a gap.
 
-    Laws: `busy_seconds + idle_seconds` is the observed time. The result does not depend on how the ticks are split into
+    Laws: `busy_seconds + idle_seconds` is the observed time. The result does not depend on how samples are split into
     calls. Scaling rates and thresholds scales only the bytes.
     """
     label = _label(rates, state.label == BURST, thresholds)
     time = np.where(label == HOLE, 0.0, seconds)
     flow = np.where(label == HOLE, 0.0, rates) * time
-    # the current run of a row is prepended to its ticks, as one tick of its length
+    # the current run of a row is prepended to its samples, as one sample of its length
     labels = np.concatenate((state.label[:, None], label), axis=1)
     first = np.ones(labels.shape, dtype=np.bool_)
     first[:, 1:] = labels[:, 1:] != labels[:, :-1]
@@ -134,12 +134,12 @@ def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thre
 
 
 def _add_up(carried: Floats, values: Floats, starts: npt.NDArray[np.intp]) -> Floats:
-    """Sums from each start to the next over rows (rows, ticks), each preceded by the value carried over."""
+    """Sums from each start to the next over rows (rows, samples), each preceded by the value carried over."""
     return np.asarray(np.add.reduceat(np.concatenate((carried[:, None], values), axis=1).ravel(), starts))
 
 
 def _label(rates: Floats, inside: Bools, thresholds: Thresholds) -> Labels:
-    """The label of each tick; `inside` (rows,) is true for rows that are in a burst before the first tick."""
+    """The label of each sample; `inside` (rows,) is true for rows that are in a burst before the first sample."""
     label = np.where(rates > thresholds.high, np.int8(BURST), np.int8(GAP))
     label[np.isnan(rates)] = HOLE
     if thresholds.low < thresholds.high:

@@ -1,7 +1,7 @@
 """Time-weighted sums of samples, and the statistics derived from them.
 
 Sums can be added over seconds, ports and restarts; statistics are computed from them at the end. Each sample is
-weighted by the time it covers, so that the gauges agree with PromQL over the corresponding counters.
+weighted by the time it covers; therefore the gauges agree with PromQL over the corresponding counters.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def quotient(above: Floats, below: Floats) -> Floats:
 
 
 def rebin(values: Floats, seconds: Floats, ticks: int) -> tuple[Floats, Floats]:
-    """Mean value and seconds of bins of `ticks` ticks along the last axis, whose length is a multiple of `ticks`.
+    """Mean value and seconds of bins of `ticks` samples along the last axis, whose length is a multiple of that.
 
     A bin with any missing data (NaN) is missing: NaN and 0 seconds.
     Law: without missing data, the sum of `value * seconds` is the same before and after.

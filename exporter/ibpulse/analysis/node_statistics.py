@@ -1,4 +1,4 @@
-"""The sum over a node's rails, tick by tick, and the statistics of any time range of it.
+"""The sum over a node's rails, sample by sample, and the statistics of any time range of it.
 
 The metrics, the summary, the stream and the reports all use these definitions.
 """
@@ -16,7 +16,7 @@ from ibpulse.analysis.rates import Rates
 from ibpulse.arrays import Bools, Floats
 from ibpulse.units import SECOND_NS
 
-# fields of the last axis of the sums: the moments of the active ticks, then these
+# fields of the last axis of the sums: the moments of the active samples, then these
 OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
 FIELDS = moments.FIELDS + 3
 # the quantile of the per-second peaks that is the usual peak
@@ -27,8 +27,8 @@ USUAL = 0.75
 class Seconds:
     """Rates over whole seconds.
 
-    `bytes_per_second` and `seconds` are (ports, 2, seconds, ticks), both 0 where `good` is false. `good` is
-    (ports, seconds, ticks), true where both directions have a rate.
+    `bytes_per_second` and `seconds` are (ports, 2, seconds, samples), both 0 where `good` is false. `good` is
+    (ports, seconds, samples), true where both directions have a rate.
     """
 
     bytes_per_second: Floats
@@ -37,7 +37,7 @@ class Seconds:
 
 
 def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
-    """Rates split into whole seconds; a tick counts only if both directions have a rate."""
+    """Rates split into whole seconds; a sample counts only if both directions have a rate."""
     known = ~np.isnan(rates.bytes_per_second)
     good = known[:, 0] & known[:, 1]
     both = good[:, None]
@@ -54,8 +54,8 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
 class NodeTicks:
     """Rates of all rails together over whole seconds.
 
-    `directions` (2, seconds, ticks) is 0 where data is missing, as is `measured` (seconds, ticks), the time that each
-    tick covers. `good` (seconds, ticks) is false where data is missing.
+    `directions` (2, seconds, samples) is 0 where data is missing, as is `measured` (seconds, samples), the time that
+    each sample covers. `good` (seconds, samples) is false where data is missing.
     """
 
     directions: Floats
@@ -64,28 +64,28 @@ class NodeTicks:
 
     @property
     def bandwidth(self) -> Floats:
-        """Transmit + receive: (seconds, ticks), 0 where data is missing."""
+        """Transmit + receive: (seconds, samples), 0 where data is missing."""
         return np.asarray(self.directions[0] + self.directions[1])
 
 
 def sum_rails(rails: Seconds) -> NodeTicks:
     """Sum over the rails that were sampled in each second.
 
-    A tick is missing for the node if it is missing for one of those rails. A rail without any sample in a second is
+    A sample is missing for the node if it is missing for one of those rails. A rail without any sample in a second is
     ignored in that second.
     """
     sampled = np.asarray(rails.good.any(axis=-1))
     whole = np.all(rails.good | ~sampled[..., None], axis=0)
     good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
     rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
-    # the reads of one tick are microseconds apart, so the node's tick is the average of theirs
+    # the reads of one tick are microseconds apart, so the time of the node's sample is their average
     reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
     measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
     return NodeTicks(rate, measured, good)
 
 
 def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
-    """Sums of each second: (seconds, FIELDS). A tick is active if it is above the threshold.
+    """Sums of each second: (seconds, FIELDS). A sample is active if it is above the threshold.
 
     Law: the sums of a span are the sum of the sums of its seconds.
     """
@@ -115,7 +115,7 @@ def sum_timescales(
 
 
 def bin_ticks(timescale_ns: int, interval_ns: int) -> int:
-    """Ticks per bin of a time scale; 0 if it is not a whole number of ticks or does not divide one second."""
+    """Samples per bin of a time scale; 0 if it is not a multiple of the interval or does not divide one second."""
     if timescale_ns % interval_ns or SECOND_NS % timescale_ns:
         return 0
     return timescale_ns // interval_ns
@@ -144,9 +144,9 @@ def describe_node(
 ) -> NodeStatistics:
     """The statistics of spans from their sums (..., FIELDS), peaks (...) and time scales (..., timescales, 4).
 
-    If counters do not change at every sample (`finest_known` is false), statistics of single ticks are unknown, as are
-    time scales shorter than the counters' resolution (`scales_known`, (timescales,)). A coefficient of variation needs
-    at least two active bins.
+    If counters do not change at every sample (`finest_known` is false), statistics of single samples are unknown, as
+    are time scales shorter than the counters' resolution (`scales_known`, (timescales,)). A coefficient of variation
+    needs at least two active bins.
     """
     observed = sums[..., OBSERVED]
     told = observed if finest_known else np.zeros_like(observed)

@@ -26,7 +26,7 @@ OFFSETS = np.linspace(-1, 1, 9)
 SHORTEST_LAG = 2
 # lags up to this factor longer than a candidate belong to it
 NEIGHBOURS = 1.25
-# points per bin of the autocorrelation, so that a peak between two bins keeps its height
+# points per bin of the autocorrelation; a peak between two bins keeps its height
 FINENESS = 4
 # beyond this fraction of the window, too few pairs of bins are left to correlate
 FARTHEST_LAG = 0.8

@@ -15,9 +15,9 @@ FIELDS = moments.FIELDS + 2
 
 
 def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per_second: float) -> Floats:
-    """Sums of spans: (ports, 2, spans, FIELDS) from samples (ports, 2, spans, ticks).
+    """Sums of spans: (ports, 2, spans, FIELDS) from (ports, 2, spans, samples).
 
-    Samples count where `good` (ports, spans, ticks) is true.
+    Samples count where `good` (ports, spans, samples) is true.
 
     Law: the sums of a span are the sum of the sums of its parts.
     """

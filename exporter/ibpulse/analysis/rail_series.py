@@ -1,4 +1,4 @@
-"""The rails of a recorded time range and their sum, tick by tick."""
+"""The rails of a recorded time range and their sum, sample by sample."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class RailTraits:
 class RailSeries:
     """The rails of a time range.
 
-    `rates` and `seconds` are (rails, 2, ticks), 0 where `good` (rails, ticks) is false. `directions` (2, ticks),
-    `measured` (ticks,) and `whole` (ticks,) describe the sum over the rails whose link is up: 0 and false where data is
-    missing. The arrays are padded to whole seconds, so up to `ticks_per_second - 1` ticks are missing at either end;
-    `lead` is the index of the first recorded tick. `recorded` is true for each direction that has any value.
+    `rates` and `seconds` are (rails, 2, samples), 0 where `good` (rails, samples) is false. `directions` (2, samples),
+    `measured` (samples,) and `whole` (samples,) describe the sum over the rails whose link is up, with 0 and false for
+    missing data. The arrays are padded to whole seconds: up to `ticks_per_second - 1` samples are missing at each end.
+    `lead` is the index of the first recorded sample. `recorded` is true for each direction that has any value.
     """
 
     rails: RailTraits
@@ -52,12 +52,12 @@ class RailSeries:
 
     @property
     def bandwidth(self) -> Floats:
-        """Transmit + receive of all rails: (ticks,), NaN where data is missing."""
+        """Transmit + receive of all rails: (samples,), NaN where data is missing."""
         return np.where(self.whole, self.directions.sum(axis=0), np.nan)
 
     @property
     def interval_seconds(self) -> float:
-        """Time between two ticks."""
+        """Time between two samples."""
         return self.interval_ns / SECOND_NS
 
     @property
@@ -74,7 +74,7 @@ class RailSeries:
 def add_up(
     bytes_per_second: Floats, seconds: Floats, rails: RailTraits, first_tick_ns: int, interval_ns: int
 ) -> RailSeries:
-    """The rails and their sum, from rates and measured times (rails, 2, ticks), NaN and 0 where data is missing.
+    """The rails and their sum, from rates and measured times (rails, 2, samples), NaN and 0 where data is missing.
 
     A direction that was not recorded for any rail counts as 0 in the sum, and is not `recorded`. The sum is formed
     second by second, as in the daemon: see `sum_rails`.
@@ -122,7 +122,7 @@ def _sum_up(rates: Floats, seconds: Floats, good: Bools, up: Bools, ticks_per_se
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:
-    """Ticks per second, and the number of ticks of the first second that precede the first tick."""
+    """Samples per second, and the number of samples of the first second that precede the first one."""
     if SECOND_NS % interval_ns:
         return max(1, SECOND_NS // interval_ns), 0
     per_second = SECOND_NS // interval_ns

@@ -20,7 +20,7 @@ FIRST_SCALE = FIELDS + 2
 # steps represent the window if they cover at least this fraction of it
 MOST = 0.8
 BLOCK_SECONDS = 1.0
-# blocks of time span several steps, so that their phase within a step matters little
+# blocks of time span several steps, to make their phase within a step irrelevant
 BLOCK_PERIODS = 3.0
 GOLDEN = 0.6180339887498949
 # steps with a smaller observed fraction are ignored
@@ -40,7 +40,7 @@ class Units:
 
 
 class Sums:
-    """Running sums of a window, for computing the sums of any part of it, with bounds between ticks if needed."""
+    """Running sums of a window, for computing the sums of any part of it, with bounds between samples if needed."""
 
     def __init__(self, series: RailSeries, active_bytes_per_second: float, timescales_ns: Sequence[int]) -> None:
         self._series = series
@@ -72,9 +72,9 @@ class Sums:
         return np.asarray(self.between(np.array([0.0, len(self._series.whole)]))[0])
 
     def _of_scale(self, ticks: int, bounds: Floats) -> Floats:
-        """Moments of the active bins of `ticks` ticks: (bounds - 1, 4), 0 if the counters do not resolve them."""
+        """Moments of the active bins of `ticks` samples: (bounds - 1, 4), 0 if the counters do not resolve them."""
         series = self._series
-        # single ticks are valid at any stride, unlike bins; the daemon excludes both
+        # single samples are valid at any stride, unlike bins; the daemon excludes both
         if ticks < max(series.coarsest_stride if ticks > 1 else 1, series.resolution_ticks):
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured
@@ -139,14 +139,14 @@ class UnitStatistics:
     timescales_ns: tuple[int, ...]
 
     def variation(self, timescale_ns: int) -> Floats:
-        """Coefficient of variation at a time scale; NaN for one that is not a whole number of ticks."""
+        """Coefficient of variation at a time scale; NaN if it is not a multiple of the interval."""
         if timescale_ns not in self.timescales_ns:
             return np.full_like(self.fairness, np.nan)
         return np.asarray(self.node.burstiness_cv[..., self.timescales_ns.index(timescale_ns)])
 
 
 def describe_units(sums: Floats, series: RailSeries, timescales_ns: tuple[int, ...]) -> UnitStatistics:
-    """The statistics of sums (..., fields), but for the peak, which no sums give."""
+    """The statistics of sums (..., fields), except the peak, which cannot be derived from sums."""
     count = len(series.rails.names)
     scales = sums[..., FIRST_SCALE : sums.shape[-1] - count].reshape(*sums.shape[:-1], -1, moments.FIELDS)
     nothing = np.full(sums.shape[:-1], np.nan)

@@ -31,8 +31,8 @@ def effective_resolution(
     instead of the median because pauses between bursts make gaps longer, while nothing makes them shorter.
 
     Law: for a counter that changes at every sample, the result is the sampling interval; for a counter that the device
-    refreshes every R seconds, R a multiple of the interval, it is R. A port that is active only at regular single ticks
-    cannot be distinguished from a slow counter.
+    refreshes every R seconds, R a multiple of the interval, it is R. A port that is active only in regular single
+    samples cannot be distinguished from a slow counter.
     """
     gaps = np.concatenate(
         [

@@ -2,7 +2,7 @@
 
 There are two different states. *Saturated*: utilisation is near line rate for half of a window. *MoE saturation*: the
 traffic has resembled the published MoE run for some time, almost continuous and with peaks at line rate. That run used
-52 % of its line rate on average, so it is not saturated in the first sense.
+52 % of its line rate on average and is therefore not saturated in the first sense.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def start_saturation(rows: int, options: SaturationOptions) -> SaturationState:
 
 
 def seconds_above(utilization: Floats, seconds: Floats, level: float) -> Floats:
-    """Time of the samples (..., ticks) at or above the level; NaN counts as below."""
+    """Time at or above the level, from utilisations and seconds (..., samples); NaN counts as below."""
     return np.asarray(np.where(utilization >= level, seconds, 0.0).sum(axis=-1))
 
 
@@ -71,7 +71,7 @@ def advance_saturation(
     aboves = np.concatenate((state.above[1:], above[None]))
     seen = np.concatenate((state.observed[1:], observed[None]))
     total = seen.sum(axis=0)
-    # tolerance, because sums of the same ticks in a different order differ in the last digits
+    # tolerance, because sums of the same samples in a different order differ in the last digits
     half = 0.5 * total * (1 - 1e-9)
     saturated = (total >= options.least_observed * options.window_seconds) & (aboves.sum(axis=0) >= half)
     gained = np.where(saturated, observed, 0.0)
@@ -80,7 +80,7 @@ def advance_saturation(
 
 @dataclass(frozen=True, slots=True)
 class MoeSaturationOptions:
-    """Conditions on a window, how long they must hold to enter the state, and how long they must fail to leave it."""
+    """Conditions on a window, and the time they must hold to enter the state or fail to leave it."""
 
     least_confidence: float = 0.3
     least_duty: float = MOE_SATURATION_DUTY

@@ -26,8 +26,8 @@ LABELS: tuple[Label, ...] = ("idle", "dense_like", "moe_like", "unknown")
 class Features:
     """Statistics of a node's bandwidth over a window; NaN if unknown.
 
-    Utilisations are relative to the line rate of the rails that carry traffic, both directions together, so that an
-    idle rail does not change them. `peak_utilization` refers to single samples, `active_utilization` is the mean of the
+    Utilisations are relative to the line rate of the rails that carry traffic, both directions together; an idle
+    rail does not change them. `peak_utilization` refers to single samples, `active_utilization` is the mean of the
     active samples.
     """
 

@@ -40,7 +40,7 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Observed part of a span: `holes` counts runs of missing ticks; `longest_hole_seconds` is NaN without any."""
+    """Observed part of a span: `holes` counts runs of missing samples; `longest_hole_seconds` is NaN without any."""
 
     seconds: float
     observed_ratio: float
@@ -151,7 +151,7 @@ def _bins_of(series: RailSeries, rail: int, edges: Floats) -> Floats:
         rates = np.interp(at, at[good], rates[good])
     seconds = np.arange(len(good) + 1, dtype=np.float64) * series.interval_seconds
     moved = np.concatenate(([0.0], np.cumsum(rates * series.interval_seconds)))
-    # the running sum is known only on either side of a known tick
+    # the running sum is known only on either side of a known sample
     kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
     return rate_bins(seconds[kept], moved[kept], edges)
 
@@ -166,7 +166,7 @@ def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:
     """Bursts and gaps of the sum over the rails, and the time in runs of unknown length."""
-    # one missing tick at the end terminates the last run
+    # one missing sample at the end terminates the last run
     rates = np.append(series.bandwidth, np.nan)[None]
     measured = np.append(series.measured, 0.0)[None]
     _, runs = split_runs(start_runs(1), rates, measured, thresholds)

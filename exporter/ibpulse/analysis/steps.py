@@ -1,7 +1,7 @@
 """Finds the beginning of each step of a periodic series by its shape, one step after the other.
 
 The mean period gives the mean step length; the beginnings give the spread, which confidence intervals need. Places
-are in ticks of the series.
+are in samples of the series.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ EDGE = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`bounds` (n,) are the places, in ticks, at which steps begin; `whole` (n - 1,) is true where the span between two
-    bounds is exactly one step. Elsewhere data is missing or the series does not resemble a step.
+    """`bounds` (n,) are the places, in samples, at which steps begin; `whole` (n - 1,) is true where the span between
+    two bounds is exactly one step. Elsewhere data is missing or the series does not resemble a step.
     """
 
     bounds: Floats
@@ -41,11 +41,11 @@ NONE = Steps(np.zeros(0), np.zeros(0, dtype=np.bool_))
 
 
 def find_steps(values: Floats, period: float) -> Steps:
-    """The steps of `values`, rates at equal ticks, NaN where data is missing, with a period of `period` ticks.
+    """The steps of `values`, rates at equal intervals, NaN where data is missing, with a period of `period` samples.
 
     A typical step is matched against the whole series, then the mean of all matches is matched again. Its sharpest
     edge, the steepest rise or fall, is then located near each match. The edge is the bound of the step, interpolated
-    between ticks and accurate to about a tenth of a tick if it is sharp.
+    between samples and accurate to about a tenth of a sample if it is sharp.
 
     Law: invariant under scaling of the values. The mean length of consecutive whole steps depends only on the first and
     the last bound, so errors of single bounds do not add up.
@@ -66,7 +66,7 @@ def find_steps(values: Floats, period: float) -> Steps:
 
 
 def _fold(values: Floats, fold: int) -> tuple[Floats, Bools]:
-    """Means of `fold` ticks each, with missing values interpolated linearly, and a mask of the known ones."""
+    """Means of `fold` samples each, with missing values interpolated linearly, and a mask of the known ones."""
     cut = values[: len(values) // fold * fold].reshape(-1, fold)
     hole = np.isnan(cut)
     known = np.asarray(~hole.any(axis=1))
@@ -147,7 +147,7 @@ def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: 
     """Steps bounded by the sharpest edge of the mean step near each place."""
     length = round(period)
     width = max(1, int(length * EDGE))
-    # half a step more on either side, so that an edge at the end of the shape is included completely
+    # half a step more on either side, to include an edge at the end of the shape completely
     margin = length // 2 + 2 * width
     inside = places[(places > margin) & (places < len(signal) - length - margin)]
     if not len(inside):
