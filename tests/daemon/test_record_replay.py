@@ -97,7 +97,7 @@ def recorded(memory: Path, recorder: subprocess.Popen[str]) -> Path:
     path = memory / "node.parquet"
     out, err = recorder.communicate(timeout=60)
     assert recorder.returncode == 0, err
-    assert re.fullmatch(rf"{path}: 8.0s of 4 ports, 160 ticks read, .* % of their samples kept, .* kB\n", out)
+    assert re.fullmatch(rf"{path}: 8.0s of 4 ports, 160 samples per port, .* % captured, .* kB\n", out)
     assert list(memory.glob("node.parquet*")) == [path]
     return path
 

@@ -57,7 +57,7 @@ def seconds_of(recording: Recording) -> list[Recording]:
 def test_what_was_recorded_is_said_in_one_sentence(tmp_path: Path) -> None:
     path, recording = tmp_path / "a.parquet", make_recording(300)
     said = run(path, seconds_of(recording))
-    assert said.startswith(f"{path}: 3.0s of 2 ports, 300 ticks read, ")
+    assert said.startswith(f"{path}: 3.0s of 2 ports, 300 samples per port, ")
     assert load(path) == recording
 
 

@@ -25,6 +25,6 @@ def test_a_line_before_the_first_tick() -> None:
 
 def test_the_end_tells_what_was_cut_off() -> None:
     path = Path("run.parquet")
-    whole = "run.parquet: 30.0s of 8 ports, 3000 ticks read, 100 % of their samples kept, 2.0 kB"
+    whole = "run.parquet: 30.0s of 8 ports, 3000 samples per port, 100 % captured, 2.0 kB"
     assert say_end(path, HALF, 2000, 0.0) == whole
     assert say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"

@@ -283,6 +283,6 @@ def say_end(path: Path, progress: Progress, file_bytes: int, trimmed_seconds: fl
     cut = f"; {elapsed_text(trimmed_seconds)} of silence cut off" if trimmed_seconds >= 0.05 else ""
     return (
         f"{path}: {elapsed_text(progress.seconds - trimmed_seconds)} of {progress.ports} ports, "
-        f"{progress.ticks} ticks read, {percent(progress.kept_ratio)} of their samples kept, "
+        f"{progress.ticks} samples per port, {percent(progress.kept_ratio)} captured, "
         f"{file_size_text(file_bytes)}{cut}"
     )
