@@ -139,7 +139,7 @@ def measure(case: Case, seconds: int) -> list[Line]:
 
 
 def until(metrics: Metrics) -> int:
-    """The wall second up to which the daemon has aggregated."""
+    """The wall second up to which the daemon has aggregated samples."""
     return int(metrics.value("ibpulse_aggregated_until_timestamp_seconds"))
 
 

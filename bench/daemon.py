@@ -27,14 +27,14 @@ class Daemon:
 
     @property
     def sampler_pid(self) -> int:
-        """The process that reads the counters."""
+        """The id of the process that reads the counters."""
         return self.reader.ring.words[at.lane_at(0) + at.L_PID]
 
     def get(self, path: str) -> bytes:
         """The body of one response, over a new connection like Prometheus' first scrape.
 
         Raises:
-            OSError: nobody answers, or not with 200.
+            OSError: there is no answer, or its status is not 200.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:

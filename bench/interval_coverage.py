@@ -65,7 +65,7 @@ def measure(workload: Fsdp, runs: int) -> dict[str, float]:
 
 
 def find_truth(workload: Fsdp) -> dict[str, float]:
-    """The statistics of a long run from its exact bytes."""
+    """The statistics of a long run, computed from its exact bytes."""
     schedule = Schedule(workload, TRUTH_SEED, RAILS)
     end_ns = TRUTH_SECONDS * 10**9
     truth, coarse = schedule.truth(0, end_ns), schedule.truth(0, end_ns, 10 * TICK_NS)
@@ -83,7 +83,7 @@ def find_truth(workload: Fsdp) -> dict[str, float]:
 
 
 def describe(workload: Fsdp, seed: int, first: int) -> Run:
-    """The report of one minute of the workload, starting at tick `first`."""
+    """The report of one minute of the workload, starting at sample `first`."""
     edges = np.arange(first, first + SECONDS * 100 + 1) * TICK_NS
     moved = Schedule(workload, seed, RAILS).cumulative_bytes(edges)
     rates = np.diff(moved, axis=0).transpose(1, 2, 0) * (1e9 / TICK_NS)

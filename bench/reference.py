@@ -27,7 +27,7 @@ class ReferenceRun:
 
     @property
     def kept(self) -> float:
-        """Fraction of the ticks that were captured."""
+        """Fraction of samples captured."""
         return self.ticks / (self.ticks + self.missed)
 
 

@@ -27,7 +27,7 @@ CLOCK_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class SamplerRun:
-    """Statistics of a sampler over a span: ticks, CPU time, and the lateness of each tick's first read."""
+    """Statistics of a sampler over a span: samples, CPU time, and the wake-up delay of each sample."""
 
     ticks: int
     missed: int
@@ -36,11 +36,11 @@ class SamplerRun:
 
     @property
     def kept(self) -> float:
-        """Fraction of the ticks that were captured."""
+        """Fraction of samples captured."""
         return self.ticks / (self.ticks + self.missed)
 
     def late_ns(self, part: float) -> float:
-        """A percentile of the lateness; `part` is 0..1."""
+        """A percentile of the wake-up delay; `part` is 0..1."""
         return float(np.quantile(self.lateness_ns, part))
 
 

@@ -36,6 +36,6 @@ def build_fabric(ports: int) -> Fabric:
 
 
 def build_snapshot(reader: RingReader, aggregator: Aggregator, ports: int, tick: int) -> Snapshot:
-    """The snapshot at a tick, as if the ring's sampler had just reached it."""
+    """The snapshot at a sample, as if the ring's sampler had just reached it."""
     reader.ring.words[at.lane_at(0) + at.L_TICK] = tick
     return aggregator.update(build_fabric(ports), SamplerHealth(), tick)

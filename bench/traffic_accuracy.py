@@ -133,7 +133,7 @@ def errors(name: str, truth: float, found: list[dict[str, float]]) -> str:
 
 
 def error(name: str, truth: float, value: float) -> str:
-    """One error in words."""
+    """One error as text."""
     if np.isnan(truth) or truth == value == 0:
         return "none" if value == 0 or np.isnan(value) else f"**{shown(name, value)}**"
     if np.isnan(value):
@@ -153,7 +153,7 @@ def shown(name: str, value: float) -> str:
 
 
 def slot_section() -> str:
-    """The proof that the CV depends on the time scale."""
+    """A table that shows how the CV depends on the time scale."""
     head = [
         "## The same load in slots of different lengths\n",
         "Busy for 55 % of the time at one rate, in slots of equal length with 10 % jitter. The rows differ only in the "

@@ -1,4 +1,4 @@
-"""Wake-up delay and captured ticks of the daemon's sampler, compared with the C program, idle and under load."""
+"""Wake-up delay and captured samples of the daemon's sampler, compared with the C program, idle and under load."""
 
 from __future__ import annotations
 

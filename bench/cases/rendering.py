@@ -26,7 +26,7 @@ metrics of the process, which the client library collects and renders for both."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
-    """A collector whose families are there already."""
+    """A collector with ready-made families."""
 
     families: list[Metric]
 
@@ -35,7 +35,7 @@ class Ready:
 
 
 def run(bench: Bench) -> Section:
-    """Render again and again."""
+    """Render repeatedly with both."""
     folder = bench.new_folder("ring")
     reader, aggregator = open_aggregator(folder, PORTS, history_seconds=300)
     snapshot = build_snapshot(reader, aggregator, PORTS, reader.ring.latest_tick())
@@ -72,7 +72,7 @@ def run(bench: Bench) -> Section:
 
 
 def _times(rounds: int, *tasks: Callable[[], object]) -> list[float]:
-    """Median time of each task in seconds; they take turns, so that all see the same machine."""
+    """Median time of each task in seconds; the tasks alternate, so that all see the same load."""
     times: list[list[float]] = [[] for _ in tasks]
     for _ in range(rounds):
         for task, taken in zip(tasks, times, strict=True):

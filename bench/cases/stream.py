@@ -1,4 +1,4 @@
-"""What a viewer of the live stream costs, and whether ten of them and a quick scraper disturb the sampler."""
+"""Measures the cost of a viewer of the live stream, and whether ten viewers and frequent scrapes delay the sampler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ second."""
 
 
 def run(bench: Bench) -> Section:
-    """Measure the cost by number of viewers, then lateness and captured ticks compared with the C program."""
+    """Measure the cost by number of viewers, then wake-up delay and captured samples compared with the C program."""
     program = reference.build(bench.new_folder("reference"))
     with running_daemon(bench, "daemon", ports=PORTS, history_seconds=70) as daemon:
         time.sleep(2.0)

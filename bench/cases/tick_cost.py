@@ -1,4 +1,4 @@
-"""The cost of one tick: the sampler, the C program and the naive loop."""
+"""The cost of one sample: the sampler, the C program and the naive loop."""
 
 from __future__ import annotations
 

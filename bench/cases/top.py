@@ -35,7 +35,7 @@ listed separately."""
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Shares of a core: the process that draws, its sampler if it has one, and what a daemon takes more."""
+    """Shares of a core: the process that draws, its sampler if any, and the additional load of the daemon."""
 
     drawing: float
     sampler: float | None = None
@@ -124,7 +124,7 @@ def _shown(words: list[str], size: tuple[int, int]) -> Iterator[int]:
 
 def _read_all(terminal: int, drawn: threading.Event) -> None:
     """Read the output like a terminal until the command stops drawing."""
-    # the other end is gone
+    # the program has ended
     with suppress(OSError):
         while text := os.read(terminal, 1 << 16):
             if b"duty cycle" in text:

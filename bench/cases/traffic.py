@@ -1,4 +1,4 @@
-"""What the analysis of the traffic costs the main process, second after second, and how it grows with the ports."""
+"""Measures the cost of the traffic analysis per second in the main process, and its growth with the ports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND_TICKS = 100
 HISTORY_SECONDS = 150
 WORD_BYTES = 4
 LIMIT_SECONDS = 5e-3
-# the step period is looked for every five seconds
+# the step period is searched for every five seconds
 ROUND_SECONDS = 5
 METHOD = f"""\
 A ring with {HISTORY_SECONDS} s of the simulated dense run, every 10 ms, is aggregated second by second, as in the
@@ -34,7 +34,7 @@ fitted to the means."""
 
 
 def run(bench: Bench) -> Section:
-    """Take up the seconds of rings with more and more ports."""
+    """Aggregate the seconds of rings with more and more ports."""
     costs = [_measure(bench, ports) for ports in SIZES]
     rows = [
         [str(ports), *map(milliseconds, (middle, mean, longest))]
@@ -58,7 +58,7 @@ def _measure(bench: Bench, ports: int) -> tuple[float, float, float]:
     seconds = 4 * ROUND_SECONDS if bench.quick else 12 * ROUND_SECONDS
     end = reader.ring.latest_tick()
     first = end - (seconds + 1) * SECOND_TICKS
-    # the counters begin where the process does: before the seconds that are measured
+    # the counters begin at the start of the process, before the measured seconds
     reader.ring.words[at.lane_at(0) + at.L_TICK] = first
     aggregator = Aggregator(reader, AggregatorOptions())
     build_snapshot(reader, aggregator, ports, first)
