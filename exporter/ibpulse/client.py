@@ -25,6 +25,7 @@ from ibpulse.units import MILLISECOND_NS
 DEFAULT_PORT = 10055
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
+WINDOW_HEADER = "x-ibpulse-window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +141,6 @@ def _reason(body: bytes) -> str:
     except orjson.JSONDecodeError:
         return ""
     return str(document.get("detail", ""))[:500] if isinstance(document, dict) else ""
-
-
-WINDOW_HEADER = "x-ibpulse-window"
 
 
 @dataclass(frozen=True, slots=True)

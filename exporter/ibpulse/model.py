@@ -10,6 +10,8 @@ from ibpulse.defaults import CAPTURE_RULES
 TRANSMIT = 0
 RECEIVE = 1
 DIRECTIONS = ("transmit", "receive")
+CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
+"""The origins of captures: an API request, an alert, and the local rules."""
 
 
 class PortId(NamedTuple):
@@ -226,10 +228,6 @@ class SamplerHealth:
     heartbeat_age_seconds: float | None = None
     throttled_periods: int | None = None
     reads: tuple[DeviceReads, ...] = ()
-
-
-CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
-"""The origins of captures: an API request, an alert, and the local rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,14 @@ SHOWN = 40
 
 Fault = Mapping[str, Any]
 """One of `ValidationError.errors()`: its `type`, the `input`, and the bounds in `ctx`."""
+_WRONG_TYPES = {
+    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_from_float", "int_type"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "a text",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+}
 
 
 def explain(fault: Fault, known: Iterable[str] = ()) -> str:
@@ -59,14 +67,6 @@ def _join(words: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-_WRONG_TYPES = {
-    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_from_float", "int_type"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
-    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
-    "string_type": "a text",
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
-    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
-}
 _SENTENCES: dict[str, Callable[[Fault], str]] = {
     "json_invalid": lambda fault: f"is not JSON: {fault['ctx']['error']}",
     "missing": lambda _: "is required",

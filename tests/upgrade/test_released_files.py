@@ -62,7 +62,8 @@ async def test_a_summary_of_a_ring_has_the_same_values(node: Node) -> None:
 
 
 def without_history(window: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in window.items() if key != "history"}
+    """The window without what the ring held at the time, and the sentence about missing data."""
+    return {key: value for key, value in window.items() if key not in ("history", "coverage")}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,8 @@ def assert_same(found: Any, released: Any, place: str = "") -> None:
 
 
 def without_wording(report: dict[str, Any]) -> dict[str, Any]:
-    """The report without its version, the path of its file, and the sentences that define its rows."""
-    rows = [{key: value for key, value in row.items() if key != "definition"} for row in report["rows"]]
+    """The report without its version, the path of its file, and the words that name and define its rows."""
+    rows = [{key: value for key, value in row.items() if key not in ("label", "definition")} for row in report["rows"]]
     recordings = [{**one, "file": ""} for one in report["recordings"]]
     return {**report, "ibpulse_version": "", "rows": rows, "recordings": recordings}
 

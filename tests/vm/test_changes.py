@@ -25,7 +25,7 @@ def test_a_device_that_is_deleted_goes_and_is_reported(daemon: Daemon, link: Lin
     daemon.wait_for_samples(SENDER, RECEIVER)
     daemon.machine.run(f"rdma link delete {SENDER}")
     daemon.wait_for_samples(RECEIVER)
-    assert f"port {SENDER}:1: its device went away (ENODEV" in daemon.program.output()
+    assert f"port {SENDER}:1: its device disappeared (ENODEV" in daemon.program.output()
 
 
 def test_the_other_device_is_sampled_while_one_is_deleted(daemon: Daemon, link: Link) -> None:

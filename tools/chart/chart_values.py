@@ -19,6 +19,10 @@ from ibpulse.errors import ConfigError
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
 _MARK = "# --"
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_DIGITS = "[0-9]+"
+_TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME")
+"""Metavars of values that may be any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +104,6 @@ def _escape(text: str) -> str:
     return re.sub(r"\|", r"\\|", text)
 
 
-_NUMBER = r"[0-9]+(\.[0-9]+)?"
-_DIGITS = "[0-9]+"
-
-
 def settings_schema() -> dict[str, Any]:
     """The schema of the settings file; it rejects unknown names."""
     return _closed({group: _closed(_of_group(group)) | {"description": sentence} for group, sentence in GROUPS.items()})
@@ -169,6 +169,3 @@ _FORMS = {
     "CPU": _form("a CPU number, like 2", _DIGITS, {"type": "integer", "minimum": 0}),
 }
 """Schemas by the metavar of the setting."""
-
-_TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME")
-"""Metavars of values that may be any text."""

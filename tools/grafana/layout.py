@@ -14,6 +14,8 @@ from tools.grafana.panels import PROMETHEUS
 NODE, BURSTS = "ibpulse-node", "ibpulse-bursts"
 ALL = ".+"
 Variable = Builder[model.VariableModel]
+GRID_WIDTH = 24
+TAG = "ibpulse"
 
 
 def datasource() -> Variable:
@@ -91,10 +93,6 @@ def _labels(name: str, label: str, query: str, single: bool = False) -> Variable
         .include_all(not single)
     )
     return variable if single else variable.all_value(ALL)
-
-
-GRID_WIDTH = 24
-TAG = "ibpulse"
 
 
 @dataclass(frozen=True, slots=True)

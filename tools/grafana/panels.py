@@ -24,6 +24,9 @@ SKY, PURPLE, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#999999"
 SERIES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY)
 
 HEATMAP_SCHEME = "Viridis"
+PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
+LAST = build_common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields("")
+REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def steps(*levels: tuple[float, str], base: str = BLUE) -> build.ThresholdsConfig:
@@ -75,11 +78,6 @@ SIGNATURES = {
     "moe_like": ("MoE-like", ORANGE),
     "unknown": ("unknown", SKY),
 }
-
-
-PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
-LAST = build_common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields("")
-REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,11 @@ from tools.grafana.series_names import RECORDED, check_labels, labels_of, level_
 
 RATE = "$__rate_interval"
 RANGE = "$__range"
+PLUGIN = "yesoreyeram-infinity-datasource"
+INFINITY = common.DataSourceRef(type_val=PLUGIN, uid="$infinity")
+NODE_ADDRESS = "${scheme}://${instance}"
+TIMES = {"from": "${__timeFrom}", "to": "${__timeTo}"}
+MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,6 @@ def by_node(function: str, expr: str) -> str:
 def by_port(function: str, expr: str) -> str:
     """An aggregation to one value for each port."""
     return f"{function} by ({PORT}) ({expr})"
-
-
-PLUGIN = "yesoreyeram-infinity-datasource"
-INFINITY = common.DataSourceRef(type_val=PLUGIN, uid="$infinity")
-NODE_ADDRESS = "${scheme}://${instance}"
-TIMES = {"from": "${__timeFrom}", "to": "${__timeTo}"}
-MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,19 @@ from tools.reference.metric_pages import counters_markdown, metrics_markdown
 from tools.reference.packages_picture import packages_svg
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
+_DEPRECATED = """\
+## Deprecated settings
+
+These settings of version 0.1 are still accepted throughout 0.2, with any value, from every source. Each gives one
+warning in the log. Remove them before 0.3."""
+_EXIT_CODES = """\
+Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
+line per error; 130 ended by Ctrl-C. The settings, which most commands accept as flags, are described in
+[configuration.md](configuration.md)."""
+_RUNBOOKS = """\
+# Runbooks
+
+One page per alert: what it means, how certain it is, how to confirm it, and what to do."""
 
 
 def configuration_markdown() -> str:
@@ -127,21 +140,6 @@ Flags override environment variables, which override the file, which overrides t
 
 {table}"""
 
-_DEPRECATED = """\
-## Deprecated settings
-
-These settings of version 0.1 are still accepted throughout 0.2, with any value, from every source. Each gives one
-warning in the log. Remove them before 0.3."""
-
-_EXIT_CODES = """\
-Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
-line per error; 130 ended by Ctrl-C. The settings, which most commands accept as flags, are described in
-[configuration.md](configuration.md)."""
-
-_RUNBOOKS = """\
-# Runbooks
-
-One page per alert: what it means, how certain it is, how to confirm it, and what to do."""
 
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_markdown,

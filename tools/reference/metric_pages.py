@@ -72,6 +72,14 @@ lists files, widths and meanings, and the counters that `slow.counters=all` adds
 """
 _PROCESS_TEXT = "The Prometheus client library gives these of the main process.\n\n"
 _HEAD = "| name | type | labels | unit | description |\n|---|---|---|---|---|\n"
+_ALL = f"""\
+`slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except
+numbers that can also decrease (`active_qps`, `current_rate`). In addition to the counters above,
+{len(OTHER_COUNTERS)} more have names taken from or modelled on node_exporter. Every other metric is named after its
+file: `hw_counters/SwLinkUp,32` becomes `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix
+`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. The `hw_counters` of a device, as
+opposed to those of its ports, are never read: in a container, some kernels crash.
+"""
 
 
 def metrics_markdown() -> str:
@@ -295,12 +303,4 @@ The last but one is wrong while `ibpulse_port_counter_saturated{{counter="port_x
 `diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port, `diagnostic` is {ethernet}. Eight such ports
 with `all` exceed 1000 series per node. `none` reads nothing. A port has the counters that its driver provides; *RoCE*
 means every port that is not InfiniBand.
-"""
-_ALL = f"""\
-`slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except
-numbers that can also decrease (`active_qps`, `current_rate`). In addition to the counters above,
-{len(OTHER_COUNTERS)} more have names taken from or modelled on node_exporter. Every other metric is named after its
-file: `hw_counters/SwLinkUp,32` becomes `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix
-`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. The `hw_counters` of a device, as
-opposed to those of its ports, are never read: in a container, some kernels crash.
 """

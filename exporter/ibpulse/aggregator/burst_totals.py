@@ -22,6 +22,8 @@ from ibpulse.arrays import Floats, Rows
 from ibpulse.ring.window import RingPort
 
 BOUNDS = np.array(DURATION_BUCKETS)
+# row 0 is the node, followed by two rows per port: transmit, receive
+NODE = 0
 
 
 class Durations:
@@ -105,10 +107,6 @@ def _join(one: RunState, other: RunState) -> RunState:
         np.concatenate([one.moved_bytes, other.moved_bytes]),
         np.concatenate([one.begun, other.begun]),
     )
-
-
-# row 0 is the node, followed by two rows per port: transmit, receive
-NODE = 0
 
 
 class Saturation:

@@ -16,6 +16,7 @@ from ibpulse.ring.window import RingPort, read_planned
 from ibpulse.units import SECOND_NS
 
 SPAN_SECONDS = 60
+EVERY_SECONDS = 5
 
 
 class Resolutions:
@@ -56,9 +57,6 @@ class Resolutions:
 def _key(port: RingPort) -> tuple[str, int]:
     """The key of a measurement, which is only valid for one stride."""
     return str(port.port.id), port.stride
-
-
-EVERY_SECONDS = 5
 
 
 class StepWatch:

@@ -22,6 +22,9 @@ from ibpulse.units import SECOND_NS
 
 WAIT_FILE = "port_xmit_wait"
 INFINIBAND = "InfiniBand"
+BOUNDS = np.array(UTILIZATION_BUCKETS)
+# fields of the utilisation moments
+UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,6 @@ def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: f
     if before.saturated or now.saturated or grown < 0:
         return None
     return grown * SECOND_NS / (ticks_per_second * (now.taken_ns - before.taken_ns))
-
-
-BOUNDS = np.array(UTILIZATION_BUCKETS)
-# fields of the utilisation moments
-UTILIZATION, UTILIZATION_SQUARED, ACTIVE_UTILIZATION, ACTIVE_UTILIZATION_SQUARED, SAMPLED_UTILIZATION = range(5)
 
 
 Number = TypeVar("Number", bound=np.generic)

@@ -11,6 +11,11 @@ from ibpulse.analysis import moments
 from ibpulse.arrays import Bools, Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
+SLOW_SPAN_SECONDS = 10
+"""The shortest time over which a rail of live traffic is judged to be slow."""
+CARRYING = 0.05
+"""A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
+
 
 @dataclass(frozen=True, slots=True)
 class BalanceOptions:
@@ -23,13 +28,6 @@ class BalanceOptions:
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     idle_below: float = 0.05
     slow_below: float = 0.75
-
-
-SLOW_SPAN_SECONDS = 10
-"""The shortest time over which a rail of live traffic is judged to be slow."""
-
-CARRYING = 0.05
-"""A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
 
 
 @dataclass(frozen=True, slots=True)

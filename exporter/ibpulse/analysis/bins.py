@@ -13,6 +13,7 @@ from ibpulse.units import SECOND_NS
 Statistic = Literal["max", "mean", "min"]
 
 _FOLDS = {"max": np.fmax, "min": np.fmin}
+GAP_BINS = 2.0
 
 
 class BinGrid:
@@ -62,9 +63,6 @@ def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
     """Offset of each bin within a run of `count` samples that begins `begin` samples into the grid."""
     lead = width - begin % width
     return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
-
-
-GAP_BINS = 2.0
 
 
 def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:

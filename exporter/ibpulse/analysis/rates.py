@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from ibpulse.units import SECOND_NS
 
+NOT_READ = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Increase:
@@ -133,9 +135,6 @@ def _put(
     part = array[rows, :, target]
     part[hit] = values[hit]
     array[rows, :, target] = part
-
-
-NOT_READ = -1
 
 
 def rate_series(

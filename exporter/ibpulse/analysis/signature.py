@@ -20,6 +20,8 @@ from ibpulse.units import MILLISECOND_NS
 Label = Literal["idle", "dense_like", "moe_like", "unknown"]
 
 LABELS: tuple[Label, ...] = ("idle", "dense_like", "moe_like", "unknown")
+TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
+"""The time scales of the features, measured independently of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,6 @@ EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
 
 STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
 """A copy at a steady rate."""
-
-
-TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
-"""The time scales of the features, measured independently of the settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.config.setting_table import DeprecatedSetting, SettingRow
 
+EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
+SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
+"""Settings read by a verb that samples this node itself."""
+DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
+DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
+
 
 class Command(Protocol):
     """The interface of a verb's module. Slow imports belong inside `run`, so that help stays fast."""
@@ -26,12 +32,6 @@ class Command(Protocol):
         Raises:
             IbpulseError: the verb failed; the command line prints the message.
         """
-
-
-EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
-SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
-"""Settings read by a verb that samples this node itself."""
-DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,6 @@ VERBS = {
         ),
     )
 }
-
-DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
 
 def overview() -> str:

@@ -36,6 +36,10 @@ from ibpulse.web.parts import CaptureParts, WebLimits, WebParts
 from ibpulse.web.server import plain, serve
 
 log = logging.getLogger(__name__)
+# The ends of the ring cannot be read while the sampler writes there.
+SPARE_SECONDS = 2
+# The newest second is whole this long after its end: see the aggregator's schedule.
+AGGREGATION_SECONDS_AFTER = 0.25
 
 
 class Captures:
@@ -63,12 +67,6 @@ class Captures:
                 log.warning("%s (%s): no capture taken: %s", trigger.reason, details, error)
             else:
                 log.info("%s (%s): writing capture %s", trigger.reason, details, pending.name)
-
-
-# The ends of the ring cannot be read while the sampler writes there.
-SPARE_SECONDS = 2
-# The newest second is whole this long after its end: see the aggregator's schedule.
-AGGREGATION_SECONDS_AFTER = 0.25
 
 
 def run_daemon(settings: Settings) -> int:

@@ -35,6 +35,9 @@ _SERVICE_LINK = re.compile(
     r"(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.*")
+SHARED_MEMORY = Path("/dev/shm")
+STATE = Path("/var/lib")
+DEFAULT = "default"
 
 
 @dataclass(slots=True)
@@ -147,11 +150,6 @@ def _text(node: yaml.Node) -> Given | None:
     if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
         return tuple(str(item.value) for item in node.value)
     return None
-
-
-SHARED_MEMORY = Path("/dev/shm")
-STATE = Path("/var/lib")
-DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ _NAMING_HARDWARE = re.compile("|".join(_PATTERNS[:-1]))
 _ZERO = frozenset("0:x")
 LINK_LOCAL = "fe80:0000:0000:0000"
 SHORTEST_HOST = 2
+TOP = "ibpulse-bundle"
+GUID_FILES = frozenset({"node_guid", "sys_image_guid"})
+DESCRIPTION_FILE = "node_desc"
+VERSION_FILES = frozenset({"fw_ver"})
 
 
 class Redactor:
@@ -179,10 +183,6 @@ def _name_hosts(hosts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-TOP = "ibpulse-bundle"
-GUID_FILES = frozenset({"node_guid", "sys_image_guid"})
-DESCRIPTION_FILE = "node_desc"
-VERSION_FILES = frozenset({"fw_ver"})
 README = """\
 A bundle of `ibpulse doctor`.
 

@@ -23,6 +23,11 @@ from ibpulse.model import Fabric, PortId
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 
+# Scan, sampling, stopping a hung sampler, counters, tree: each has its own deadline, and their sum is well below this.
+LONGEST_SECONDS = 20.0
+LENGTH_BYTES = 8
+ENDING_SECONDS = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class FactsRequest:
@@ -66,12 +71,6 @@ async def _sample(request: FactsRequest, fabric: Fabric) -> tuple[SamplingResult
         return await read_daemon_samples(daemon, inventory, options), ""
     except IbpulseError as error:
         return None, str(error)
-
-
-# Scan, sampling, stopping a hung sampler, counters, tree: each has its own deadline, and their sum is well below this.
-LONGEST_SECONDS = 20.0
-LENGTH_BYTES = 8
-ENDING_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)

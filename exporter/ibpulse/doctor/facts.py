@@ -10,6 +10,8 @@ from ibpulse.aggregator import RailStanding
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.model import Fabric, PortId, SamplerHealth
 
+SYSFS = "sysfs"
+
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
@@ -35,9 +37,6 @@ class DoctorOptions:
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     sample: bool = True
     root: Path = Path("/")
-
-
-SYSFS = "sysfs"
 
 
 @dataclass(frozen=True, slots=True)

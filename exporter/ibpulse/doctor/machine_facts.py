@@ -21,6 +21,10 @@ from ibpulse.sampler.scheduling import quota_cpus
 _TIME_ERROR = 5
 _STA_UNSYNC = 0x0040
 _long = ctypes.c_long
+ANSWER_SECONDS = 2.0
+WEB_SECONDS = 1.0
+# The oldest samples of the ring cannot be read while the sampler overwrites them.
+SPARE_NS = 2_000_000_000
 
 
 class _Timex(ctypes.Structure):
@@ -57,12 +61,6 @@ def read_clock_state() -> ClockState | None:
         return None
     synchronised = state != _TIME_ERROR and not asked.status & _STA_UNSYNC
     return ClockState(synchronised, asked.maxerror / 1e6)
-
-
-ANSWER_SECONDS = 2.0
-WEB_SECONDS = 1.0
-# The oldest samples of the ring cannot be read while the sampler overwrites them.
-SPARE_NS = 2_000_000_000
 
 
 def read_machine(options: DoctorOptions, ports: int) -> Machine:

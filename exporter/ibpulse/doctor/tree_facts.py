@@ -22,6 +22,11 @@ COUNTER_ANSWER_SECONDS = 1.5
 REQUESTS = ("hw_counters/rx_write_requests", "hw_counters/rx_read_requests")
 FLAPS = ("counters/link_downed", "counters/link_error_recovery")
 READ_TWICE = frozenset((*REQUESTS, *FLAPS))
+ANSWER_SECONDS = 1.0
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+ETHERNET_CLASS = "0x0200"
+INFINIBAND_CLASS = "0x0207"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +83,6 @@ def _read_port(sysfs: Path, port: Port, only: frozenset[str]) -> PortCounts:
 
 def _key(wanted: Wanted) -> str:
     return f"{wanted.folder}/{wanted.file}"
-
-
-ANSWER_SECONDS = 1.0
-_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_OCTAL = re.compile(r"\\([0-7]{3})")
-ETHERNET_CLASS = "0x0200"
-INFINIBAND_CLASS = "0x0207"
 
 
 def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:

@@ -20,6 +20,12 @@ from ibpulse.metrics import web
 from ibpulse.metrics.metric_table import rows_of
 from ibpulse.metrics.row import CountAndSum, Labels, Metric, Sample, read_families
 
+# numbers that Python spells differently
+_ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+# enough for 256 ports with all their series
+CACHED_PREFIXES = 2**15
+END_MARK = b"# EOF\n"
+
 
 class TextFormat(Enum):
     """The two text formats and their content types."""
@@ -69,12 +75,6 @@ def _weight(parameters: dict[str, str]) -> float:
         return float(parameters.get("q", "1"))
     except ValueError:
         return 0.0
-
-
-# numbers that Python spells differently
-_ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
-# enough for 256 ports with all their series
-CACHED_PREFIXES = 2**15
 
 
 def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
@@ -148,9 +148,6 @@ def format_number(value: float) -> str:
     """A number as written in both formats; integers keep all their digits."""
     text = repr(value)
     return _ODD.get(text, text)
-
-
-END_MARK = b"# EOF\n"
 
 
 def process_registry() -> CollectorRegistry:

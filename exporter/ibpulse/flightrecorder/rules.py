@@ -13,6 +13,11 @@ from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.units import SECOND_NS
 
 API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
+CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
+# earlier observations that the steps are compared with: at most, and at least
+STEPS_KEPT, STEPS_NEEDED = 180, 60
+# the period is accurate to 1 %
+PERIOD_ERROR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,6 @@ class Trigger:
     labels: Mapping[str, str] = field(default_factory=dict)
     before_ns: int | None = None
     after_ns: int | None = None
-
-
-CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +221,6 @@ class StepState:
     """Step periods and rates of the last minutes, one pair per observation, oldest first."""
 
     pairs: tuple[tuple[float, float], ...] = ()
-
-
-# earlier observations that the steps are compared with: at most, and at least
-STEPS_KEPT, STEPS_NEEDED = 180, 60
-# the period is accurate to 1 %
-PERIOD_ERROR = 0.01
 
 
 def find_slower_step(

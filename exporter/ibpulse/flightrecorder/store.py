@@ -16,6 +16,11 @@ from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BY
 from ibpulse.errors import CaptureError
 from ibpulse.units import MILLISECOND_NS, format_size
 
+REASON_LENGTH = 40
+_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
+_FORMAT = "%Y%m%dT%H%M%S"
+TEMPORARY = ".tmp"
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
@@ -34,11 +39,6 @@ class CaptureOptions:
     min_free_bytes: int = MIN_FREE_BYTES
     max_pending: int = 4
     writer_seconds: float = 30.0
-
-
-REASON_LENGTH = 40
-_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
-_FORMAT = "%Y%m%dT%H%M%S"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,9 +70,6 @@ def parse_name(text: str) -> CaptureName | None:
     except ValueError:
         return None
     return CaptureName(int(instant.timestamp()) * 1000 + int(found[2]), found[3], found[4])
-
-
-TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)

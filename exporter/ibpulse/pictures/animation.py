@@ -32,6 +32,16 @@ from ibpulse.pictures.frames import Motion, build_motion, count_frames, draw_fra
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, choose_scale
 
+TEMPLATE = "player.html"
+_PLACES = {
+    "background": BACKGROUND,
+    "hole": HOLE_FILL,
+    "hatch": HOLE_LINE,
+    "bar": BAR,
+    "mark": MARK,
+    "cursor": CURSOR,
+}
+
 
 def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
     """Write the frames as a GIF that repeats forever."""
@@ -96,17 +106,6 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
     if process.returncode:
         lines = reason.splitlines() or [f"exit code {process.returncode}"]
         raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif or .html")
-
-
-TEMPLATE = "player.html"
-_PLACES = {
-    "background": BACKGROUND,
-    "hole": HOLE_FILL,
-    "hatch": HOLE_LINE,
-    "bar": BAR,
-    "mark": MARK,
-    "cursor": CURSOR,
-}
 
 
 def write_page(path: Path, title: str, layout: Layout, motions: Sequence[Motion], options: PictureOptions) -> None:

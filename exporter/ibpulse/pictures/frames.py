@@ -31,6 +31,8 @@ from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 
 UNKNOWN = -1
 MOST_FRAMES = 6000
+HATCH_PIXELS = 6
+WINDOW_PIXELS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,6 @@ def _number(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
-
-
-HATCH_PIXELS = 6
-WINDOW_PIXELS = 4
 
 
 def draw_frames(layout: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:

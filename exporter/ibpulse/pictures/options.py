@@ -17,6 +17,8 @@ Theme = Literal["light", "dark"]
 UNITS: tuple[Unit, ...] = ("GB/s", "utilization")
 STATISTICS: tuple[Statistic, ...] = ("both", "max", "mean")
 THEMES: tuple[Theme, ...] = ("light", "dark")
+# in inches: the minimum for the labels, and the width of a page
+NARROWEST, WIDEST = 5, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,6 @@ KINDS: Mapping[str, PictureKind] = {
     "animation": PictureKind(("gif", "mp4", "html"), 2, 1000, 130),
     "distribution": PictureKind(("png", "svg"), 4, 2000, 200),
 }
-# in inches: the minimum for the labels, and the width of a page
-NARROWEST, WIDEST = 5, 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,11 @@ from ibpulse.units import SECOND_NS
 
 HOLE = "hatched: missing data"
 TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
+LINE_INCHES = 0.2
+LETTER_INCHES = 0.085
+# inches per point, for letters of average width
+LETTER, BOLD_LETTER = 0.0082, 0.0096
+GRADIENT = np.linspace(0, 1, 256)[:, None]
 
 
 def time_unit(span_seconds: float) -> tuple[int, str]:
@@ -53,13 +58,6 @@ def describe_run(run: PictureRun) -> str:
 def describe_column(run: PictureRun, ticks: int) -> str:
     """The length of a column, such as `90 ms`."""
     return duration_text(ticks * run.interval_ns)
-
-
-LINE_INCHES = 0.2
-LETTER_INCHES = 0.085
-# inches per point, for letters of average width
-LETTER, BOLD_LETTER = 0.0082, 0.0096
-GRADIENT = np.linspace(0, 1, 256)[:, None]
 
 
 class Page:

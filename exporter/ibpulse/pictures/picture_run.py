@@ -16,6 +16,10 @@ from ibpulse.pictures.options import PictureOptions, Unit
 from ibpulse.recordings import Recording
 from ibpulse.units import SECOND_NS
 
+GIGA = 1e9
+PERCENT = 100.0
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
+
 
 @dataclass(frozen=True, slots=True)
 class PictureNode:
@@ -141,11 +145,6 @@ def reduce(values: Floats, seconds: Floats, most: int) -> Columns:
     np.divide(summed, total, out=mean, where=total > 0)
     highest = np.fmax.reduceat(values, starts, axis=1)
     return Columns(highest, mean, ~np.logical_and.reduceat(known, starts, axis=1), ticks)
-
-
-GIGA = 1e9
-PERCENT = 100.0
-ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)

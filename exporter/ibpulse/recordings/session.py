@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 # A kill loses the samples not yet written, and those of the last 0.2 s, which are not settled yet.
 WRITE_SECONDS = 0.5
+LOG_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +218,6 @@ def _make_way(path: Path) -> None:
             raise RecordingError(
                 f"recording {there} cannot be replaced: {error.strerror}; name another file"
             ) from error
-
-
-log = logging.getLogger(__name__)
-
-LOG_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)

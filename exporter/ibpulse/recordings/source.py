@@ -33,6 +33,11 @@ MAX_VALUES = 100_000
 # statuses of permanent refusals
 REFUSED = range(400, 500)
 TOO_MANY = 429
+FIRST_SAMPLE_SECONDS = 10.0
+POLL_SECONDS = 0.05
+MADE_BY = "record"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_NO_PORT = "has no port that counts bytes, so there is nothing to record; run `ibpulse doctor` to find out why"
 
 
 class DaemonFollower:
@@ -106,12 +111,6 @@ class DaemonFollower:
         return Recording(self.meta, window.start_ns, values, seconds)
 
 
-FIRST_SAMPLE_SECONDS = 10.0
-POLL_SECONDS = 0.05
-MADE_BY = "record"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 @dataclass(frozen=True, slots=True)
 class SampleSource:
     """A stream of samples: `read` returns the pieces since its last call, `check` raises if sampling has failed."""
@@ -172,9 +171,6 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         yield SampleSource(meta, DaemonFollower(connection, meta).read, lambda: None)
     finally:
         connection.close()
-
-
-_NO_PORT = "has no port that counts bytes, so there is nothing to record; run `ibpulse doctor` to find out why"
 
 
 def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[RecordedPort, ...]:

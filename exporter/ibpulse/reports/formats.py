@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
+TEMPLATE = "page.html.j2"
+WIDEST = 120
+MARK = " *"
+# cut names to leave room for two columns and their change
+LONGEST_NAME = 24
 
 
 def render_json(report: Report) -> str:
@@ -119,9 +124,6 @@ def _row(label: str, texts: Sequence[str]) -> str:
     return f"| {' | '.join([label, *texts])} |"
 
 
-TEMPLATE = "page.html.j2"
-
-
 def render_page(report: Report) -> str:
     """The report as HTML.
 
@@ -153,12 +155,6 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     return environment.get_template(TEMPLATE)
-
-
-WIDEST = 120
-MARK = " *"
-# cut names to leave room for two columns and their change
-LONGEST_NAME = 24
 
 
 def render_text(report: Report) -> str:

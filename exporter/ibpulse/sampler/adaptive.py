@@ -29,6 +29,14 @@ FEWEST_SAMPLES = 2
 # no better than doubling the interval; below that, a longer interval would lose more than it gains.
 LONG_READ_QUANTILE = 0.85
 P99 = 0.99
+REFRESH_SECONDS = 2.0
+# An interval is shortened if the shorter one would still suffice for reads that take this many times longer,
+RESERVE = 2.0
+# during all of this time.
+PATIENCE_SECONDS = 120.0
+# If an interval has to be lengthened again this soon after it was shortened, the patience doubles.
+LENGTHENED_SOON_PATIENCES = 5
+PATIENCE_SECONDS_MAX = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +103,6 @@ def _sum_up(ports: Sequence[tuple[Floats, Floats]]) -> ReadTimes:
 
 
 log = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 2.0
-# An interval is shortened if the shorter one would still suffice for reads that take this many times longer,
-RESERVE = 2.0
-# during all of this time.
-PATIENCE_SECONDS = 120.0
-# If an interval has to be lengthened again this soon after it was shortened, the patience doubles.
-LENGTHENED_SOON_PATIENCES = 5
-PATIENCE_SECONDS_MAX = 3600.0
 
 
 @dataclass(slots=True)

@@ -14,6 +14,10 @@ START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
 PACKET_BYTES = 4096 + 26  # a full packet of a 4 KiB MTU and its headers
 REQUEST_BYTES = 2**20  # a chunk of a collective, written in one request
 _DIRECTION = {"xmit": 0, "rcv": 1}
+FAST = ("port_xmit_data", "port_rcv_data")
+SLOW = tuple(name for name in COUNTERS if name not in FAST)
+REQUESTS = "rx_write_requests"
+NO_PMA = "N/A (no PMA)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,6 @@ class SimulatedCounters:
             return 0
         words = self.words(_DIRECTION[direction], flowed[_DIRECTION[direction]])
         return words if unit == "data" else words * WORD_BYTES // PACKET_BYTES
-
-
-FAST = ("port_xmit_data", "port_rcv_data")
-SLOW = tuple(name for name in COUNTERS if name not in FAST)
-REQUESTS = "rx_write_requests"
-NO_PMA = "N/A (no PMA)"
 
 
 class Nic:

@@ -29,6 +29,11 @@ VIRTUAL_FUNCTION = "vf"
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}):[0-9a-f]{2}\.[0-7]")
+# steps of a fraction of a sample do not add up exactly
+_NOTHING = 1e-6
+MARKER = "replay.json"
+DATA = ("port_xmit_data", "port_rcv_data")
+PACKETS = (("port_xmit_packets", "unicast_xmit_packets"), ("port_rcv_packets", "unicast_rcv_packets"))
 
 
 def list_ports(ports: Sequence[RecordedPort]) -> Listing:
@@ -131,10 +136,6 @@ def _lines(folder: str, facts: Mapping[str, str]) -> dict[str, str]:
     return {f"{folder}/{name}": f"{text}\n" for name, text in facts.items()}
 
 
-# steps of a fraction of a sample do not add up exactly
-_NOTHING = 1e-6
-
-
 @dataclass(frozen=True, slots=True)
 class _Sums:
     """Bytes and missing samples from the beginning of a piece to each sample: (ports, 2, ticks + 1)."""
@@ -217,11 +218,6 @@ class Player:
         moved = np.where(holes, 0.0, piece.bytes_per_second) * piece.seconds
         before = ((0, 0), (0, 0), (1, 0))
         return _Sums(np.pad(moved.cumsum(axis=2), before), np.pad(holes.cumsum(axis=2, dtype=np.int64), before))
-
-
-MARKER = "replay.json"
-DATA = ("port_xmit_data", "port_rcv_data")
-PACKETS = (("port_xmit_packets", "unicast_xmit_packets"), ("port_rcv_packets", "unicast_rcv_packets"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 NODE_RAILS = 8
 LINE_BYTES_PER_SECOND = 50e9  # 400 Gb/s, one direction
+WORD_BYTES = 4
+BLOCK_NS = 1_000_000_000
+BLOCKS_IN_MEMORY = 128
+BLOCKS_REACHABLE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,6 @@ class Truth:
     def cv(self) -> float:
         """Sigma ÷ mean of the active bins; NaN without any."""
         return float(self.bytes_per_second[self.active].std()) / self.active_mean if self.active.any() else float("nan")
-
-
-WORD_BYTES = 4
-BLOCK_NS = 1_000_000_000
-BLOCKS_IN_MEMORY = 128
-BLOCKS_REACHABLE = 100_000
 
 
 @dataclass(frozen=True, slots=True)

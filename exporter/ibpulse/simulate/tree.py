@@ -17,6 +17,34 @@ GEN5_X16 = {
     "max_link_width": "16",
 }
 CPUS = ("0-47", "48-95")
+COUNTERS_64_BIT = (
+    "port_xmit_data",
+    "port_rcv_data",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "unicast_xmit_packets",
+    "unicast_rcv_packets",
+    "multicast_xmit_packets",
+    "multicast_rcv_packets",
+)
+ERROR_COUNTERS = (
+    "port_xmit_wait",
+    "symbol_error",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors",
+    "port_xmit_discards",
+    "VL15_dropped",
+    "link_error_recovery",
+    "link_downed",
+    "port_xmit_constraint_errors",
+    "port_rcv_constraint_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+)
+COUNTERS = COUNTERS_64_BIT + ERROR_COUNTERS
+DRIVER = "mlx5_core"
+DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
 
 
 def list_functions(nic_path: str, nic: tuple[str, str, str], numa_node: int, gpu: bool) -> dict[str, str]:
@@ -61,32 +89,6 @@ def _next_bus(address: str) -> str:
     return f"{domain}:{int(bus, 16) + 1:02x}:{rest}"
 
 
-COUNTERS_64_BIT = (
-    "port_xmit_data",
-    "port_rcv_data",
-    "port_xmit_packets",
-    "port_rcv_packets",
-    "unicast_xmit_packets",
-    "unicast_rcv_packets",
-    "multicast_xmit_packets",
-    "multicast_rcv_packets",
-)
-ERROR_COUNTERS = (
-    "port_xmit_wait",
-    "symbol_error",
-    "port_rcv_errors",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_xmit_discards",
-    "VL15_dropped",
-    "link_error_recovery",
-    "link_downed",
-    "port_xmit_constraint_errors",
-    "port_rcv_constraint_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-)
-COUNTERS = COUNTERS_64_BIT + ERROR_COUNTERS
 HW_COUNTERS = (
     "rx_write_requests",
     "rx_read_requests",
@@ -118,8 +120,6 @@ HW_COUNTERS = (
     "np_cnp_sent",
     "rx_icrc_encapsulated",
 )
-DRIVER = "mlx5_core"
-DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ NO_BYTES = "no file of this port counts bytes."
 LEGACY = "its counters may be the legacy ones, which stop at 32 bits, so they are not used."
 # True of every port of this driver, and nothing can be done about it.
 OCTETS_NOTE = "irdma counts IP octets, without the Ethernet header."
+WORDS = (("port_xmit_data",), ("port_rcv_data",))
+BYTES = (("tx_bytes",), ("rx_bytes",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,6 @@ class ByteCounterRow:
     device_refresh_seconds: float = 0.0
     note: str = ""
 
-
-WORDS = (("port_xmit_data",), ("port_rcv_data",))
-BYTES = (("tx_bytes",), ("rx_bytes",))
 
 # The source is the first row that matches the driver and whose files can all be read.
 SOURCES: tuple[ByteCounterRow, ...] = (

@@ -33,6 +33,8 @@ REFRESHING_FILE = "rx_write_requests"
 # Not counters: the cache lifetime, and values that can also drop.
 LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
 FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
+# drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
+PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
 
 
 def counter_name(stem: str) -> str:
@@ -67,10 +69,6 @@ class Counter:
     drivers: str = ""
     scale: int = 1
     silent: frozenset[str] = frozenset()
-
-
-# drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
-PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
 
 
 def _pma(

@@ -15,6 +15,14 @@ UNKNOWN = ""
 
 # the port that a card is plugged into, and the card
 ONE_BRIDGE = 2
+NVIDIA = "0x10de"
+AMD = "0x1002"
+# display controllers; AMD's accelerators call themselves processing accelerators
+CLASSES = {NVIDIA: ("0x0300", "0x0302"), AMD: ("0x0300", "0x0302", "0x0380", "0x1200")}
+SXM = "SXM"
+PCIE = "PCIe"
+OAM = "OAM"
+SUPERCHIP = "superchip"
 
 
 def measure(chain: tuple[str, ...], numa_node: int | None, other: tuple[str, ...], other_node: int | None) -> str:
@@ -50,16 +58,6 @@ def _across(numa_node: int | None, other_node: int | None) -> str:
         return UNKNOWN
     return NODE if numa_node == other_node else SYS
 
-
-NVIDIA = "0x10de"
-AMD = "0x1002"
-# display controllers; AMD's accelerators call themselves processing accelerators
-CLASSES = {NVIDIA: ("0x0300", "0x0302"), AMD: ("0x0300", "0x0302", "0x0380", "0x1200")}
-
-SXM = "SXM"
-PCIE = "PCIe"
-OAM = "OAM"
-SUPERCHIP = "superchip"
 
 PRODUCTS: dict[tuple[str, str], tuple[str, str]] = {
     (NVIDIA, "0x1db1"): ("V100 16GB", SXM),

@@ -16,6 +16,7 @@ from ibpulse.sysfs.topology import TopologyReader
 from ibpulse.text import first_names, natural_key
 
 NAMED_SUBJECTS = 4
+FRESH_SCANS = 3
 
 
 def say_no_class(class_folder: str) -> str:
@@ -61,9 +62,6 @@ def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
     for subject, text in remarks:
         subjects.setdefault(text, []).append(subject)
     return [f"{first_names(names, NAMED_SUBJECTS)}: {text}" for text, names in subjects.items()]
-
-
-FRESH_SCANS = 3
 
 
 class Inventory:

@@ -31,6 +31,21 @@ BITS_PER_BYTE = 8
 UNKNOWN_WIDTHS = (0, 255)
 
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s(?: PCIe)?")
+DOWNTRAINED = "downtrained"
+SLOW_SLOT = "slow_slot"
+UNKNOWN = "unknown"
+WORDS = {
+    DOWNTRAINED: "a link runs slower or narrower than both its ends can",
+    SLOW_SLOT: "even at maximum speed, the path carries less than the data rate of the device's fastest port",
+    UNKNOWN: "the kernel does not report the speed of the card's link, as in most virtual machines",
+}
+# those that an operator can fix
+LINK_FAULTS = (DOWNTRAINED, SLOW_SLOT)
+_UNKNOWN = Verdict(
+    UNKNOWN,
+    "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, or set it "
+    "in topology.file.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,25 +181,6 @@ def _first(*values: Number | None) -> Number | None:
 
 def _least(*values: Number | None) -> Number | None:
     return min((value for value in values if value is not None), default=None)
-
-
-DOWNTRAINED = "downtrained"
-SLOW_SLOT = "slow_slot"
-UNKNOWN = "unknown"
-
-WORDS = {
-    DOWNTRAINED: "a link runs slower or narrower than both its ends can",
-    SLOW_SLOT: "even at maximum speed, the path carries less than the data rate of the device's fastest port",
-    UNKNOWN: "the kernel does not report the speed of the card's link, as in most virtual machines",
-}
-# those that an operator can fix
-LINK_FAULTS = (DOWNTRAINED, SLOW_SLOT)
-
-_UNKNOWN = Verdict(
-    UNKNOWN,
-    "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, or set it "
-    "in topology.file.",
-)
 
 
 def judge(links: Sequence[PcieLink], now: float | None, most: float | None, rate: float | None) -> tuple[Verdict, ...]:

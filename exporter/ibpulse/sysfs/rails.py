@@ -42,6 +42,10 @@ VIRTUAL_IDS = frozenset(
     [("0x15b3", f"0x{number:04x}") for number in (0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3)]
     + [("0x1414", "0x00ba"), ("0x8086", "0x1889")]
 )
+# a card with four RoCE planes has twelve ports: the last of every three carries data
+MULTIPLANE_PORTS = 12
+PORTS_PER_PLANE = 3
+INFINIBAND = "InfiniBand"
 
 
 def read_kind(real_path: str, function_folder: str) -> str:
@@ -51,11 +55,6 @@ def read_kind(real_path: str, function_folder: str) -> str:
         return SF
     ids = tuple(read_text(os.path.join(function_folder, name)).text for name in ("vendor", "device"))
     return VF if read_link(Path(function_folder, "physfn")) or ids in VIRTUAL_IDS else PF
-
-
-# a card with four RoCE planes has twelve ports: the last of every three carries data
-MULTIPLANE_PORTS = 12
-PORTS_PER_PLANE = 3
 
 
 def is_other_namespace(views: Sequence[DeviceView]) -> bool:
@@ -131,9 +130,6 @@ def _is_multiplane(view: DeviceView) -> bool:
 
 def _is_mlx5(port_view: PortView) -> bool:
     return port_view.port.identity.driver.startswith("mlx5")
-
-
-INFINIBAND = "InfiniBand"
 
 
 def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ...]:

@@ -15,6 +15,15 @@ from ibpulse.aggregator import NodeSummary, Summary
 from ibpulse.terminal.view import SUMMARY_WINDOW_SECONDS, RailView, SamplerView, View
 from ibpulse.text import gigabytes, percent, step_text
 
+LEAST_COLUMNS, LEAST_ROWS = 60, 12
+LABEL = 9
+BAR = 8
+NUMBER = 6
+KEYS = "q quits"
+MORE_KEYS = "q quits   + and - change the time scale"
+MOST_NAMES = 4
+MOST_NOTES = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:
@@ -53,16 +62,6 @@ def _level(share: float, marks: Marks) -> str:
         return marks.levels[0]
     top = len(marks.levels) - 1
     return marks.levels[min(max(1, round(share * top)), top)]
-
-
-LEAST_COLUMNS, LEAST_ROWS = 60, 12
-LABEL = 9
-BAR = 8
-NUMBER = 6
-KEYS = "q quits"
-MORE_KEYS = "q quits   + and - change the time scale"
-MOST_NAMES = 4
-MOST_NOTES = 2
 
 
 class Style(Enum):

@@ -32,6 +32,11 @@ EXHAUSTED_SECONDS = 0.5
 
 MakeProtocol = Callable[[TlsServer | None, Callable[[], None]], asyncio.Protocol]
 """Creates the protocol of a connection, which calls the second argument when the connection is lost."""
+BACKLOG = 128
+# the whole daemon exits within 5 s
+SHUTDOWN_SECONDS = 3
+# longer than a scrape interval of one minute, so that scrapers keep their connections
+KEEP_ALIVE_SECONDS = 75
 
 
 class Listener:
@@ -102,13 +107,6 @@ class Listener:
         self._open[client] -= 1
         if not self._open[client]:
             del self._open[client]
-
-
-BACKLOG = 128
-# the whole daemon exits within 5 s
-SHUTDOWN_SECONDS = 3
-# longer than a scrape interval of one minute, so that scrapers keep their connections
-KEEP_ALIVE_SECONDS = 75
 
 
 class WebServer:

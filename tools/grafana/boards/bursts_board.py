@@ -21,6 +21,16 @@ EMPTY = "The node has no samples of this time: choose the last minutes and one n
 CAPTURES = "/api/v1/captures"
 SUMMARY = "/api/v1/summary"
 SECONDS = 60
+_UNITS = {
+    "Size": "decbytes",
+    "Transmit peak": "Bps",
+    "Receive peak": "Bps",
+    "Transmit mean": "Bps",
+    "Receive mean": "Bps",
+    "Transmit duty": "percentunit",
+    "Receive duty": "percentunit",
+    "Share of the rails": "percentunit",
+}
 
 
 def _heatmap(direction: str) -> dashboard.Panel:
@@ -100,18 +110,6 @@ def _listing(face: PanelHead, query: InfinityQuery, link: tuple[str, Link] | Non
     if link is not None:
         panel.override_by_name(link[0], [link_property(link[1])])
     return finish_panel(panel, face)
-
-
-_UNITS = {
-    "Size": "decbytes",
-    "Transmit peak": "Bps",
-    "Receive peak": "Bps",
-    "Transmit mean": "Bps",
-    "Receive mean": "Bps",
-    "Transmit duty": "percentunit",
-    "Receive duty": "percentunit",
-    "Share of the rails": "percentunit",
-}
 
 
 def _summary() -> dashboard.Panel:

@@ -13,6 +13,14 @@ from tools.grafana.tables import Column, table
 
 NODES = Scope()
 NOTHING = "No exporter of this selection responds"
+S = Scope(device="$device")
+CPU = " + ".join(
+    by_node("sum", NODES.rate(part)) for part in ("process_cpu_seconds_total", "ibpulse_sampler_cpu_seconds_total")
+)
+MISSED = NODES.pick("instance:ibpulse_missed_ticks:ratio")
+AGE = NODES.pick("ibpulse_sampler_heartbeat_age_seconds")
+RESOLUTION = S.pick("ibpulse_port_effective_resolution_seconds")
+INTERVAL = S.pick("ibpulse_port_sampling_interval_seconds")
 
 
 def cost_panels() -> list[model.Panel]:
@@ -121,16 +129,6 @@ def _versions() -> model.Panel:
     )
 
 
-S = Scope(device="$device")
-
-
-CPU = " + ".join(
-    by_node("sum", NODES.rate(part)) for part in ("process_cpu_seconds_total", "ibpulse_sampler_cpu_seconds_total")
-)
-MISSED = NODES.pick("instance:ibpulse_missed_ticks:ratio")
-AGE = NODES.pick("ibpulse_sampler_heartbeat_age_seconds")
-RESOLUTION = S.pick("ibpulse_port_effective_resolution_seconds")
-INTERVAL = S.pick("ibpulse_port_sampling_interval_seconds")
 FIGURES = (
     Figure(
         "Not answering",

@@ -16,6 +16,14 @@ from ibpulse.web.problems import KINDS, problem_response
 BODY_SECONDS = 15.0
 # time for a refused request to finish sending, so that the client gets to read the response
 DISCARD_SECONDS = 1.0
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+OWN_SITES = (b"same-origin", b"none")
+PROBES = ("/-/healthy", "/-/ready")
+CHALLENGE = 'Basic realm="ibpulse", charset="UTF-8"'
+CLOSE = {"Connection": "close"}
+SOON = {"Retry-After": "1"}
+USER = "ibpulse.user"
+"""Scope key of the user's name; absent if no login is required."""
 
 
 class BodyTooLongError(Exception):
@@ -88,10 +96,6 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OWN_SITES = (b"same-origin", b"none")
-
-
 def is_foreign_write(method: str, scheme: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a browser sent this write on behalf of another site (Fetch Metadata, W3C; Origin, RFC 6454)."""
     if method in SAFE_METHODS:
@@ -101,14 +105,6 @@ def is_foreign_write(method: str, scheme: str, headers: Iterable[tuple[bytes, by
     if site is not None:
         return site not in OWN_SITES
     return origin is not None and origin.lower() != f"{scheme}://".encode() + given.get(b"host", b"").lower()
-
-
-PROBES = ("/-/healthy", "/-/ready")
-CHALLENGE = 'Basic realm="ibpulse", charset="UTF-8"'
-CLOSE = {"Connection": "close"}
-SOON = {"Retry-After": "1"}
-USER = "ibpulse.user"
-"""Scope key of the user's name; absent if no login is required."""
 
 
 class AccessControl:

@@ -16,6 +16,11 @@ from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERS
 from ibpulse.web.auth.web_config import ConfigSource, TlsConfig
 
 NAME_KINDS = ("DNS", "email", "IP Address", "URI")
+SECTION = "tls_server_config"
+MAX_BYTES = 1_000_000
+PROTOCOLS = ["http/1.1"]
+# OpenSSL's reasons for a key of another certificate, and of another type
+MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
 def find_name(peer: ssl.SSLObject | None) -> str | None:
@@ -42,13 +47,6 @@ def _alternative_names(certificate: dict[str, Any]) -> Iterator[str]:
                 yield str(ipaddress.ip_address(value.strip()))
         elif kind in NAME_KINDS:
             yield value
-
-
-SECTION = "tls_server_config"
-MAX_BYTES = 1_000_000
-PROTOCOLS = ["http/1.1"]
-# OpenSSL's reasons for a key of another certificate, and of another type
-MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ _REASONS = {
     422: "Invalid body; the detail names the limit and how to fix the request.",
     503: "Captures are unavailable; the detail gives the reason.",
 }
+MAX_LABELS, MAX_ALERTS = 64, 1000
+DEFAULT_REASON = "request"
 
 
 class StoredAnswer(BaseModel):
@@ -113,8 +115,6 @@ def json_response(status: int, members: dict[str, Any], headers: dict[str, str] 
 
 Body = TypeVar("Body", bound=BaseModel)
 Labels = dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1000)]]
-MAX_LABELS, MAX_ALERTS = 64, 1000
-DEFAULT_REASON = "request"
 
 
 class CaptureRequest(BaseModel):

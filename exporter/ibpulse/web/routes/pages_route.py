@@ -26,6 +26,27 @@ from ibpulse.web.schemas import text
 
 LEAST_BOUND_SECONDS = 5.0
 BOUND_INTERVALS = 20
+STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+PAGE_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE = Template(files(__package__).joinpath("live.html").read_text(encoding="utf-8"))
+LIVE_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_EXAMPLE = "/api/v1/window?last=5s&max_points=500"
+_LINKS = (
+    ("/metrics", "metrics for Prometheus"),
+    (_EXAMPLE, "newest raw samples"),
+    ("/api/v1/summary?window=10s", "traffic statistics of the last ten seconds"),
+    ("/api/v1/ports", "ports as JSON"),
+    ("/api/docs", "API reference"),
+    ("/-/healthy", "liveness: is it sampling?"),
+    ("/-/ready", "readiness: has the first sample arrived?"),
+)
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def health_router(parts: WebParts) -> APIRouter:
@@ -68,13 +89,6 @@ def _answer(good: bool, sentence: str) -> PlainTextResponse:
     return PlainTextResponse(sentence + "\n", 200 if good else 503)
 
 
-STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-PAGE_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
-
 def page(title: str, body: str) -> HTMLResponse:
     """A whole page; `body` is HTML, `title` is text."""
     return HTMLResponse(
@@ -91,23 +105,6 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>'
-
-
-_PAGE = Template(files(__package__).joinpath("live.html").read_text(encoding="utf-8"))
-LIVE_PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_EXAMPLE = "/api/v1/window?last=5s&max_points=500"
-_LINKS = (
-    ("/metrics", "metrics for Prometheus"),
-    (_EXAMPLE, "newest raw samples"),
-    ("/api/v1/summary?window=10s", "traffic statistics of the last ten seconds"),
-    ("/api/v1/ports", "ports as JSON"),
-    ("/api/docs", "API reference"),
-    ("/-/healthy", "liveness: is it sampling?"),
-    ("/-/ready", "readiness: has the first sample arrived?"),
-)
 
 
 def live_page(parts: WebParts) -> HTMLResponse:
@@ -213,9 +210,6 @@ def _values(shape: dict[str, Any]) -> str:
     if shape.get("type") == "array":
         return f"{_values(shape['items'])}, repeatable"
     return str(shape.get("type", "any"))
-
-
-MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class PageFiles(StaticFiles):

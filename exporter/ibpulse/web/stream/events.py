@@ -21,6 +21,8 @@ RETRY = b"retry: 2000\n\n"
 # a comment, which keeps proxies from closing a quiet connection
 HEARTBEAT = b":\n\n"
 END = b"event: end\ndata: {}\n\n"
+DIRECTIONS = ("transmit", "receive")
+PART = 0.99
 
 
 def event(name: str, data: bytes, identity: int | None = None) -> bytes:
@@ -74,10 +76,6 @@ def dropped_event(events: int) -> bytes:
 def summary_event(document: dict[str, Any]) -> bytes:
     """The node's statistics of one second."""
     return event("summary", orjson.dumps(document))
-
-
-DIRECTIONS = ("transmit", "receive")
-PART = 0.99
 
 
 def describe_second(snapshot: Snapshot) -> dict[str, Any]:

@@ -33,6 +33,9 @@ from ibpulse.web.stream.events import (
 
 # The longest interruption that is replayed; older samples come from /api/v1/window.
 RESUME_SECONDS = 60
+# about ten seconds of events, the longest that a viewer may fall behind
+QUEUE_EVENTS = 64
+HEARTBEAT_SECONDS = 10.0
 
 
 class Feed:
@@ -113,10 +116,6 @@ class Feed:
 
 
 log = logging.getLogger(__name__)
-
-# about ten seconds of events, the longest that a viewer may fall behind
-QUEUE_EVENTS = 64
-HEARTBEAT_SECONDS = 10.0
 
 
 class Viewer:
