@@ -109,7 +109,7 @@ class DaemonConnection:
             reason = _reason(body) or response.reason
             if response.status == http.client.UNAUTHORIZED:
                 way = self.place.replace("://", "://NAME:PASSWORD@")
-                reason = f"{reason.rstrip('.')}; put them into the URL, like {way}"
+                reason = f"{reason.rstrip('.')}; pass the user name and password in the URL, such as {way}"
             raise DaemonError(f"{self.place}{target} responded with {response.status}: {reason}", response.status)
         return Answer({name.lower(): value for name, value in response.getheaders()}, body)
 
@@ -277,5 +277,5 @@ def reading(connection: DaemonConnection) -> Iterator[None]:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DaemonError(
             f"{connection.place} sent an unexpected response ({type(error).__name__}: {str(error)[:200]}); "
-            "is it another service, or another version?"
+            "is this an ibpulse daemon of a compatible version?"
         ) from error

@@ -62,7 +62,9 @@ def test_a_window_is_read_with_its_holes(server: Canned) -> None:
 )
 def test_a_window_of_somebody_else_is_refused(server: Canned, body: bytes, about: Any) -> None:
     server.answer("/api/v1/window", body, X_Ibpulse_Window=json.dumps(about))
-    with pytest.raises(DaemonError, match=r"sent an unexpected response .*is it another service, or another version"):
+    with pytest.raises(
+        DaemonError, match=r"sent an unexpected response .*is this an ibpulse daemon of a compatible version"
+    ):
         ask_window(DaemonConnection(server.url), [])
 
 

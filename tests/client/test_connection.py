@@ -151,7 +151,8 @@ def test_who_wants_a_password_is_told_how_to_give_one(server: Canned) -> None:
     server.answer("/a", b'{"detail": "A user is needed."}', 401)
     way = server.url.replace("://", "://NAME:PASSWORD@")
     with pytest.raises(
-        DaemonError, match=rf"/a responded with 401: A user is needed; put them into the URL, like {way}$"
+        DaemonError,
+        match=rf"/a responded with 401: A user is needed; pass the user name and password in the URL, such as {way}$",
     ):
         DaemonConnection(server.url).get("/a")
 

@@ -267,7 +267,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_way_out(tree: Path, recorde
         ),
         (str(memory / "x"), "--duration=0s"): (2, "flag --duration: '0s' is zero; give more than 0"),
         (str(memory / "x"), "--duration=5", "--until-idle=1x"): (2, "flag --duration: 5 has no unit; write"),
-        (str(memory / "x"), f"--path.sysfs={memory / 'none'}"): (1, "this node has no port that counts bytes"),
+        (str(memory / "x"), f"--path.sysfs={memory / 'none'}"): (1, "this node has no ports with byte counters"),
     }
     for words, (code, sentence) in cases.items():
         done = ibpulse("record", *sampling(tree), *words)

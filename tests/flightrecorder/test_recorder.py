@@ -258,7 +258,7 @@ async def test_a_window_before_the_ring_is_an_error(
     recorder = make_recorder(ring, tmp_path / "captures")
     recorder.ask(replace(TRIGGER, instant_ns=NOW_NS + 10 * SECOND_NS, before_ns=SECOND_NS))
     await recorder.close()
-    assert "failed: the ring holds no samples of its window" in caplog.text
+    assert "failed: the ring holds no samples for the capture's window" in caplog.text
 
 
 async def test_without_a_port_nothing_is_captured(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     store = make_store(tmp_path / "file")
     for use in (store.prepare, store.scan, lambda: store.make_room(1), lambda: store.remove(make_name(0, "a"))):
         with pytest.raises(
-            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that the daemon can write"
+            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that the daemon can write to"
         ):
             use()
 

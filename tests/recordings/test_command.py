@@ -84,7 +84,7 @@ def test_silence_is_cut_off_at_both_ends(tmp_path: Path, caplog: pytest.LogCaptu
     recording.seconds[:] = 0.01
     run(tmp_path / "silent.parquet", seconds_of(recording), trim=True)
     assert load(tmp_path / "silent.parquet").ticks == 300
-    assert f"recording {tmp_path / 'silent.parquet'} is never active, so nothing is cut off" in caplog.text
+    assert f"recording {tmp_path / 'silent.parquet'} has no active samples, so nothing was trimmed" in caplog.text
     recording.bytes_per_second[:, :, 120:250] = 1e9
     said = run(tmp_path / "a.parquet", seconds_of(recording), trim=True)
     assert said.endswith("; 1.7s of silence cut off")

@@ -115,5 +115,5 @@ def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follo
 
 
 def test_a_daemon_without_a_port_that_counts_is_refused() -> None:
-    with pytest.raises(FabricError, match="the node of http://node7:10055 has no port that counts bytes"):
+    with pytest.raises(FabricError, match="the node at http://node7:10055 has no ports with byte counters"):
         describe_remote(RemotePorts(INTERVAL_NS, ()), "http://node7:10055")

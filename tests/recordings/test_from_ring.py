@@ -123,5 +123,5 @@ def test_the_pieces_fit_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_node_without_a_port_that_counts_is_refused() -> None:
-    with pytest.raises(FabricError, match="this node has no port that counts bytes, so there is nothing to record"):
+    with pytest.raises(FabricError, match="this node has no ports with byte counters, so there is nothing to record"):
         describe_fabric(Fabric(), lambda name: 1)

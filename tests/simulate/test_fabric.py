@@ -226,7 +226,7 @@ def test_a_bad_faults_file_changes_nothing_and_is_logged(
     assert moved(fabric, "mlx5_0", 0.6) == 0
     messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(messages) == 1
-    assert messages[0].startswith(f"faults unchanged: {fabric.faults_file}: not JSON")
+    assert messages[0].startswith(f"faults file rejected, keeping the current faults: {fabric.faults_file}: not JSON")
 
 
 def test_removing_the_faults_file_heals_all(fabric: SimulatedFabric) -> None:

@@ -92,7 +92,8 @@ def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
         assert find_daemon(None, address) is None
         server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
         with pytest.raises(
-            DaemonError, match=r"responded with 401: A password is needed; put them into the URL, like "
+            DaemonError,
+            match=r"responded with 401: A password is needed; pass the user name and password in the URL, such as ",
         ):
             find_daemon(None, address)
         server.answer("/api/v1/ports", b"", 403)

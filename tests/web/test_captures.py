@@ -117,8 +117,8 @@ async def test_a_request_without_a_body_takes_what_the_settings_say(client: http
     assert answer.headers["location"] == answer.json()["url"] == f"{PATH}/{answer.json()['name']}"
     assert (await client.get(PATH)).json()["pending"] == [answer.json()]
     pending = problem(await client.get(answer.json()["url"]), 404)
-    assert pending["detail"] == f"Capture {answer.json()['name']} is being taken; ask again in a few seconds."
-    assert "is being taken" in problem(await client.delete(answer.json()["url"]), 404)["detail"]
+    assert pending["detail"] == f"Capture {answer.json()['name']} is not finished yet; try again in a few seconds."
+    assert "is not finished yet" in problem(await client.delete(answer.json()["url"]), 404)["detail"]
 
 
 async def test_the_newest_capture_stands_first(client: httpx.AsyncClient, recorder: FlightRecorder) -> None:
@@ -264,7 +264,7 @@ async def test_a_disk_that_fails_is_for_the_log(
     directory.write_text("")
     for method, path in (("GET", PATH), ("GET", MISSING), ("DELETE", MISSING)):
         found = problem(await client.request(method, path), 503)
-        assert found["detail"] == "Captures cannot be read or changed now; see the server's log."
+        assert found["detail"] == "Captures are currently unavailable; see the server's log."
     assert f"capture.dir: {directory} cannot be read: Not a directory" in caplog.text
     directory.unlink()
     directory.mkdir()

@@ -37,7 +37,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("last=9999999999s", "last: 9999999999s is too large"),
         ("last=" + "9" * 40, "last: '9999999999999999999999999999999999999999' is too long; use at most 32 characters"),
         ("last=5s&from=" + NOW, "last: cannot be combined with from and to"),
-        ("to=" + NOW, "to: requires from; for the newest span, use last=5s"),
+        ("to=" + NOW, "to: requires from; for the most recent data, use last=5s"),
         ("from=soon", "from: 'soon' is not a time; write milliseconds since the epoch"),
         (
             "from=9999-01-01T00:00:00Z",

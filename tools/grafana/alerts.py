@@ -119,7 +119,7 @@ RAIL = (
         "warning",
         f"(ibpulse_port_rail_idle == 1)\nand on ({PORT}) (ibpulse_port_up == 1)",
         Threshold("rail_idle_for", "5m", "A starting job uses all its rails within a minute or two."),
-        "A rail carries nothing while its siblings work.",
+        "A rail is idle while its siblings carry traffic.",
         f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of the node have. The "
         "link is up, or another alert would fire: check the job's device list, the routing, and whether the "
         "counters still count.",
@@ -194,7 +194,7 @@ EXPORTER = (
         "warning",
         "(ibpulse_port_effective_resolution_seconds / ibpulse_port_sampling_interval_seconds) > <degraded_factor>",
         Threshold("degraded_for", "10m", "The resolution is a quartile over a minute; ten minutes confirm it."),
-        "A port's counters change more slowly than they are read.",
+        "A port's counters are updated less often than they are read.",
         f"The counters of port {PORT_NAME} change only every <$value | humanize> samples under traffic. "
         "Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.",
         (Threshold("degraded_factor", "2", "Jitter and quiet minutes never reach twice the sampling interval."),),
@@ -205,7 +205,7 @@ EXPORTER = (
         "info",
         "ibpulse_device_interval_lengthened == 1",
         Threshold("lengthened_for", "15m", "The daemon shortens the interval again when the device recovers."),
-        "A device is sampled less often because its reads take long.",
+        "A device is sampled less often because its reads are slow.",
         f"Reads of {DEVICE_NAME} take so long that ibpulse samples it at a longer "
         "interval than the other devices. Its numbers are correct at that longer interval.",
         board="ibpulse-exporter",

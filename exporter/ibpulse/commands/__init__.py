@@ -95,7 +95,7 @@ VERBS = {
         ),
         Verb(
             "simulate",
-            "Simulate a fabric as a sysfs tree that advances in real time, without a daemon.",
+            "Simulate a fabric as a sysfs tree whose counters advance in real time; starts no daemon.",
             "ibpulse simulate /tmp/fabric --workload=dense",
             settings=("log",),
         ),
@@ -150,7 +150,7 @@ VERBS = {
         ),
         Verb(
             "config",
-            "Check the configuration and show where each value comes from, or print it as a file.",
+            "Check the configuration and show where each value comes from, or print the resulting configuration file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
             settings=EVERY_SETTING,
         ),

@@ -20,13 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action",
         choices=("check", "print"),
         metavar="check|print",
-        help="Show where each value comes from, or print the configuration.",
+        help="check shows where each value comes from; print prints the configuration.",
     )
     parser.add_argument(
         "--format",
         choices=("yaml", "json"),
         default="yaml",
-        help="Format of print; --config.file accepts both (default: yaml).",
+        help="Output format of print; --config.file accepts both (default: yaml).",
     )
 
 

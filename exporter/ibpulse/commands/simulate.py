@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         default="10ms",
         metavar="DURATION",
-        help="Time between two values of a counter; must be the sampler's interval (default: 10ms).",
+        help="Time between counter updates; must equal the sampler's interval (default: 10ms).",
     )
     parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     add_fabric_arguments(parser)
@@ -53,10 +53,10 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate",
         metavar="RATE",
-        help="Rate per port and direction, for the workloads constant and square, like 20GB/s.",
+        help="Rate per port and direction of the constant and square workloads, such as 20GB/s.",
     )
-    parser.add_argument("--period", metavar="DURATION", help="Period of the workload square.")
-    parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the workload square, 0 to 1.")
+    parser.add_argument("--period", metavar="DURATION", help="Period of the square workload.")
+    parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the square workload, 0 to 1.")
     parser.add_argument("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail).")
     width = max(map(len, FAULTS))
     faults = parser.add_argument_group(
@@ -67,7 +67,7 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FAULT=DEVICE[:VALUE]",
-        help="Fault to start with, like slow-rail=mlx5_2:0.5; repeatable.",
+        help="Fault to inject at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
     )
 
 

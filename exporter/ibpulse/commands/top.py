@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="Sample this node's ports even if a daemon runs; implied by any flag of path, sampler or ports.",
+        help="Sample this node's ports even if a daemon is running; implied by any --path.*, --sampler.* or "
+        "--ports.* flag.",
     )
 
 

@@ -229,7 +229,7 @@ def _listen_address(text: str) -> ListenAddress:
     if not match:
         raise ValueError(f"{text!r} is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055")
     if int(match[3]) > 65535:
-        raise ValueError(f"{text} has the port {match[3]}; choose 1 to 65535, or 0 for any free port")
+        raise ValueError(f"port {match[3]} in {text!r} is out of range; use 1 to 65535, or 0 for any free port")
     return ListenAddress(match[1] or match[2] or "", int(match[3]))
 
 

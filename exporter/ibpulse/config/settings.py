@@ -106,7 +106,7 @@ class SamplerSettings:
     scheduler: Literal["other", "fifo"] = setting(
         choice("other", "fifo"),
         "other",
-        "Scheduling of the sampler process; fifo needs CAP_SYS_NICE and falls back to other.",
+        "Scheduling policy of the sampler process; fifo needs CAP_SYS_NICE and falls back to other without it.",
     )
     cpu: int | None = setting(CPU, "", "CPU to pin the sampler process to.", shown="none")
 
@@ -125,7 +125,7 @@ class RingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PortSettings:
-    """Which ports to read, and which of them are rails.
+    """Ports to read, and which of them are rails.
 
     A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.
     """
@@ -161,7 +161,9 @@ class AnalysisSettings:
         RATIO, SATURATION_LEVEL, "Median utilisation at or above which a link or the node is saturated."
     )
     saturation_window: int = setting(
-        seconds("5s", "10m"), SATURATION_WINDOW_NS, "Window of that median, 5s to 10m in whole seconds."
+        seconds("5s", "10m"),
+        SATURATION_WINDOW_NS,
+        "Window of the median for analysis.saturation-level, 5s to 10m in whole seconds.",
     )
     moe_saturation_hold: int = setting(
         duration("1s", "1h"),
@@ -176,7 +178,8 @@ class AnalysisSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSettings:
-    """Data read less often than the samples: port state, rate, new and missing devices, error counters."""
+    """Data read less often than the byte counters: port state, rate, devices that appeared or disappeared, "
+    "error counters."""
 
     interval: int = setting(
         duration("1s", "10m"), SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
@@ -184,13 +187,14 @@ class SlowSettings:
     counters: Literal["diagnostic", "all", "none"] = setting(
         choice("diagnostic", "all", "none"),
         "diagnostic",
-        "Error and congestion counters to read at that interval: those that explain the traffic, all, or none.",
+        "Error and congestion counters to read every slow.interval: diagnostic (those that explain traffic), all "
+        "or none.",
     )
     xmit_wait_tick: int | None = setting(
         TICK_BYTES,
         "",
-        "Bytes that a port could have sent in one count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
-        shown="unknown, so no stalled time",
+        "Bytes a port could have sent per count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
+        shown="unset; stalled time is not reported",
     )
 
 
@@ -218,7 +222,8 @@ class WebSettings:
     config_file: Path | None = setting(
         OPTIONAL_PATH,
         "",
-        "YAML file with TLS, basic authentication and headers, in the format of Prometheus exporters; see security.md.",
+        "YAML file with TLS, basic authentication and headers, in the format of Prometheus exporters; see "
+        "docs/security.md.",
         shown="none",
         name="config.file",
     )
@@ -237,8 +242,7 @@ class CaptureSettings:
         PATH,
         "/var/lib/ibpulse/captures",
         "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB.",
-        shown="$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if it can be written, else "
-        "$TMPDIR/ibpulse/captures",
+        shown="$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if writable, else $TMPDIR/ibpulse/captures",
     )
     before: int = setting(
         duration("1s", "1h"),
@@ -255,18 +259,20 @@ class CaptureSettings:
     rules: tuple[str, ...] = setting(
         some_of("RULE", *CAPTURE_RULES),
         CAPTURE_RULES,
-        "Local rules that trigger captures, or none; see captures.md.",
+        "Local rules that trigger captures, or none; see docs/captures.md.",
     )
     cooldown: int = setting(
         duration("1s", "30d"),
         "10m",
-        "Time during which the same rule or alert triggers no further capture, 1s to 30d.",
+        "Minimum time between captures of the same rule or alert, 1s to 30d.",
     )
     max_count: int = setting(
-        count(1, 100_000), MAX_CAPTURES, "Maximum number of captures, 1 to 100000; the oldest is removed for a new one."
+        count(1, 100_000),
+        MAX_CAPTURES,
+        "Maximum number of captures, 1 to 100000; the oldest is deleted to make room for a new one.",
     )
     max_bytes: int = setting(
-        SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are removed for a new one."
+        SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are deleted to make room for a new one."
     )
     min_free: int = setting(
         SIZE,
@@ -276,14 +282,14 @@ class CaptureSettings:
     node: tuple[str, ...] = setting(
         NODES,
         "",
-        "Names of this node in the labels instance, node, nodename and hostname of alerts; its addresses "
-        "always match. The first is the host name in captures.",
+        "Names of this node in the alert labels instance, node, nodename and hostname; its own addresses always "
+        "match. The first is recorded as the host name in captures.",
         shown="the host name",
     )
     allow_unauthenticated: bool = setting(
         SWITCH,
         "false",
-        "Whether anyone may take and delete captures; otherwise only users from web.config.file.",
+        "Allow clients without a password to take and delete captures; otherwise only users of web.config.file.",
     )
 
 
@@ -297,7 +303,9 @@ class LogSettings:
         "Minimum severity of log messages.",
     )
     format: Literal["text", "json", "logfmt"] = setting(
-        choice("text", "json", "logfmt"), "text", "Lines for people, or one JSON object or logfmt line per message."
+        choice("text", "json", "logfmt"),
+        "text",
+        "Log format: text for people, or one JSON object or logfmt line per message.",
     )
 
 

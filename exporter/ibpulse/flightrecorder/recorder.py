@@ -182,7 +182,7 @@ class FlightRecorder:
         ports = self._known_ports.since(pending.first_tick)
         last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
         if not ports or last_tick < pending.first_tick:
-            raise CaptureError("the ring holds no samples of its window")
+            raise CaptureError("the ring holds no samples for the capture's window")
         job = Job(
             ring=self._reader.ring.path,
             path=self.store.path(pending.name),

@@ -190,7 +190,7 @@ class CaptureStore:
 
     def _refusal(self, what: str, error: OSError) -> CaptureError:
         return CaptureError(
-            f"capture.dir: {self.directory} {what}: {error.strerror}; choose a directory that the daemon can write"
+            f"capture.dir: {self.directory} {what}: {error.strerror}; choose a directory that the daemon can write to"
         )
 
 

@@ -84,8 +84,8 @@ def _read_v1(raw: bytes) -> RecordingMeta:
         return _adapter().validate_json(raw, strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"]))[:100] or "the whole"
-        raise ValueError(f"has metadata that cannot be used: {place}: {explain(fault)}") from error
+        place = ".".join(map(str, fault["loc"]))[:100] or "(top level)"
+        raise ValueError(f"has invalid metadata: {place}: {explain(fault)}") from error
 
 
 _READERS: dict[int, Callable[[bytes], RecordingMeta]] = {1: _read_v1}
@@ -167,7 +167,7 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
     ports = len(meta.ports)
     ticks, rest = divmod(batch.num_rows, ports)
     if rest or not ticks:
-        raise ValueError(f"has {batch.num_rows} rows where each of {ports} ports should have as many as the others")
+        raise ValueError(f"has {batch.num_rows} rows; expected a positive multiple of {ports}, the number of ports")
     if any(batch.column(name).null_count for name in ("time", "device", "port")):
         raise ValueError("has rows without a time or a port; use the file that ibpulse wrote")
     time_ns = _values(batch.column("time"), np.int64).reshape(ports, ticks)

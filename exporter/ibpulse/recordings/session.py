@@ -190,7 +190,7 @@ def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
     path, progress = writer.path, recorder.progress()
     first, last = 0, progress.ticks - 1
     if trim and recorder.active_ticks is None:
-        log.warning("recording %s is never active, so nothing is cut off", path)
+        log.warning("recording %s has no active samples, so nothing was trimmed", path)
     elif trim and recorder.active_ticks is not None:
         first, last = recorder.active_ticks
     try:

@@ -37,7 +37,7 @@ FIRST_SAMPLE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 MADE_BY = "record"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_NO_PORT = "has no port that counts bytes, so there is nothing to record; run `ibpulse doctor` to find out why"
+_NO_PORT = "has no ports with byte counters, so there is nothing to record; run `ibpulse doctor` to find out why"
 
 
 class DaemonFollower:
@@ -201,5 +201,5 @@ def describe_remote(answer: RemotePorts, place: str) -> tuple[RecordedPort, ...]
         if port.source
     )
     if not found:
-        raise FabricError(f"the node of {place} {_NO_PORT}")
+        raise FabricError(f"the node at {place} {_NO_PORT}")
     return found[:MAX_PORTS]

@@ -156,7 +156,7 @@ class SimulatedFabric:
         except FileNotFoundError:
             self._faults_seen, wanted = (0, 0), Control({})
         except ConfigError as error:
-            log.error("faults unchanged: %s", error)
+            log.error("faults file rejected, keeping the current faults: %s", error)
             return
         self.apply(wanted.faults, at_ns)
         self.play(wanted.workload or self._first_workload, at_ns)

@@ -23,14 +23,14 @@ class Fault:
 FAULTS: Mapping[str, Fault] = {
     "idle-rail": Fault("no traffic on the port; the link stays up"),
     "slow-rail": Fault("the port carries only part of its traffic (default: 0.5)", 0.5, "part of the traffic, 0 to 1"),
-    "link-flap": Fault("the link is down, in state and rate too"),
+    "link-flap": Fault("the link is down; port state and rate report it too"),
     "vanish": Fault("the device disappears; its counters restart at zero when it comes back"),
-    "reset": Fault("the counters restart at zero, once each time the device is listed"),
-    "stuck": Fault("the counters stop, and continue from where they stopped"),
+    "reset": Fault("the counters restart at zero, once each time the fault is added for the device"),
+    "stuck": Fault("the counters freeze, and resume from the frozen value"),
     "refresh": Fault(
-        "the counters show a new value only every 100 ms by default", 100.0, "milliseconds between new values"
+        "the counters are updated only every VALUE ms (default: 100)", 100.0, "milliseconds between new values"
     ),
-    "einval": Fault("the counters cannot be read; plain files say 'N/A (no PMA)' instead"),
+    "einval": Fault("the counters are unreadable: files contain 'N/A (no PMA)'"),
 }
 
 

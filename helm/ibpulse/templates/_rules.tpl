@@ -165,7 +165,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A rail carries nothing while its siblings work.
+        A rail is idle while its siblings carry traffic.
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
       runbook_url: |-
@@ -296,7 +296,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port's counters change more slowly than they are read.
+        A port's counters are updated less often than they are read.
       description: |-
         The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
       runbook_url: |-
@@ -317,7 +317,7 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A device is sampled less often because its reads take long.
+        A device is sampled less often because its reads are slow.
       description: |-
         Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
       runbook_url: |-

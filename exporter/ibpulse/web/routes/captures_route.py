@@ -52,7 +52,7 @@ def find_name(name: str) -> CaptureName:
 def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
     """The error for a name without a finished capture."""
     if any(str(each.name) == name for each in pending):
-        return ProblemError("unknown-capture", 404, f"Capture {name} is being taken; ask again in a few seconds.")
+        return ProblemError("unknown-capture", 404, f"Capture {name} is not finished yet; try again in a few seconds.")
     return ProblemError("unknown-capture", 404, f"No such capture: {name[:100]!r}. See {PATH} for the list.")
 
 
@@ -60,7 +60,7 @@ def unavailable(error: CaptureError) -> ProblemError:
     """The error for a request that failed on the disk."""
     # the message names paths on this node, so it only goes to the log
     log.error("captures: %s", error)
-    return ProblemError("no-captures", 503, "Captures cannot be read or changed now; see the server's log.")
+    return ProblemError("no-captures", 503, "Captures are currently unavailable; see the server's log.")
 
 
 def captures_router(captures: CaptureParts) -> APIRouter:

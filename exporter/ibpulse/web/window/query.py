@@ -96,7 +96,7 @@ def _bins(query: WindowQuery, parts: WebParts) -> Bins:
     base = _base_width(query.resolution, interval_ns)
     if query.from_ is None:
         if query.to is not None:
-            raise bad_parameter("to", "requires from; for the newest span, use last=5s")
+            raise bad_parameter("to", "requires from; for the most recent data, use last=5s")
         span_ns = read_duration("last", DEFAULT_LAST if query.last is None else query.last)
         return newest_bins(span_ns, now_ns, interval_ns, base, query.max_points)
     if query.last is not None:
