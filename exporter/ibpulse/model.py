@@ -82,6 +82,33 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class PortState:
+    """The properties of a port that belong to a moment.
+
+    `state` and `physical` are the kernel's words for the link and its physical layer. `rate_bytes_per_second` is the
+    data rate of one direction while `active`, otherwise the last one while it was; None if it was never known.
+    `stride` is the number of ticks between two samples. `problem` is one of `PROBLEMS`, or empty.
+    """
+
+    state: str = ""
+    physical: str = ""
+    active: bool = False
+    rate_bytes_per_second: float | None = None
+    rail: bool = False
+    stride: int = 1
+    problem: str = ""
+
+
+PROBLEMS = {
+    "no-counters": "no file of the port counts bytes",
+    "unreadable": "the files of the port cannot be read",
+    "hung": "a read of the device does not return",
+    "disappeared": "the port does not exist any more",
+}
+"""Reasons why a port has no samples, and their meanings."""
+
+
+@dataclass(frozen=True, slots=True)
 class CounterReading:
     """The value of one error or congestion counter, read at `taken_ns` on the monotonic clock.
 

@@ -10,7 +10,8 @@ from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
-MOST_FILES = 240
+# 240 for what 0.1 had, and the event log with its route and its readers
+MOST_FILES = 258
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

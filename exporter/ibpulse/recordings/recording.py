@@ -20,7 +20,7 @@ MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
 
 
-class PortState(Protocol):
+class DescribedPort(Protocol):
     """A port of a fabric, or of a daemon's answer."""
 
     @property
@@ -74,7 +74,7 @@ class RecordedPort:
             raise ValueError(f"port {self.id} has a stride of {self.stride}; the least is 1")
 
     @classmethod
-    def of(cls, port: PortState, source: str, stride: int) -> RecordedPort:
+    def of(cls, port: DescribedPort, source: str, stride: int) -> RecordedPort:
         """The current state of a port whose counters `source` are read every `stride` intervals."""
         return cls(
             device=port.id.device,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.summary import Summary
+from ibpulse.events import EventLog
+from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.metrics.web import WebCounts
@@ -54,7 +56,8 @@ class WebParts:
     Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
     number of whole seconds that end at a wall time (ns), or now. `counts` has the server's own metrics. `snapshot`
     returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
-    the loaded web configuration file, if any.
+    the loaded web configuration file, if any. `events` is the event log; `known_ports` returns the ports of the node
+    and those that disappeared within the history, in natural order.
     """
 
     reader: RingReader
@@ -72,3 +75,5 @@ class WebParts:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None
     captures: CaptureParts | None = None
+    events: EventLog = field(default_factory=EventLog)
+    known_ports: Callable[[], tuple[KnownPort, ...]] = tuple

@@ -1,0 +1,109 @@
+"""The state of every port at every tick of a ring."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ibpulse.model import PortState
+from ibpulse.text import natural_key
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """The states of one port: `states[0]` before `ticks[0]`, then `states[n]` from `ticks[n - 1]` on."""
+
+    states: list[PortState | None]
+    ticks: list[int] = field(default_factory=list)
+
+    def at(self, tick: int) -> PortState | None:
+        return self.states[bisect.bisect_right(self.ticks, tick)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A state and the ticks from `first` up to `end`, exclusive, in which a port was in it; None: it did not exist."""
+
+    first: int
+    end: int
+    state: PortState | None
+
+
+class PortHistory:
+    """The states of the ports. Ticks are those of one ring; what was before the first change is assumed unchanged."""
+
+    def __init__(self) -> None:
+        self._ports: dict[str, _Timeline] = {}
+
+    def begin(self, name: str, state: PortState | None) -> None:
+        """Set the state before the first change of a port that is not known yet."""
+        self._ports.setdefault(name, _Timeline([state]))
+
+    def change(self, name: str, tick: int, before: PortState | None, after: PortState | None) -> None:
+        """A port is in another state from `tick` on. A tick that is older than the last change counts as that one."""
+        line = self._ports.setdefault(name, _Timeline([before]))
+        if line.ticks and tick <= line.ticks[-1]:
+            line.states[-1] = after
+            return
+        line.ticks.append(tick)
+        line.states.append(after)
+
+    def forget_before(self, tick: int) -> None:
+        """Forget changes before a tick, and ports that did not exist since."""
+        for name in list(self._ports):
+            line = self._ports[name]
+            old = bisect.bisect_right(line.ticks, tick)
+            del line.ticks[:old], line.states[:old]
+            if not line.ticks and line.states[0] is None:
+                del self._ports[name]
+
+    def names(self) -> list[str]:
+        """The ports that existed at any time, in natural order."""
+        return sorted(self._ports, key=natural_key)
+
+    def now(self, name: str) -> PortState | None:
+        """The newest state of a port; None if it does not exist."""
+        line = self._ports.get(name)
+        return None if line is None else line.states[-1]
+
+    def since(self, name: str) -> int | None:
+        """The tick of the last change of a port; None without one."""
+        line = self._ports.get(name)
+        return line.ticks[-1] if line and line.ticks else None
+
+    def at(self, name: str, tick: int) -> PortState | None:
+        """The state of a port at a tick; None if it did not exist."""
+        line = self._ports.get(name)
+        return None if line is None else line.at(tick)
+
+    def spans(self, name: str, first: int, end: int) -> list[Span]:
+        """The states of a port from tick `first` up to `end`, exclusive, oldest first, without gaps."""
+        line = self._ports.get(name)
+        if line is None or first >= end:
+            return []
+        low, high = bisect.bisect_right(line.ticks, first), bisect.bisect_left(line.ticks, end)
+        edges = [first, *line.ticks[low:high], end]
+        return [Span(a, b, line.states[low + n]) for n, (a, b) in enumerate(pairwise(edges))]
+
+    def during(self, first: int, end: int) -> dict[str, PortState]:
+        """The ports that existed at any time from tick `first` up to `end`, in natural order, each with its last state.
+
+        For a port that disappeared within the span it is the state before that.
+        """
+        found = {}
+        for name in self.names():
+            states = [span.state for span in self.spans(name, first, end) if span.state is not None]
+            if states:
+                found[name] = states[-1]
+        return found
+
+    def edges(self, names: Iterable[str], first: int, end: int) -> list[int]:
+        """The ticks within a span at which any of these ports changes its state."""
+        return sorted({span.first for name in names for span in self.spans(name, first, end)} - {first})
+
+    def states_at(self, tick: int) -> Mapping[str, PortState]:
+        """The states of all ports that existed at a tick, in natural order."""
+        found = {name: self.at(name, tick) for name in self.names()}
+        return {name: state for name, state in found.items() if state is not None}
