@@ -12,14 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.events import Event
 from ibpulse.flightrecorder.writer import ROWS_AT_ONCE, Job, parse_job
-from ibpulse.model import PortIdentity
+from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port
 from tests.running import eventually
 
 PORT = RecordedPort("mlx5_0", 1, 50e9, rail=False, source="words", identity=PortIdentity(guid="b8ce:f603:00aa:bb00"))
-META = RecordingMeta("node7", 10_000_000, (PORT,), "capture", labels={"a": "Ω"}, trigger_ns=10**18)
+EVENT = Event(10**18, "link-down", "mlx5_0:1", "The link went down.", before=PortState("ACTIVE", active=True))
+META = RecordingMeta(
+    "node7", 10_000_000, (PORT,), "capture", labels={"a": "Ω"}, trigger_ns=10**18, events=(EVENT,), events_left_out=3
+)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ibpulse.model import PortIdentity
+from ibpulse.events import KINDS, Event
+from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 
 START_NS = 1_763_683_200 * 10**9
@@ -46,6 +47,20 @@ ports = st.builds(
     stride=st.integers(1, 1000),
     resolution_seconds=st.none() | st.floats(0, 10),
     identity=st.builds(PortIdentity, *[WORDS] * 10),
+    physical=WORDS,
+    problem=WORDS,
+)
+states = st.none() | st.builds(PortState, WORDS, WORDS, st.booleans(), st.none() | st.floats(1, 1e12), st.booleans())
+events = st.builds(
+    Event,
+    time_ns=st.integers(0, 2**62),
+    kind=st.sampled_from(list(KINDS)) | WORDS,
+    subject=st.just("mlx5_0:1") | WORDS,
+    text=WORDS,
+    uncertainty_ns=st.integers(0, 2**62),
+    before=states,
+    after=states,
+    details=st.dictionaries(WORDS.filter(lambda name: name != "ports"), WORDS | st.integers(0, 9), max_size=2),
 )
 metas = st.builds(
     RecordingMeta,
@@ -58,6 +73,8 @@ metas = st.builds(
     trigger_ns=st.none() | st.integers(0, 2**62),
     ibpulse_version=WORDS,
     complete=st.booleans(),
+    events=st.lists(events, max_size=3).map(lambda found: tuple(sorted(found, key=lambda event: event.time_ns))),
+    events_left_out=st.integers(0, 9),
 )
 
 

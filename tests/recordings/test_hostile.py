@@ -27,6 +27,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.parquet"
 
 
+def of_version_2(**changes: Any) -> bytes:
+    """The metadata of a small recording of version 2."""
+    return json.dumps(members(ibpulse_recording_version=2, **changes)).encode()
+
+
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
     """The file with another table, its metadata kept."""
     table = pq.read_table(path)
@@ -78,17 +83,25 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (b"{", "has metadata that is not JSON; copy the file again"),
         (b"\xff", "has metadata that is not JSON"),
         (b"[" * 100_000, "has metadata that is not JSON"),
-        (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
-        (json.dumps(members(ibpulse_recording_version=2)).encode(), "is of version 2, this program reads version 1; "),
+        (b"[]", "is of version None, this program reads version 1 and 2; use a newer ibpulse"),
+        (
+            json.dumps(members(ibpulse_recording_version=3)).encode(),
+            "is of version 3, this program reads version 1 and 2; use a newer",
+        ),
         (json.dumps(members(ibpulse_recording_version="1")).encode(), "is of version '1', this program reads"),
         (json.dumps(members(ibpulse_recording_version=True)).encode(), "is of version True, this program"),
         (json.dumps(members(ports=[])).encode(), "invalid metadata: .top level.: 0 ports; a recording has 1"),
         (json.dumps(members(ports=[{"device": "a"}])).encode(), "invalid metadata: ports.0.port: is required"),
         (json.dumps(members(interval_ns=-1)).encode(), "an interval of -1 ns is out of bounds"),
         (json.dumps(members(interval_ns="10")).encode(), "interval_ns: '10' is not a whole number"),
+        (of_version_2(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
+        (of_version_2(events=[{"time_ns": -1}]), "has invalid metadata: events: time_ns of an event is not a number"),
+        (of_version_2(events={"a": 1, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
+        (of_version_2(events=7), "has invalid metadata: events: an event is not an object"),
+        (of_version_2(events=[{"before": {"active": 1}}]), "events: active of a port's state is not valid"),
         (json.dumps(members(host="x" * 4_000_001)).encode(), "has metadata of 4000... bytes; at most 4000000 are read"),
     ],
-    ids=range(12),
+    ids=range(17),
 )
 def test_metadata_that_cannot_be_used_is_told(path: Path, raw: bytes, sentence: str) -> None:
     table = pq.read_table(path)

@@ -16,6 +16,7 @@ from ibpulse.errors import IbpulseError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.recordings.recorded_events import events_from_json, events_to_json
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 
@@ -39,7 +40,8 @@ class Job:
         """Encode a job as JSON for `parse_job`."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
-        return orjson.dumps({**members, **numbers, "meta": dataclasses.asdict(self.meta)})
+        meta = dataclasses.asdict(dataclasses.replace(self.meta, events=()))
+        return orjson.dumps({**members, **numbers, "meta": {**meta, "events": events_to_json(self.meta.events)}})
 
 
 def parse_job(raw: bytes) -> Job:
@@ -47,7 +49,8 @@ def parse_job(raw: bytes) -> Job:
     members = orjson.loads(raw)
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
     ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
-    return Job(ring=ring, path=path, meta=RecordingMeta(ports=ports, **meta), **members)
+    events = events_from_json(meta.pop("events"))
+    return Job(ring=ring, path=path, meta=RecordingMeta(ports=ports, events=events, **meta), **members)
 
 
 def _parse_port(identity: dict[str, str], **members: Any) -> RecordedPort:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.errors import RecordingError
+from ibpulse.events import Event
 from ibpulse.model import DIRECTIONS
+from ibpulse.recordings.recorded_events import events_from_json, events_to_json
 from ibpulse.recordings.recording import Recording, RecordingMeta
 
 if TYPE_CHECKING:
@@ -34,13 +36,18 @@ __all__ = ["pa", "pq"]
 KEY = b"ibpulse_recording"
 """The key of the JSON among the metadata of the file's schema."""
 VERSION_MEMBER = "ibpulse_recording_version"
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)
+_VERSIONS_TEXT = " and ".join(map(str, VERSIONS))
+EVENTS_KEY = b"ibpulse_events"
+"""The key of the JSON of events among the metadata of a batch, in a file that still grows."""
 MAX_HEADER_BYTES = 4_000_000
 
 
 def write_header(meta: RecordingMeta) -> bytes:
     """The JSON of `meta`."""
-    return orjson.dumps({VERSION_MEMBER: VERSION, **dataclasses.asdict(meta)})
+    members = dataclasses.asdict(dataclasses.replace(meta, events=()))
+    return orjson.dumps({VERSION_MEMBER: VERSION, **members, "events": events_to_json(meta.events)})
 
 
 def read_header(raw: bytes) -> RecordingMeta:
@@ -51,20 +58,21 @@ def read_header(raw: bytes) -> RecordingMeta:
     """
     if len(raw) > MAX_HEADER_BYTES:
         raise ValueError(f"has metadata of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
+    members = _parse(raw)
+    version = members.pop(VERSION_MEMBER, None) if isinstance(members, dict) else None
+    if type(version) is not int or version not in VERSIONS:
+        shown = repr(version)[:20]
+        raise ValueError(f"is of version {shown}, this program reads version {_VERSIONS_TEXT}; use a newer ibpulse")
+    events = members.pop("events", [])
+    # version 1 has no events
+    return dataclasses.replace(_read_members(members), events=events_from_json(events if version > 1 else []))
+
+
+def _parse(raw: bytes) -> Any:
     try:
-        members = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise ValueError("has metadata that is not JSON; copy the file again from its origin") from error
-    version = members.get(VERSION_MEMBER) if isinstance(members, dict) else None
-    reader = _READERS.get(version) if type(version) is int else None
-    if reader is None:
-        shown = repr(version)[:20]
-        raise ValueError(f"is of version {shown}, this program reads version {_versions()}; use a newer ibpulse")
-    return reader(raw)
-
-
-def _versions() -> str:
-    return ", ".join(map(str, _READERS))
 
 
 @cache
@@ -75,20 +83,36 @@ def _adapter() -> TypeAdapter[RecordingMeta]:
     return TypeAdapter(RecordingMeta)
 
 
-def _read_v1(raw: bytes) -> RecordingMeta:
+def _read_members(members: dict[str, Any]) -> RecordingMeta:
     from pydantic import ValidationError
 
     from ibpulse.validation import explain
 
     try:
-        return _adapter().validate_json(raw, strict=True)
+        return _adapter().validate_json(json.dumps(members), strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))[:100] or "(top level)"
         raise ValueError(f"has invalid metadata: {place}: {explain(fault)}") from error
 
 
-_READERS: dict[int, Callable[[bytes], RecordingMeta]] = {1: _read_v1}
+def write_events(events: Sequence[Event]) -> dict[bytes, bytes]:
+    """The metadata of a batch with the events up to its end."""
+    return {EVENTS_KEY: orjson.dumps(events_to_json(events))} if events else {}
+
+
+def read_events(metadata: Any) -> tuple[Event, ...]:
+    """The events in the metadata of a batch.
+
+    Raises:
+        ValueError: they are not valid; the message continues as in `read_header`.
+    """
+    raw = dict(metadata or {}).get(EVENTS_KEY)
+    if raw is None:
+        return ()
+    if len(raw) > MAX_HEADER_BYTES:
+        raise ValueError(f"has events of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
+    return events_from_json(_parse(raw))
 
 
 RATE_COLUMNS = tuple(f"{direction}_bytes_per_second" for direction in DIRECTIONS)

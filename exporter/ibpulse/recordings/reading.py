@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings.file_format import KEY, MAX_HEADER_BYTES, decode, missing_column, pa, pq, read_header
+from ibpulse.recordings.file_format import (
+    KEY,
+    MAX_HEADER_BYTES,
+    decode,
+    missing_column,
+    pa,
+    pq,
+    read_events,
+    read_header,
+)
+from ibpulse.recordings.recorded_events import limit_events
 from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
 
 PARTIAL = ".partial"
@@ -98,8 +109,17 @@ def _whole(table: Any) -> list[Any]:
 
 
 def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
-    stream = pa.ipc.open_stream(_Bounded(file), options=pa.ipc.IpcReadOptions(use_threads=False))
-    return _check_schema(path, stream.schema), _batches(path, stream)
+    meta = _check_schema(path, _stream(file).schema)
+    # the events came later than the metadata
+    file.seek(0)
+    events, left_out = limit_events(event for _, each in _batches(path, _stream(file)) for event in read_events(each))
+    file.seek(0)
+    meta = dataclasses.replace(meta, events=events, events_left_out=left_out)
+    return meta, (batch for batch, _ in _batches(path, _stream(file)))
+
+
+def _stream(file: Any) -> Any:
+    return pa.ipc.open_stream(_Bounded(file), options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
 class _Bounded:
@@ -120,16 +140,16 @@ class _Bounded:
         return bytes(self._file.read(left if count < 0 else min(count, left)))
 
 
-def _batches(path: Path, stream: Any) -> Iterator[Any]:
-    """The batches of a stream up to its end, which may be cut off."""
+def _batches(path: Path, stream: Any) -> Iterator[tuple[Any, Any]]:
+    """The batches of a stream and their metadata, up to its end, which may be cut off."""
     while True:
         try:
-            batch = stream.read_next_batch()
+            batch, metadata = stream.read_next_batch_with_custom_metadata()
         except (StopIteration, OSError, pa.ArrowException):
             return
         if batch.num_rows > MAX_GROUP_ROWS:
             _refuse(path, f"has a batch of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
-        yield batch
+        yield batch, metadata
 
 
 def _check_schema(path: Path, found: Any) -> RecordingMeta:

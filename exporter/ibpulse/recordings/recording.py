@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -12,12 +12,15 @@ import numpy.typing as npt
 
 from ibpulse import __version__
 from ibpulse.arrays import Floats
-from ibpulse.model import PortId, PortIdentity
+from ibpulse.events import Event, PortHistory
+from ibpulse.model import PortId, PortIdentity, PortState
 
 # the number of slots of a ring
 MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
+# about 400 bytes of JSON each
+MAX_EVENTS = 4000
 
 
 class DescribedPort(Protocol):
@@ -50,10 +53,11 @@ class DescribedPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordedPort:
-    """One port of a recording, as of the time of the recording.
+    """One port of a recording, as of the beginning of the recording, or as of its appearance if that was later.
 
     `rate_bytes_per_second` is the data rate of one direction, None if unknown. `source` names the counters, which were
     read every `stride` intervals; `resolution_seconds` is the time between their changes, None if not measured.
+    `physical` and `problem` are as in `PortState`.
     """
 
     device: str
@@ -66,6 +70,8 @@ class RecordedPort:
     stride: int = 1
     resolution_seconds: float | None = None
     identity: PortIdentity = field(default_factory=PortIdentity)
+    physical: str = ""
+    problem: str = ""
 
     def __post_init__(self) -> None:
         if not self.device or not 0 <= self.port <= 255:
@@ -93,13 +99,26 @@ class RecordedPort:
         """Device and number; as text `mlx5_0:1`."""
         return PortId(self.device, self.port)
 
+    @property
+    def first_state(self) -> PortState:
+        """The properties that belong to a moment."""
+        return PortState(**{name: getattr(self, name) for name in _STATE_MEMBERS})
+
+    def in_state(self, state: PortState) -> RecordedPort:
+        """The port with another first state."""
+        return replace(self, **{name: getattr(state, name) for name in _STATE_MEMBERS})
+
+
+_STATE_MEMBERS = tuple(member.name for member in fields(PortState))
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingMeta:
     """Metadata of a recording.
 
     `source` names its origin: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
-    belong to captures. `complete` is false if the recording was cut off before it was finished.
+    belong to captures. `complete` is false if the recording was cut off before it was finished. `events` are in order
+    of time; the states of the ports follow from `ports` and from them. `events_left_out` counts those above the limit.
     """
 
     host: str
@@ -111,6 +130,8 @@ class RecordingMeta:
     trigger_ns: int | None = None
     ibpulse_version: str = __version__
     complete: bool = True
+    events: tuple[Event, ...] = ()
+    events_left_out: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.interval_ns <= MAX_INTERVAL_NS:
@@ -119,6 +140,8 @@ class RecordingMeta:
             raise ValueError(f"{len(self.ports)} ports; a recording has 1 to {MAX_PORTS}")
         if len({port.id for port in self.ports}) < len(self.ports):
             raise ValueError("a port is listed twice")
+        if len(self.events) > MAX_EVENTS:
+            raise ValueError(f"{len(self.events)} events; a recording has at most {MAX_EVENTS}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,15 +194,55 @@ class Recording:
         """Wall time at which the next sample would be."""
         return self.start_ns + self.ticks * self.meta.interval_ns
 
+    @property
+    def states(self) -> PortHistory:
+        """The states of its ports; ticks are the indices of its samples. Each access computes it again.
+
+        A port that did not exist at the beginning has no state until it appeared.
+        """
+        return history_of(self.meta, self.start_ns)
+
     def time_ns(self) -> npt.NDArray[np.int64]:
         """Wall time of each sample in ns since the epoch: int64 (samples,)."""
         return self.start_ns + self.meta.interval_ns * np.arange(self.ticks, dtype=np.int64)
 
     def cut(self, first: int, end: int) -> Recording:
-        """The samples from index `first` up to but not including `end`, as views."""
+        """The samples from index `first` up to but not including `end`, as views.
+
+        The metadata is that of the whole recording; `states` counts from the first sample of the part.
+        """
         first, end, _ = slice(first, end).indices(self.ticks)
         start_ns = self.start_ns + first * self.meta.interval_ns
         return Recording(self.meta, start_ns, self.bytes_per_second[:, :, first:end], self.seconds[:, :, first:end])
+
+
+def history_of(meta: RecordingMeta, start_ns: int) -> PortHistory:
+    """The states of the ports of a recording; ticks are intervals after the sample at wall time `start_ns`."""
+    ports = {str(port.id): port.first_state for port in meta.ports}
+    history = PortHistory()
+    for event in meta.events:
+        if event.subject in ports and (event.before, event.after) != (None, None):
+            history.begin(event.subject, None if event.before is None else ports[event.subject])
+            history.change(event.subject, (event.time_ns - start_ns) // meta.interval_ns, event.before, event.after)
+    for name, state in ports.items():
+        history.begin(name, state)
+    return history
+
+
+def meta_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> RecordingMeta:
+    """The metadata of the part of a recording from the sample at wall time `begin_ns` to before `end_ns`.
+
+    It has the events of the part, and the ports as of its beginning.
+    """
+    history = history_of(meta, begin_ns)
+    ports = []
+    for port in meta.ports:
+        state, later = history.at(str(port.id), -1), history.spans(str(port.id), -1, LATEST_NS)
+        gone = replace(port.first_state, active=False, state="", physical="", problem="disappeared")
+        appears = any(span.state is not None for span in later)
+        ports.append(port if state is None and appears else port.in_state(state or gone))
+    events = tuple(event for event in meta.events if begin_ns <= event.time_ns < end_ns)
+    return replace(meta, ports=tuple(ports), events=events)
 
 
 def concatenate(pieces: Sequence[Recording]) -> Recording:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings.file_format import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema
+from ibpulse.events import Event
+from ibpulse.recordings.file_format import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema, write_events
 from ibpulse.recordings.reading import PARTIAL, scan
-from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
+from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between
 
 TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
@@ -84,6 +85,9 @@ def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> 
     pieces = scan(partial)
     first = next(pieces)
     meta = dataclasses.replace(first.meta, complete=True)
+    begin_ns = first.start_ns + first_tick * meta.interval_ns
+    end_ns = LATEST_NS if last_tick is None else first.start_ns + (last_tick + 1) * meta.interval_ns
+    meta = meta_between(meta, begin_ns, end_ns)
     kept = _between(_chain(first, pieces), first_tick, last_tick)
     save_pieces(path, meta, _regroup(meta, kept))
     partial.unlink()
@@ -119,8 +123,10 @@ class RecordingWriter:
             self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
             self._file.flush()
 
-    def append(self, piece: Recording) -> None:
+    def append(self, piece: Recording, events: Sequence[Event] = ()) -> None:
         """Write a piece that begins at or after the end of the last one; skipped samples are missing (NaN).
+
+        `events` are those that became known since the last piece.
 
         Raises:
             ValueError: the piece begins earlier, off the grid or much later, or has other ports.
@@ -130,7 +136,8 @@ class RecordingWriter:
             raise ValueError("the piece has other ports or another interval than its recording")
         for part in (*self._gap_before(piece), piece):
             with _as_recording_error(self.partial):
-                self._stream.write_batch(encode(part, self._schema))
+                metadata = write_events(events if part is piece else ())
+                self._stream.write_batch(encode(part, self._schema), custom_metadata=metadata or None)
                 self._file.flush()
             self.ticks += part.ticks
             self._next_ns = part.end_ns
