@@ -9,6 +9,7 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 # A smaller number was meant as seconds: no ring holds samples of 1973.
 _LEAST_MILLISECONDS = 10**11
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MILLISECONDS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]{1,12})\.([0-9]{1,20})", re.ASCII)
@@ -60,8 +61,14 @@ def parse_rfc3339(text: str) -> int:
     if hours > 23 or minutes > 59:
         raise ValueError(f"{text} has an offset of {hours}:{minutes:02}; it must stay below 24:00")
     offset = (hours * 60 + minutes) * (-1 if found[8] == "-" else 1)
-    seconds = (local - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - offset * 60
+    seconds = (local - _EPOCH) // timedelta(seconds=1) - offset * 60
     return seconds * SECOND_NS + _fraction_ns(found[7] or "0")
+
+
+def format_rfc3339(time_ns: int) -> str:
+    """A wall time in RFC 3339 with milliseconds, rounded down, in UTC: `2025-11-21T00:00:00.500Z`."""
+    instant = _EPOCH + timedelta(milliseconds=time_ns // MILLISECOND_NS)
+    return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03}Z"
 
 
 def _fraction_ns(digits: str) -> int:

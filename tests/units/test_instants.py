@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.instants import parse_instant, parse_rfc3339
+from ibpulse.instants import format_rfc3339, parse_instant, parse_rfc3339
 
 SECOND_NS = 10**9
 instants_ns = st.integers(200_000_000 * SECOND_NS, 4_000_000_000 * SECOND_NS)
@@ -32,6 +32,13 @@ def test_rfc_3339_is_exact_in_every_zone(instant_ns: int, minutes: int, separato
     text = f"{stamp[:19]}.{instant_ns % SECOND_NS:09}{stamp[19:]}"
     assert parse_instant(text) == instant_ns
     assert parse_instant(text.replace("+", " ")) == instant_ns
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_a_time_is_written_down_to_the_millisecond_and_read_again(instant_ns: int) -> None:
+    text = format_rfc3339(instant_ns)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
+    assert parse_rfc3339(text) == instant_ns // 10**6 * 10**6
 
 
 def test_zulu_is_universal_time() -> None:

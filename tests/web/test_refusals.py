@@ -60,6 +60,10 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("formt=csv", "formt: no such name; did you mean format?"),
         ("last=5s&last=6s", "query: a parameter is given more than once; only port may be repeated"),
         ("from_=5", "from_: no such name; did you mean from?"),
+        ("start=5", "start: no such name; did you mean from?"),
+        ("start_ms=5", "start_ms: no such name; did you mean from?"),
+        ("until=5", "until: no such name; did you mean to?"),
+        ("step=5s", "step: no such name; did you mean resolution?"),
     ],
 )
 async def test_a_bad_parameter_is_named_with_the_way_out(client: httpx.AsyncClient, query: str, sentence: str) -> None:

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
+from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
@@ -44,7 +45,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
-        server = await serve(create_app(node.parts()), "127.0.0.1", 0)
+        server = await serve(create_app(node.parts(events=make_log(60))), "127.0.0.1", 0)
         told.append(f"http://127.0.0.1:{server.port}")
         ready.set()
         await done.wait()
@@ -62,14 +63,23 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 # what never ends cannot be read to its end; the fuzzing of the daemon reads its beginning
 ENDLESS = ["/api/v1/stream"]
-PATHS = ["/metrics", "/api/v1/ports", "/api/v1/topology", "/api/v1/window", "/api/v1/summary", "/-/healthy", "/-/ready"]
+PATHS = [
+    "/metrics",
+    "/api/v1/ports",
+    "/api/v1/topology",
+    "/api/v1/window",
+    "/api/v1/summary",
+    "/api/v1/events",
+    "/-/healthy",
+    "/-/ready",
+]
 
 
 @pytest.mark.parametrize(
     ("path", "mode"),
     [
         *((path, POSITIVE) for path in PATHS),
-        *((path, NEGATIVE) for path in ("/metrics", "/api/v1/window", "/api/v1/summary")),
+        *((path, NEGATIVE) for path in ("/metrics", "/api/v1/window", "/api/v1/summary", "/api/v1/events")),
     ],
 )
 def test_the_server_keeps_its_document(address: str, path: str, mode: schemathesis.GenerationMode) -> None:

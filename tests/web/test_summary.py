@@ -81,6 +81,48 @@ async def test_a_window_may_end_in_the_past(client: httpx.AsyncClient) -> None:
     assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 300) * 10, (EPOCH + 500) * 10)
 
 
+@pytest.mark.parametrize("last", ["1s", "5s", "10s"])
+async def test_the_two_names_of_a_length_mean_the_same(client: httpx.AsyncClient, last: str) -> None:
+    assert await ask(client, last=last) == await ask(client, window=last)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(300, 500), (301, 499), (399, 400), (300, 401), (0, 900)])
+async def test_two_times_choose_the_seconds_of_the_bins_of_a_window(
+    client: httpx.AsyncClient, begin: int, end: int
+) -> None:
+    span = {"from": str((EPOCH + begin) * 10), "to": str((EPOCH + end) * 10)}
+    found = await ask(client, **span)
+    bins = (await client.get("/api/v1/window", params={**span, "resolution": "1s"})).json()
+    first, last = begin // 100, -(-end // 100)
+    assert (found["start_ms"], found["end_ms"]) == ((EPOCH + first * 100) * 10, (EPOCH + last * 100) * 10)
+    assert (found["start_ms"], found["end_ms"]) == (bins["start_ms"], bins["end_ms"])
+    assert found["window_seconds"] == last - first
+    assert found == await ask(client, window=f"{last - first}s", to=str((EPOCH + last * 100) * 10))
+
+
+async def test_a_span_up_to_now_ends_with_the_newest_complete_second(client: httpx.AsyncClient) -> None:
+    begin = str((EPOCH + 650) * 10)
+    expected = ((EPOCH + 600) * 10, (EPOCH + 900) * 10, 3)
+    for span in ({"from": begin}, {"from": begin, "to": "4000000000.0"}):
+        found = await ask(client, **span)
+        assert (found["start_ms"], found["end_ms"], found["window_seconds"]) == expected
+
+
+async def test_a_span_across_a_clock_step_has_its_seconds(tmp_path: Path) -> None:
+    """The seconds of the ring are 0.5 s off those of the wall clock after the step."""
+    node = make_node(tmp_path)
+    node.run(EPOCH, 400)
+    node.ring.begin_segment(EPOCH + 400, -50)
+    node.run(EPOCH + 400, 600)
+    node.now_tick = EPOCH + 1049
+    async with make_client(node.parts()) as client:
+        found = await ask(client, **{"from": str((EPOCH + 650) * 10), "to": str((EPOCH + 850) * 10)})
+        wider = await ask(client, **{"from": str((EPOCH + 700) * 10), "to": str((EPOCH + 800) * 10)})
+    for one, seconds in ((found, 2), (wider, 2)):
+        assert (one["start_ms"], one["end_ms"]) == ((EPOCH + 650) * 10, (EPOCH + 850) * 10)
+        assert one["window_seconds"] == seconds
+
+
 async def test_bursts_and_gaps_have_their_mean_length_and_bytes(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
     ring.write("mlx5_0:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
@@ -134,7 +176,28 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
             {"window": "5s", "to": "4000000000.0"},
             "to: 4000000000.0 is in the future; check both clocks",
         ),
-        ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use window or to"),
+        ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use last, from, to or window"),
+        ({"last": "1500ms"}, "last: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
+        ({"last": "5m"}, "last: 5m exceeds the history, 40s; shorten the span or raise sampler.history"),
+        ({"last": "5s", "to": "1763683200000"}, "last: cannot be combined with from and to"),
+        (
+            {"window": "5s", "last": "5s"},
+            "window: cannot be combined with last or from; use last=30s, or from and to",
+        ),
+        (
+            {"window": "5s", "from": "1763683200000", "to": "1763683201000"},
+            "window: cannot be combined with last or from; use last=30s, or from and to",
+        ),
+        (
+            {"from": "1763683100000", "to": "1763683200000"},
+            "from: the span of 1m40s exceeds the history, 40s; shorten the span or raise sampler.history",
+        ),
+        (
+            {"from": "1763683203000", "to": "1763683203000"},
+            "from: the span is empty; use an earlier from or a later to",
+        ),
+        ({"from": "1763683209500"}, "from: no second of the span is complete yet; try again in a second"),
+        ({"from": "4000000000.0"}, "from: 4000000000.0 is in the future; check both clocks"),
     ],
 )
 async def test_what_cannot_be_answered_is_refused(

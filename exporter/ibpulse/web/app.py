@@ -9,6 +9,7 @@ from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
+from ibpulse.web.routes.events_route import events_router
 from ibpulse.web.routes.metrics_route import metrics_router
 from ibpulse.web.routes.pages_route import health_router, pages_router
 from ibpulse.web.routes.ports_route import ports_router, topology_router
@@ -39,6 +40,7 @@ def create_app(parts: WebParts) -> FastAPI:
         topology_router,
         window_router,
         summary_router,
+        events_router,
         stream_router,
         health_router,
     ):

@@ -1,12 +1,13 @@
-"""Types of query parameters, and checks that FastAPI and pydantic do not offer."""
+"""Types of query parameters, the grammar of spans, and checks that FastAPI and pydantic do not offer."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic import Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ibpulse.instants import parse_instant
 from ibpulse.units import parse_duration
@@ -24,6 +25,57 @@ _INSTANT_SCHEMA = {"type": "string", "maxLength": 64, **INSTANT_PATTERN}
 Duration = Annotated[str, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
 OptionalDuration = Annotated[str | None, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
 OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_INSTANT_SCHEMA)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Wall times in ns since the epoch from `from_ns` up to `to_ns`, exclusive.
+
+    `newest` spans were asked for by their length and end now.
+    """
+
+    from_ns: int
+    to_ns: int
+    newest: bool = False
+
+    @property
+    def length_ns(self) -> int:
+        """Length of the span."""
+        return self.to_ns - self.from_ns
+
+
+class SpanQuery(BaseModel):
+    """The query parameters that choose a span, unparsed: `last`, or `from` and `to`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    last: OptionalDuration = Field(None, description="Length of the newest span, like 5s or 1m.")
+    from_: OptionalInstant = Field(None, alias="from", description=INSTANT_FORMS + "Included.")
+    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "Exclusive (default: now).")
+
+    def span(self, now_ns: int, default_last: str = "") -> Span:
+        """The span. Without `last` and `from` it is the newest `default_last`, or all before `to` if that is empty.
+
+        Raises:
+            ProblemError: a parameter is invalid, the combination is, `from` is in the future, or later than `to`.
+        """
+        if self.last is not None and (self.from_, self.to) != (None, None):
+            raise bad_parameter("last", "cannot be combined with from and to")
+        if self.last is not None or (self.from_ is None and default_last):
+            if self.to is not None:
+                raise bad_parameter("to", f"requires from; for the most recent data, use last={default_last}")
+            return Span(
+                now_ns - read_duration("last", default_last if self.last is None else self.last), now_ns, newest=True
+            )
+        to_ns = now_ns if self.to is None else read_instant("to", self.to)
+        if self.from_ is None:
+            return Span(min(0, to_ns), to_ns)
+        from_ns = read_instant("from", self.from_)
+        if from_ns > now_ns:
+            raise bad_parameter("from", f"{self.from_} is in the future; check both clocks")
+        if from_ns > to_ns:
+            raise bad_parameter("from", f"{self.from_} is later than to={self.to}; swap them")
+        return Span(from_ns, to_ns)
 
 
 def refuse_repeated(*repeatable: str) -> Any:

@@ -62,6 +62,17 @@ KINDS = {
 }
 """Kinds of problems and their titles."""
 
+SYNONYMS = {
+    **dict.fromkeys(("start", "start_ms", "start_time", "begin", "since", "after", "from_ms"), "from"),
+    **dict.fromkeys(("end", "end_ms", "end_time", "stop", "until", "before", "to_ms"), "to"),
+    **dict.fromkeys(("duration", "range", "span"), "last"),
+    **dict.fromkeys(("device", "subject"), "port"),
+    **dict.fromkeys(("step", "interval", "bin"), "resolution"),
+    **dict.fromkeys(("points", "limit", "count"), "max_points"),
+    **dict.fromkeys(("type", "event"), "kind"),
+}
+"""Names of parameters in other programs, which are not spelt like ours."""
+
 
 def problem_response(
     status: int,
@@ -92,9 +103,16 @@ def bad_parameter(parameter: str, reason: str) -> ProblemError:
 def invalid_parameters(faults: Sequence[Any], known: Iterable[str] = ()) -> ProblemError:
     """The error for parameters or members rejected by pydantic; `known` are the accepted names."""
     known = list(known)
-    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": explain(fault, known)} for fault in faults[:16]]
+    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": _explain(fault, known)} for fault in faults[:16]]
     detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
     return ProblemError("bad-parameter", 422, detail, errors=errors)
+
+
+def _explain(fault: Any, known: Sequence[str]) -> str:
+    meant = SYNONYMS.get(str(fault["loc"][-1]))
+    if fault["type"] == "extra_forbidden" and meant in known:
+        return f"no such name; did you mean {meant}?"
+    return explain(fault, known)
 
 
 def install_problem_handlers(app: FastAPI) -> None:

@@ -110,7 +110,11 @@ class PortAnswer(BaseModel):
     name: str
     device: str
     port: int
-    state: str
+    state: str = Field(description="The kernel's word, or disappeared, unreadable or hung.")
+    since: str | None = Field(
+        None,
+        description="When this state began, in RFC 3339; null if it did not change within the history.",
+    )
     active: bool
     rate_bytes_per_second: float | None = Field(
         description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
@@ -190,3 +194,43 @@ class TopologyAnswer(BaseModel):
     distances: dict[str, dict[str, str]] = Field(
         description="Distance by device and GPU address: PIX, PXB, PHB, NODE, SYS, or empty if unknown."
     )
+
+
+class StateAnswer(BaseModel):
+    """The properties of a port that belong to a moment."""
+
+    state: str = Field(description="State of the link, in the kernel's word.")
+    physical: str = Field(description="State of the physical layer, in the kernel's word.")
+    active: bool
+    rate_bytes_per_second: float | None = Field(
+        description="Data rate of one direction while active, otherwise the last one while it was; null if unknown."
+    )
+    rail: bool
+    stride: int = Field(description="Number of sampling intervals between two samples.")
+    problem: str = Field(description="no-counters, unreadable, hung, disappeared, or empty.")
+
+
+class EventAnswer(BaseModel):
+    """Something that happened at most `uncertainty_ms` before `time_ms`, when it was noticed."""
+
+    time_ms: int
+    time: str = Field(description="The same in RFC 3339, UTC.")
+    uncertainty_ms: int
+    kind: str
+    subject: str = Field(description="A port, a device, or empty for the node.")
+    device: str
+    port: int | None
+    text: str = Field(description="A sentence.")
+    before: StateAnswer | None = Field(description="State of the port before; null if it did not change or exist.")
+    after: StateAnswer | None
+    details: dict[str, Any]
+
+
+class EventsAnswer(BaseModel):
+    """The newest events of a span, by time."""
+
+    from_ms: int | None = Field(description="Begin of the span; null for all events.")
+    to_ms: int
+    kinds: dict[str, int] = Field(description="Number of these events by kind.")
+    left_out: int = Field(description="Number of older events of the span that the limit left out.")
+    events: list[EventAnswer]

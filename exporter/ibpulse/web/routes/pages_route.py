@@ -40,7 +40,8 @@ _EXAMPLE = "/api/v1/window?last=5s&max_points=500"
 _LINKS = (
     ("/metrics", "metrics for Prometheus"),
     (_EXAMPLE, "newest raw samples"),
-    ("/api/v1/summary?window=10s", "traffic statistics of the last ten seconds"),
+    ("/api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
+    ("/api/v1/events?last=1h", "what happened in the last hour"),
     ("/api/v1/ports", "ports as JSON"),
     ("/api/docs", "API reference"),
     ("/-/healthy", "liveness: is it sampling?"),

@@ -1,42 +1,36 @@
-"""`/api/v1/summary`: all statistics of one window."""
+"""`/api/v1/summary`: all statistics of one span of whole seconds."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
+from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import SECOND_NS, format_duration
-from ibpulse.web.parameters import (
-    INSTANT_FORMS,
-    Duration,
-    OptionalInstant,
-    read_duration,
-    read_instant,
-    refuse_repeated,
-)
+from ibpulse.web.parameters import OptionalDuration, Span, SpanQuery, read_duration, read_instant, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import problems
 from ibpulse.web.wide_requests import WideRequests
 
-DEFAULT_WINDOW = "1m"
+DEFAULT_LAST = "1m"
 
 
-class SummaryQuery(BaseModel):
+class SummaryQuery(SpanQuery):
     """The query parameters of `/api/v1/summary`, unparsed."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    window: Duration = Field(
-        DEFAULT_WINDOW, description="Length of the window in whole seconds, like 30s or 5m, up to the history."
+    last: OptionalDuration = Field(
+        None,
+        description=f"Length of the newest span in whole seconds, like 30s or 5m (default: {DEFAULT_LAST}).",
     )
-    to: OptionalInstant = Field(
-        None, description=INSTANT_FORMS + "End of the window, rounded down to a whole second (default: now)."
+    window: OptionalDuration = Field(
+        None, description="The name of last in version 0.1; with to, the span ends there, rounded down to a second."
     )
 
 
@@ -52,35 +46,74 @@ def summary_router(parts: WebParts) -> APIRouter:
         dependencies=[refuse_repeated()],
     )
     async def summary(query: Annotated[SummaryQuery, Query()]) -> Response:
-        """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a window."""
-        seconds = _whole_seconds(query.window, parts)
-        return await wide.run(answer_summary, parts, seconds, _end_ns(query.to, parts))
+        """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a span."""
+        return await wide.run(answer_summary, parts, *choose_seconds(query, parts))
 
     return router
 
 
 def answer_summary(parts: WebParts, seconds: int, end_ns: int | None) -> Response:
-    """The response for a window of `seconds`."""
+    """The response for `seconds` that end at a wall time, None for now."""
     return Response(orjson.dumps(parts.summarize(seconds, end_ns)), media_type="application/json")
 
 
-def _whole_seconds(text: str, parts: WebParts) -> int:
-    window_ns = read_duration("window", text)
-    if window_ns % SECOND_NS:
-        raise bad_parameter("window", f"{text} is not a whole number of seconds; write it like 30s or 5m")
-    history_ns = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS * SECOND_NS
-    if window_ns > history_ns:
-        held = format_duration(history_ns)
-        raise bad_parameter(
-            "window", f"{text} exceeds the history, {held}; shorten the window or raise sampler.history"
-        )
-    return window_ns // SECOND_NS
+def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | None]:
+    """The number of whole seconds of a query, and the wall time in ns at which they end; None for the newest.
+
+    Raises:
+        ProblemError: a parameter or the combination is invalid, or the span exceeds the history.
+    """
+    if query.window is not None and (query.last, query.from_) != (None, None):
+        raise bad_parameter("window", "cannot be combined with last or from; use last=30s, or from and to")
+    if query.window is not None or (query.to is not None and (query.last, query.from_) == (None, None)):
+        length = DEFAULT_LAST if query.window is None else query.window
+        return _whole_seconds("window", length, parts), _past_ns(query.to, parts)
+    span = query.span(parts.wall_clock_ns(), DEFAULT_LAST)
+    if span.newest:
+        return _whole_seconds("last", DEFAULT_LAST if query.last is None else query.last, parts), None
+    return _widen(span, parts)
 
 
-def _end_ns(text: str | None, parts: WebParts) -> int | None:
+def _whole_seconds(parameter: str, text: str, parts: WebParts) -> int:
+    length_ns = read_duration(parameter, text)
+    if length_ns % SECOND_NS:
+        raise bad_parameter(parameter, f"{text} is not a whole number of seconds; write it like 30s or 5m")
+    return _refuse_long(parameter, text, length_ns // SECOND_NS, parts)
+
+
+def _past_ns(text: str | None, parts: WebParts) -> int | None:
     if text is None:
         return None
     end_ns = read_instant("to", text)
     if end_ns > parts.wall_clock_ns():
         raise bad_parameter("to", f"{text} is in the future; check both clocks")
     return end_ns
+
+
+def _widen(span: Span, parts: WebParts) -> tuple[int, int]:
+    """The complete seconds that overlap a span, as the bins of a window do."""
+    reader = parts.reader
+    ticks = SECOND_NS // reader.interval_ns
+    ports = place_ports(reader, parts.fabric().ports, parts.slots())
+    settled = settled_tick(reader, widest_stride(port.stride for port in ports), parts.wall_clock_ns())
+    first, wanted = reader.tick_at(span.from_ns) // ticks, reader.tick_at(span.to_ns - 1) // ticks + 1
+    end = min(wanted, settled // ticks)
+    if first >= end:
+        empty = "the span is empty; use an earlier from or a later to"
+        raise bad_parameter(
+            "from", empty if first >= wanted else "no second of the span is complete yet; try again in a second"
+        )
+    length = f"the span of {format_duration((end - first) * SECOND_NS)}"
+    seconds = _refuse_long("from", length, end - first, parts)
+    return seconds, int(reader.wall_ns(np.array([end * ticks]))[0])
+
+
+def _refuse_long(parameter: str, text: str, seconds: int, parts: WebParts) -> int:
+    history = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS
+    if seconds > history:
+        held = format_duration(history * SECOND_NS)
+        what = "window" if parameter == "window" else "span"
+        raise bad_parameter(
+            parameter, f"{text} exceeds the history, {held}; shorten the {what} or raise sampler.history"
+        )
+    return seconds

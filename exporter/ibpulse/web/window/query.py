@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.model import DIRECTIONS
 from ibpulse.units import format_duration
-from ibpulse.web.parameters import INSTANT_FORMS, OptionalDuration, OptionalInstant, read_duration, read_instant
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.window.values import Bins, Unit, WindowPlan, bins_between, newest_bins
@@ -20,16 +20,12 @@ Direction = Literal["transmit", "receive", "both"]
 Format = Literal["json", "csv", "npy", "grafana"]
 
 
-class WindowQuery(BaseModel):
+class WindowQuery(SpanQuery):
     """The query parameters of `/api/v1/window`, unparsed."""
-
-    model_config = ConfigDict(extra="forbid")
 
     last: OptionalDuration = Field(
         None, description=f"Length of the newest span, like 5s or 1m (default: {DEFAULT_LAST})."
     )
-    from_: OptionalInstant = Field(None, alias="from", description=INSTANT_FORMS + "Included.")
-    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "Exclusive (default: now).")
     port: list[str] = Field(
         default_factory=list,
         description="A port (mlx5_0:1) or all ports of a device (mlx5_0); repeatable (default: all sampled ports).",
@@ -94,24 +90,10 @@ def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> Problem
 def _bins(query: WindowQuery, parts: WebParts) -> Bins:
     interval_ns, now_ns = parts.reader.interval_ns, parts.wall_clock_ns()
     base = _base_width(query.resolution, interval_ns)
-    if query.from_ is None:
-        if query.to is not None:
-            raise bad_parameter("to", "requires from; for the most recent data, use last=5s")
-        span_ns = read_duration("last", DEFAULT_LAST if query.last is None else query.last)
-        return newest_bins(span_ns, now_ns, interval_ns, base, query.max_points)
-    if query.last is not None:
-        raise bad_parameter("last", "cannot be combined with from and to")
-    from_ns = read_instant("from", query.from_)
-    to_ns = now_ns if query.to is None else read_instant("to", query.to)
-    _refuse_impossible(from_ns, to_ns, now_ns, query)
-    return bins_between(from_ns, to_ns, now_ns, interval_ns, base, query.max_points)
-
-
-def _refuse_impossible(from_ns: int, to_ns: int, now_ns: int, query: WindowQuery) -> None:
-    if from_ns > now_ns:
-        raise bad_parameter("from", f"{query.from_} is in the future; check both clocks")
-    if from_ns > to_ns:
-        raise bad_parameter("from", f"{query.from_} is later than to={query.to}; swap them")
+    span = query.span(now_ns, DEFAULT_LAST)
+    if span.newest:
+        return newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points)
+    return bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points)
 
 
 def _base_width(resolution: str | None, interval_ns: int) -> int:

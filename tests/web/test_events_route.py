@@ -1,0 +1,174 @@
+"""`/api/v1/events`: the events of a log, chosen by time, kind and port."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import httpx
+import pytest
+
+from ibpulse.events import KINDS
+from ibpulse.web.routes import events_route
+from tests.docs.pages import ROOT
+from tests.web.conftest import make_client
+from tests.web.event_logs import KINDS_USED, NOW_NS, SUBJECTS, make_log
+from tests.web.rings import Node
+
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture
+async def client(node: Node) -> AsyncIterator[httpx.AsyncClient]:
+    async with make_client(node.parts(events=make_log(60))) as made:
+        yield made
+
+
+async def get(client: httpx.AsyncClient, **query: object) -> dict:
+    answer = await client.get(EVENTS, params={name.rstrip("_"): value for name, value in query.items()})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def numbers(found: dict) -> list[int]:
+    return [event["details"]["number"] for event in found["events"]]
+
+
+async def test_all_events_are_answered_by_time(client: httpx.AsyncClient) -> None:
+    found = await get(client)
+    assert numbers(found) == list(range(60))
+    assert (found["from_ms"], found["to_ms"], found["left_out"]) == (None, NOW_NS // 10**6, 0)
+    assert found["kinds"] == dict.fromkeys(KINDS_USED, 20)
+
+
+async def test_an_event_has_all_its_members(client: httpx.AsyncClient) -> None:
+    event = (await get(client))["events"][0]
+    time_ms = (NOW_NS - 119 * 10**9) // 10**6
+    assert datetime.fromisoformat(event.pop("time")).timestamp() * 1000 == pytest.approx(time_ms, abs=1e-3)
+    assert event == {
+        "time_ms": time_ms,
+        "uncertainty_ms": 2,
+        "kind": "link-down",
+        "subject": "mlx5_0:1",
+        "device": "mlx5_0",
+        "port": 1,
+        "text": "event 0",
+        "before": {
+            "state": "ACTIVE",
+            "physical": "LinkUp",
+            "active": True,
+            "rate_bytes_per_second": 5e10,
+            "rail": True,
+            "stride": 1,
+            "problem": "",
+        },
+        "after": {
+            "state": "DOWN",
+            "physical": "Polling",
+            "active": False,
+            "rate_bytes_per_second": 5e10,
+            "rail": True,
+            "stride": 1,
+            "problem": "",
+        },
+        "details": {"number": 0},
+    }
+
+
+async def test_a_device_and_the_node_have_no_port_number(client: httpx.AsyncClient) -> None:
+    events = (await get(client))["events"]
+    assert [(event["device"], event["port"]) for event in events[2:5]] == [
+        ("mlx5_0", None),
+        ("mlx5_7", 1),
+        ("", None),
+    ]
+    assert events[1]["before"] is None
+
+
+async def test_a_span_begins_with_its_first_and_ends_before_its_last_time(client: httpx.AsyncClient) -> None:
+    times = [event["time_ms"] for event in (await get(client))["events"]]
+    # the events happen 1 ns after a whole millisecond
+    found = await get(client, from_=times[10], to=times[20])
+    assert numbers(found) == list(range(10, 20))
+    assert (found["from_ms"], found["to_ms"]) == (times[10], times[20])
+    assert numbers(await get(client, from_=times[10] + 1, to=times[20] + 1)) == list(range(11, 21))
+    assert numbers(await get(client, to=times[20])) == list(range(20))
+    assert numbers(await get(client, last="9s")) == list(range(55, 60))
+
+
+@pytest.mark.parametrize("kinds", [["link-up"], ["link-up", "quarantined"], ["capture"]])
+async def test_kinds_choose(client: httpx.AsyncClient, kinds: list[str]) -> None:
+    found = await get(client, kind=kinds)
+    expected = [number for number in range(60) if KINDS_USED[number % 3] in kinds]
+    assert numbers(found) == expected
+    assert found["kinds"] == Counter(KINDS_USED[number % 3] for number in expected)
+
+
+@pytest.mark.parametrize(
+    ("port", "subjects"),
+    [("mlx5_0:1", ("mlx5_0:1", "mlx5_0")), ("mlx5_0", ("mlx5_0:1", "mlx5_0")), ("mlx5_7:1", ("mlx5_7:1",))],
+)
+async def test_a_port_or_a_device_chooses(client: httpx.AsyncClient, port: str, subjects: tuple[str, ...]) -> None:
+    found = await get(client, port=port)
+    assert numbers(found) == [number for number in range(60) if SUBJECTS[number % 5] in subjects]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 60, 10_000])
+async def test_the_newest_are_kept_and_the_others_counted(client: httpx.AsyncClient, limit: int) -> None:
+    found = await get(client, limit=limit)
+    assert numbers(found) == list(range(60))[-limit:]
+    assert found["left_out"] == max(0, 60 - limit)
+    assert sum(found["kinds"].values()) == len(found["events"])
+
+
+async def test_a_long_answer_comes_from_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(3000)
+    async with make_client(node.parts(events=log)) as client:
+        short = await get(client)
+        assert (len(short["events"]), short["left_out"]) == (1000, 2000)
+        found = await get(client, limit=10_000)
+        assert numbers(found) == list(range(3000))
+        monkeypatch.setattr(events_route.WideRequests, "run", None)
+        assert numbers(await get(client)) == list(range(2000, 3000))
+        assert (await client.get(EVENTS, params={"limit": 1001})).status_code == 500
+
+
+async def test_a_node_without_events_answers_with_none(node: Node) -> None:
+    async with make_client(node.parts()) as client:
+        found = await get(client, port="mlx5_0")
+    assert (found["events"], found["kinds"], found["left_out"]) == ([], {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("kind=link-dwn", f"kind: 'link-dwn' is not known; did you mean link-down? use {', '.join(KINDS)}"),
+        ("kind=x", f"kind: 'x' is not known; use {', '.join(KINDS)}"),
+        ("limit=0", "limit: '0' is too small; use at least 1"),
+        ("limit=10001", "limit: '10001' is too large; use at most 10000"),
+        ("last=5", "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
+        ("last=5s&to=1763683200000", "last: cannot be combined with from and to"),
+        ("from=4000000000.0", "from: 4000000000.0 is in the future; check both clocks"),
+        ("start=1763683200000", "start: no such name; did you mean from?"),
+        ("until=1763683200000", "until: no such name; did you mean to?"),
+        ("type=capture", "type: no such name; did you mean kind?"),
+        ("port=mlx5_0&port=mlx5_1", "query: a parameter is given more than once; only kind may be repeated"),
+    ],
+)
+async def test_a_bad_parameter_is_named_with_the_way_out(client: httpx.AsyncClient, query: str, sentence: str) -> None:
+    answer = await client.get(f"{EVENTS}?{query}")
+    assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
+
+
+@pytest.mark.parametrize("name", ["mlx5_8", "mlx5_8:1", ""])
+async def test_an_unknown_port_gets_the_names_of_the_known(client: httpx.AsyncClient, name: str) -> None:
+    answer = await client.get(EVENTS, params={"port": name})
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == (f"No such port or device: {name!r}. Known ports: mlx5_0:1, mlx5_1:1, mlx5_9:1.")
+
+
+def test_the_document_lists_every_kind_with_its_meaning() -> None:
+    section = (ROOT / "docs/api.md").read_text().partition("## `/api/v1/events`")[2].partition("\n## ")[0]
+    rows = [f"| `{kind}` | {meaning} |" for kind, meaning in KINDS.items()]
+    assert [line for line in section.splitlines() if line in rows] == rows
