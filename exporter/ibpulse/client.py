@@ -19,12 +19,15 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.errors import DaemonError
+from ibpulse.events.event import Event, from_json
+from ibpulse.instants import parse_rfc3339
 from ibpulse.model import DIRECTIONS, PortId, PortIdentity
 from ibpulse.units import MILLISECOND_NS
 
 DEFAULT_PORT = 10055
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
+MAX_EVENTS = 10_000
 WINDOW_HEADER = "x-ibpulse-window"
 
 
@@ -145,7 +148,11 @@ def _reason(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemotePort:
-    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes."""
+    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes.
+
+    `problem` is a sentence, empty for a healthy port. `since_ns` is the wall time at which `state` began, None if it is
+    unknown; daemons of version 0.1 do not give it.
+    """
 
     device: str
     port: int
@@ -156,6 +163,13 @@ class RemotePort:
     source: str
     resolution_seconds: float
     identity: PortIdentity
+    problem: str = ""
+    since_ns: int | None = None
+
+    @property
+    def disappeared(self) -> bool:
+        """Whether the port does not exist any more; daemons of version 0.1 do not list such ports."""
+        return self.state == "disappeared"
 
     @property
     def id(self) -> PortId:
@@ -174,6 +188,14 @@ class RemotePorts:
 
     interval_ns: int
     ports: tuple[RemotePort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEvents:
+    """Events of the daemon's node by time; `left_out` is the number of older ones that were too many."""
+
+    events: tuple[Event, ...]
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +257,35 @@ def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | in
         )
 
 
+def ask_events(
+    connection: DaemonConnection, from_ns: int | None = None, to_ns: int | None = None, kinds: Sequence[str] = ()
+) -> RemoteEvents | None:
+    """The events noticed between two wall times, widened to milliseconds; None if the daemon, of 0.1, keeps none.
+
+    Raises:
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+    """
+    query: list[tuple[str, str | int]] = [("limit", MAX_EVENTS), *(("kind", kind) for kind in kinds)]
+    if from_ns is not None:
+        query.append(("from", from_ns // MILLISECOND_NS))
+    if to_ns is not None:
+        query.append(("to", -(-to_ns // MILLISECOND_NS)))
+    try:
+        body = connection.get("/api/v1/events", query).body
+    except DaemonError as error:
+        if error.status == http.client.NOT_FOUND:
+            return None
+        raise
+    with reading(connection):
+        document = orjson.loads(body)
+        return RemoteEvents(tuple(map(_event, document["events"])), int(document["left_out"]))
+
+
+def _event(entry: Mapping[str, Any]) -> Event:
+    times = {f"{name}_ns": entry[f"{name}_ms"] * MILLISECOND_NS for name in ("time", "uncertainty")}
+    return from_json({**entry, **times})
+
+
 def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str, float]:
     """Sums over all labels of those of these metrics that the daemon exports, by name.
 
@@ -265,6 +316,8 @@ def _port(entry: Mapping[str, Any]) -> RemotePort:
         rail=bool(entry["rail"]),
         source=str(source["name"]),
         resolution_seconds=float(source["resolution_seconds"]),
+        problem=str(entry.get("problem") or ""),
+        since_ns=parse_rfc3339(entry["since"]) if entry.get("since") else None,
         identity=PortIdentity(**{name: str(entry["identity"].get(name, "")) for name in PortIdentity.__slots__}),
     )
 

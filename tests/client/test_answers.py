@@ -11,8 +11,10 @@ import numpy as np
 import orjson
 import pytest
 
-from ibpulse.client import DaemonConnection, ask_metrics, ask_ports, ask_window
+from ibpulse.client import DaemonConnection, RemoteEvents, ask_events, ask_metrics, ask_ports, ask_window
 from ibpulse.errors import DaemonError
+from ibpulse.events import Event
+from ibpulse.model import PortState
 from tests.client.servers import Canned, canned
 
 ABOUT = {
@@ -98,6 +100,56 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
     assert (first.name, first.source, first.rate_bytes_per_second) == ("mlx5_0:1", "", None)
     assert (second.source, second.resolution_seconds, second.rate_bytes_per_second) == ("words", 0.03, 5e10)
     assert (second.identity.guid, second.identity.netdev) == ("b8ce", "")
+
+
+def test_a_port_says_since_when_it_is_in_its_state(server: Canned) -> None:
+    port = {"device": "mlx5_0", "port": 1, "active": False, "rate_bytes_per_second": None, "rail": True, "source": None}
+    gone = {"state": "disappeared", "since": "2025-11-21T00:00:00.250Z", "problem": "the port does not exist any more"}
+    ports = [{**port, **gone, "identity": {}}, {**port, "state": "DOWN", "since": None, "problem": "", "identity": {}}]
+    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": ports}))
+    first, second = ask_ports(DaemonConnection(server.url)).ports
+    assert (first.disappeared, first.since_ns, first.problem) == (True, 1_763_683_200_250_000_000, gone["problem"])
+    assert (second.disappeared, second.since_ns, second.problem) == (False, None, "")
+
+
+EVENT = {
+    "time_ms": 1_763_683_200_123,
+    "time": "2025-11-21T00:00:00.123Z",
+    "uncertainty_ms": 1000,
+    "kind": "link-down",
+    "subject": "mlx5_0:1",
+    "device": "mlx5_0",
+    "port": 1,
+    "text": "mlx5_0:1 went down",
+    "before": {"state": "ACTIVE", "active": True, "rate_bytes_per_second": 5e10},
+    "after": None,
+    "details": {"a": [1]},
+}
+
+
+def test_events_are_read_with_the_states_of_their_ports(server: Canned) -> None:
+    server.answer("/api/v1/events", orjson.dumps({"left_out": 3, "events": [EVENT]}))
+    found = ask_events(
+        DaemonConnection(server.url), 1_763_683_200_000_000_001, 1_763_683_201_000_000_001, ["link-down"]
+    )
+    assert server.asked[0][0] == ("/api/v1/events?limit=10000&kind=link-down&from=1763683200000&to=1763683201001")
+    before = PortState("ACTIVE", active=True, rate_bytes_per_second=5e10)
+    event = Event(1_763_683_200_123_000_000, "link-down", "mlx5_0:1", EVENT["text"], 10**9, before, None, {"a": [1]})
+    assert found == RemoteEvents((event,), 3)
+
+
+def test_a_daemon_of_0_1_has_no_events(server: Canned) -> None:
+    assert ask_events(DaemonConnection(server.url)) is None
+    server.answer("/api/v1/events", b'{"detail": "busy"}', 503)
+    with pytest.raises(DaemonError, match="busy"):
+        ask_events(DaemonConnection(server.url))
+
+
+@pytest.mark.parametrize("changed", [{"time_ms": None}, {"kind": 5}, {"before": {"state": 1}}, {"time_ms": -1}])
+def test_events_of_somebody_else_are_refused(server: Canned, changed: dict) -> None:
+    server.answer("/api/v1/events", orjson.dumps({"left_out": 0, "events": [{**EVENT, **changed}]}))
+    with pytest.raises(DaemonError, match="sent an unexpected response"):
+        ask_events(DaemonConnection(server.url))
 
 
 def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:

@@ -34,6 +34,7 @@ PLACES = {
     "ring": 0.20,
     "analysis": 0.58,
     "client": 0.88,
+    "events": 0.45,
     "metrics": 0.47,
 }
 STYLE = """
