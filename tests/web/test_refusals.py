@@ -55,7 +55,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("max_points=" + "9" * 5000, "max_points: "),
         ("statistic=median", "statistic: 'median' is not known; choose max, mean or min"),
         ("direction=up", "direction: 'up' is not known; choose transmit, receive or both"),
-        ("unit=bits", "unit: 'bits' is not known; choose bytes or ratio"),
+        ("unit=bits", "unit: 'bits' is not known; choose bytes_per_second, bytes or ratio"),
         ("format=xml", "format: 'xml' is not known; choose json, csv, npy or grafana"),
         ("formt=csv", "formt: no such name; did you mean format?"),
         ("last=5s&last=6s", "query: a parameter is given more than once; only port may be repeated"),

@@ -61,7 +61,9 @@ def assert_aligned(bins: Bins, base: int, max_points: int | None) -> None:
 
 def test_a_plan_needs_no_request(node: Node) -> None:
     reader, bins = RingReader(node.ring), Bins(EPOCH, 100, 1)
-    plan = WindowPlan(("mlx5_0:1",), (node.slots["mlx5_0:1"],), (None,), (1,), INTERVAL_NS, bins, "max", "bytes")
+    plan = WindowPlan(
+        ("mlx5_0:1",), (node.slots["mlx5_0:1"],), (None,), (1,), INTERVAL_NS, bins, "max", "bytes_per_second"
+    )
     found = read_window(plan, reader, node.parts().wall_clock_ns())
     assert found.names() == [("mlx5_0:1", "receive")]
     values = [None if np.isnan(value) else float(value) for value in found.values[0]]
@@ -327,10 +329,39 @@ async def test_csv_holds_what_json_holds(client: httpx.AsyncClient) -> None:
     document, answer = await table_of(client, format="csv")
     head, *rows = csv.reader(io.StringIO(answer.text))
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    assert head == ["time_ms", "mlx5_0:1 transmit", "mlx5_0:1 receive", "mlx5_1:1 transmit", "mlx5_1:1 receive"]
+    assert head == ["time_ms", *(f"{one['port']} {one['direction']} bytes_per_second" for one in document["series"])]
     assert [int(row[0]) for row in rows] == [at_ms(EPOCH + tick) for tick in range(300, 310)]
     for column, one in enumerate(document["series"], start=1):
         assert [float(row[column]) if row[column] else None for row in rows] == one["values"]
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "column"),
+    [
+        ({}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
+        ({"unit": "bytes_per_second"}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
+        ({"unit": "bytes"}, "bytes", "mlx5_0:1 transmit"),
+        ({"unit": "ratio"}, "ratio", "mlx5_0:1 transmit ratio"),
+    ],
+)
+async def test_every_format_names_the_unit(
+    client: httpx.AsyncClient, query: dict[str, str], word: str, column: str
+) -> None:
+    span = {"from": at_ms(EPOCH + 300), "to": at_ms(EPOCH + 310), **query}
+    answers = {
+        form: await client.get(WINDOW, params={**span, "format": form}) for form in ("json", "npy", "grafana", "csv")
+    }
+    assert answers["json"].json()["unit"] == word
+    assert json.loads(answers["npy"].headers["x-ibpulse-window"])["unit"] == word
+    assert answers["grafana"].json()["schema"]["meta"]["custom"]["unit"] == word
+    assert answers["csv"].text.splitlines()[0].split(",")[1] == column
+
+
+async def test_the_unit_of_0_1_has_the_values_of_its_new_name(client: httpx.AsyncClient) -> None:
+    (_, old), (_, new) = [await table_of(client, format="csv", unit=unit) for unit in ("bytes", "bytes_per_second")]
+    assert old.text.splitlines()[1:] == new.text.splitlines()[1:]
+    _, frame = await table_of(client, format="grafana", unit="bytes")
+    assert frame.json()["schema"]["fields"][1]["config"] == {"unit": "Bps"}
 
 
 async def test_npy_holds_what_json_holds(client: httpx.AsyncClient) -> None:

@@ -63,7 +63,7 @@ def _json(window: WindowValues) -> Response:
 
 
 def _grafana(window: WindowValues) -> Response:
-    unit = {"bytes": "Bps", "ratio": "percentunit"}[window.plan.unit]
+    unit = "percentunit" if window.plan.unit == "ratio" else "Bps"
     fields: list[dict[str, Any]] = [{"name": "time", "type": "time"}]
     fields += [{"name": " ".join(name), "type": "number", "config": {"unit": unit}} for name in window.names()]
     frame = {
@@ -75,7 +75,10 @@ def _grafana(window: WindowValues) -> Response:
 
 def _csv(window: WindowValues) -> Response:
     head = io.StringIO()
-    csv.writer(head, lineterminator="\n").writerow(["time_ms", *(" ".join(name) for name in window.names())])
+    # clients that say bytes were written for version 0.1, whose columns have no unit
+    unit = () if window.plan.unit == "bytes" else (window.plan.unit,)
+    columns = [" ".join((*name, *unit)) for name in window.names()]
+    csv.writer(head, lineterminator="\n").writerow(["time_ms", *columns])
     # orjson encodes the times and the values as a whole, which is a sixth faster than row by row: the text [1,2]
     # is split at its commas, [[0.5,null],[1.5,2.5]] between its rows; an empty text replaces null
     times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")

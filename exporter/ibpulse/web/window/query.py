@@ -31,7 +31,10 @@ class WindowQuery(SpanQuery):
         description="A port (mlx5_0:1) or all ports of a device (mlx5_0); repeatable (default: all sampled ports).",
     )
     direction: Direction = Field("both", description="Direction of traffic, from the port's point of view.")
-    unit: Unit = Field("bytes", description="Bytes per second, or the ratio to the port's data rate.")
+    unit: Unit = Field(
+        "bytes_per_second",
+        description="Bytes per second, or the ratio to the port's data rate; bytes is the name of bytes_per_second in 0.1.",
+    )
     resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
     max_points: Annotated[
         int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})

@@ -15,7 +15,7 @@ from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import read_series, runs_of_wall_time
 from ibpulse.units import MILLISECOND_NS
 
-Unit = Literal["bytes", "ratio"]
+Unit = Literal["bytes_per_second", "bytes", "ratio"]
 
 
 @dataclass(frozen=True, slots=True)
