@@ -20,11 +20,14 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.commands.daemon import Captures
 from ibpulse.config import load as load_settings
 from ibpulse.errors import CaptureError
+from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.recorder import FlightRecorder, Pending
 from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.model import PortState
 from ibpulse.recordings import Recording, load
+from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import Ring, constant, port, square, update
 from tests.ring.tiny import tiny_tmpfs
 
@@ -48,9 +51,9 @@ def ring(tmp_path: Path) -> Iterator[Ring]:
     made.file.close()
 
 
-def make_recorder(ring: Ring, directory: Path, **changes: Any) -> FlightRecorder:
+def make_recorder(ring: Ring, directory: Path, events: EventLog | None = None, **changes: Any) -> FlightRecorder:
     given = {"directory": directory, "host": "node7", "min_free_bytes": 0, **changes}
-    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS)
+    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events)
     made.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     return made
 
@@ -85,6 +88,79 @@ async def test_a_capture_holds_the_ring_around_its_trigger(ring: Ring, recorder:
     assert (capture.meta.host, capture.meta.source, capture.meta.reason) == ("node7", "capture", "test")
     assert (capture.meta.labels, capture.meta.trigger_ns) == ({"trigger": "api", "job": "llama"}, TRIGGER.instant_ns)
     assert [str(port.id) for port in capture.meta.ports] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+DOWN = PortState("DOWN", "Polling", False, 50e9, True)
+
+
+def changed(ring: Ring, tick: int, subject: str, before: PortState | None, after: PortState | None) -> Event:
+    """A change of state that was noticed in the middle of a tick."""
+    kind = "link-down" if before == UP else "link-up"
+    created = ring.file.words[H_CREATED_WALL_NS]
+    return Event((tick * 2 + 1) * INTERVAL_NS // 2, kind, subject, "A.", 0, before, after, {}, tick, created)
+
+
+async def test_a_capture_has_the_states_of_its_window_and_what_changed_them(ring: Ring, tmp_path: Path) -> None:
+    events = EventLog()
+    for name in ("mlx5_0:1", "mlx5_1:1"):
+        events.history.begin(name, UP)
+    flap = [(100, UP, DOWN), (450, DOWN, UP), (600, UP, DOWN), (850, DOWN, UP)]
+    for tick, before, after in flap:
+        events.add(changed(ring, tick, "mlx5_1:1", before, after))
+    events.add(Event(5 * SECOND_NS, "clock-step", "", "The clock was set."))
+    recorder = make_recorder(ring, tmp_path / "captures", events)
+    capture = await taken(recorder, recorder.ask(TRIGGER))
+    assert [event.kind for event in capture.meta.events] == ["link-up", "clock-step", "link-down"]
+    assert [port.first_state for port in capture.meta.ports] == [UP, DOWN]
+    states = [capture.states.at("mlx5_1:1", tick - 401) for tick in range(401, 801)]
+    assert states == [DOWN] * 49 + [UP] * 150 + [DOWN] * 201
+
+
+async def test_a_port_that_appeared_or_disappeared_in_the_window_says_so(ring: Ring, tmp_path: Path) -> None:
+    events = EventLog()
+    events.add(changed(ring, 500, "mlx5_0:1", None, UP))
+    events.history.begin("mlx5_1:1", UP)
+    events.add(changed(ring, 700, "mlx5_1:1", UP, None))
+    recorder = make_recorder(ring, tmp_path / "captures", events)
+    capture = await taken(recorder, recorder.ask(TRIGGER))
+    assert [port.first_state for port in capture.meta.ports] == [UP, UP]
+    assert [capture.states.at("mlx5_0:1", tick - 401) for tick in (499, 500)] == [None, UP]
+    assert [capture.states.at("mlx5_1:1", tick - 401) for tick in (699, 700)] == [UP, None]
+
+
+async def test_events_keep_their_samples_when_the_clock_was_set_within_the_window(ring: Ring, tmp_path: Path) -> None:
+    events = EventLog()
+    events.history.begin("mlx5_0:1", UP)
+    late = replace(changed(ring, 700, "mlx5_0:1", UP, DOWN), time_ns=NOW_NS + 3600 * SECOND_NS)
+    events.add(late)
+    recorder = make_recorder(ring, tmp_path / "captures", events)
+    capture = await taken(recorder, recorder.ask(TRIGGER))
+    assert [event.time_ns for event in capture.meta.events] == [700 * INTERVAL_NS]
+    assert capture.states.at("mlx5_0:1", 299) == DOWN
+
+
+async def test_a_stored_capture_is_an_event(ring: Ring, tmp_path: Path) -> None:
+    events = EventLog()
+    recorder = make_recorder(ring, tmp_path / "captures", events)
+    name = recorder.ask(TRIGGER).name
+    assert events.events() == ()
+    await finished(recorder)
+    (event,) = events.events()
+    assert (event.kind, event.subject, event.time_ns, event.tick) == ("capture", "", TRIGGER.instant_ns, 700)
+    labels = {"trigger": "api", "job": "llama"}
+    assert event.details == {"name": str(name), "reason": "test", "labels": labels}
+    recorder.ask(replace(TRIGGER, labels={"text": "x" * 3000}))
+    await finished(recorder)
+    assert events.events()[-1].details["labels"] == {"trigger": "api"}
+
+
+async def test_a_capture_that_failed_is_no_event(ring: Ring, tmp_path: Path) -> None:
+    events = EventLog()
+    recorder = make_recorder(ring, tmp_path / "captures", events, max_bytes=1)
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert (recorder.counts().errors, events.events()) == (1, ())
 
 
 @pytest.mark.parametrize(("flags", "host"), [({}, socket.gethostname()), ({"capture.node": ["gpu7,gpu7.ib"]}, "gpu7")])

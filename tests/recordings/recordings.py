@@ -16,6 +16,7 @@ from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000
+SHOWN_WORDS = st.text("abc 01:_äßΩ✓", max_size=20)
 WORDS = st.text(string.printable + "äßΩ✓", max_size=20)
 
 
@@ -50,13 +51,15 @@ ports = st.builds(
     physical=WORDS,
     problem=WORDS,
 )
-states = st.none() | st.builds(PortState, WORDS, WORDS, st.booleans(), st.none() | st.floats(1, 1e12), st.booleans())
+states = st.none() | st.builds(
+    PortState, SHOWN_WORDS, SHOWN_WORDS, st.booleans(), st.none() | st.floats(1, 1e12), st.booleans()
+)
 events = st.builds(
     Event,
     time_ns=st.integers(0, 2**62),
-    kind=st.sampled_from(list(KINDS)) | WORDS,
-    subject=st.just("mlx5_0:1") | WORDS,
-    text=WORDS,
+    kind=st.sampled_from(list(KINDS)) | st.just("later"),
+    subject=st.just("mlx5_0:1") | SHOWN_WORDS,
+    text=SHOWN_WORDS,
     uncertainty_ns=st.integers(0, 2**62),
     before=states,
     after=states,

@@ -20,6 +20,8 @@ from ibpulse.recordings import RecordingWriter, load, read_meta, reading, save, 
 from ibpulse.recordings.file_format import KEY
 from tests.recordings.recordings import make_recording, members
 
+EVENT = {"time_ns": 1, "kind": "link-up", "subject": "mlx5_0:1", "text": "The link came up."}
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -95,10 +97,13 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (json.dumps(members(interval_ns=-1)).encode(), "an interval of -1 ns is out of bounds"),
         (json.dumps(members(interval_ns="10")).encode(), "interval_ns: '10' is not a whole number"),
         (of_version_2(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
-        (of_version_2(events=[{"time_ns": -1}]), "has invalid metadata: events: time_ns of an event is not a number"),
-        (of_version_2(events={"a": 1, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
+        (
+            of_version_2(events=[{**EVENT, "time_ns": -1}]),
+            "invalid metadata: events: time_ns of an event is not a number",
+        ),
+        (of_version_2(events={**EVENT, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
         (of_version_2(events=7), "has invalid metadata: events: an event is not an object"),
-        (of_version_2(events=[{"before": {"active": 1}}]), "events: active of a port's state is not valid"),
+        (of_version_2(events=[{**EVENT, "before": {"active": 1}}]), "events: active of a port's state is not valid"),
         (json.dumps(members(host="x" * 4_000_001)).encode(), "has metadata of 4000... bytes; at most 4000000 are read"),
     ],
     ids=range(17),

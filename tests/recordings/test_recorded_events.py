@@ -147,9 +147,9 @@ def test_large_events_are_limited_by_their_size() -> None:
 
 def test_a_recording_does_not_repeat_the_ports_of_a_start_nor_the_place_in_a_ring() -> None:
     event = Event(5, "started", "", "Started.", details={"ports": {"mlx5_0:1": {}}, "version": "0.2"}, tick=7, ring=8)
-    assert events_to_json([event]) == [
-        {"time_ns": 5, "kind": "started", "text": "Started.", "details": {"version": "0.2"}}
-    ]
+    (members,) = events_to_json([event])
+    assert members["details"] == {"version": "0.2"}
+    assert not members.keys() & {"tick", "ring"}
 
 
 def test_a_recording_of_version_1_keeps_its_ports_constant(tmp_path: Path) -> None:

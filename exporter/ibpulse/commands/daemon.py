@@ -26,6 +26,7 @@ from ibpulse.commands.wiring import (
 )
 from ibpulse.config import Settings
 from ibpulse.errors import CaptureError, RingError
+from ibpulse.events import EventLog
 from ibpulse.metrics.web import WebCounts
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -45,9 +46,9 @@ AGGREGATION_SECONDS_AFTER = 0.25
 class Captures:
     """The flight recorder with its local rules and its alert receiver."""
 
-    def __init__(self, settings: Settings, reader: RingReader) -> None:
+    def __init__(self, settings: Settings, reader: RingReader, events: EventLog | None = None) -> None:
         capture = settings.capture
-        self.recorder = make_flight_recorder(settings, reader)
+        self.recorder = make_flight_recorder(settings, reader, events)
         self._rules = make_local_rules(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,

@@ -9,6 +9,7 @@ from pathlib import Path
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.config import Settings
+from ibpulse.events import EventLog
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
@@ -86,7 +87,7 @@ def make_aggregator(settings: Settings, reader: RingReader) -> Aggregator:
     return Aggregator(reader, aggregator_options(settings))
 
 
-def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecorder:
+def make_flight_recorder(settings: Settings, reader: RingReader, events: EventLog | None = None) -> FlightRecorder:
     """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
     options = CaptureOptions(
@@ -99,7 +100,7 @@ def make_flight_recorder(settings: Settings, reader: RingReader) -> FlightRecord
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
-    return FlightRecorder(reader, options)
+    return FlightRecorder(reader, options, events=events)
 
 
 def make_local_rules(settings: Settings) -> LocalRules:

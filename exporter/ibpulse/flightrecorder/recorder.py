@@ -20,12 +20,15 @@ from typing import TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.errors import CaptureError
+from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder.known_ports import KnownPorts
 from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
+from ibpulse.recordings.from_log import RecordedTicks, events_in, ports_at_begin
+from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import widest_stride
 from ibpulse.units import SECOND_NS
@@ -39,6 +42,8 @@ NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with p
 BYTES_PER_ROW = 32
 # A hung disk blocks only these threads: device scans use the event loop's own.
 DISK_THREADS = 4
+# of the labels in the event of a capture; an alert may have 64 of 1000 characters
+MAX_LABEL_CHARACTERS = 2000
 # the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
 # the maximum
@@ -67,14 +72,22 @@ class Pending:
 
 
 class FlightRecorder:
-    """Captures of one ring. `threads` perform all operations that may block on the captures' disk."""
+    """Captures of one ring. `threads` perform all operations that may block on the captures' disk.
+
+    Captures contain the events of their window from `events`, and each one stored is an event itself.
+    """
 
     def __init__(
-        self, reader: RingReader, options: CaptureOptions, wall_clock_ns: Callable[[], int] = time.time_ns
+        self,
+        reader: RingReader,
+        options: CaptureOptions,
+        wall_clock_ns: Callable[[], int] = time.time_ns,
+        events: EventLog | None = None,
     ) -> None:
         self._reader = reader
         self._options = options
         self._wall_clock_ns = wall_clock_ns
+        self._events = EventLog() if events is None else events
         self._known_ports = KnownPorts(reader.capacity)
         self._stored: Sequence[Stored] = ()
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
@@ -167,6 +180,7 @@ class FlightRecorder:
             raise
         else:
             self._taken[pending.trigger.origin] += 1
+            self._events.add(self._as_event(pending))
             log.info("capture %s written: %s", pending.name, pending.trigger.reason)
 
     async def _wait(self, pending: Pending) -> None:
@@ -189,7 +203,7 @@ class FlightRecorder:
             first_tick=pending.first_tick,
             last_tick=last_tick,
             start_ns=pending.start_ns,
-            meta=self._meta(pending, ports),
+            meta=self._meta(pending, ports, last_tick),
         )
         await self._on_disk(self.store.prepare)
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
@@ -202,16 +216,35 @@ class FlightRecorder:
             self.threads.submit(self.store.discard, pending.name)
             raise
 
-    def _meta(self, pending: Pending, ports: tuple[RecordedPort, ...]) -> RecordingMeta:
+    def _meta(self, pending: Pending, ports: tuple[RecordedPort, ...], last_tick: int) -> RecordingMeta:
         trigger = pending.trigger
+        window = RecordedTicks(pending.first_tick, last_tick + 1, pending.start_ns)
+        events, left_out = events_in(self._events, self._reader, window)
         return RecordingMeta(
             host=self._options.host,
             interval_ns=self._reader.interval_ns,
-            ports=ports,
+            ports=ports_at_begin(ports, self._events.history, window),
+            events=events,
+            events_left_out=left_out,
             source="capture",
             reason=trigger.reason,
             labels={"trigger": trigger.origin, **trigger.labels},
             trigger_ns=trigger.instant_ns,
+        )
+
+    def _as_event(self, pending: Pending) -> Event:
+        trigger = pending.trigger
+        labels = {"trigger": trigger.origin, **trigger.labels}
+        if len(str(labels)) > MAX_LABEL_CHARACTERS:
+            labels = {"trigger": trigger.origin}
+        return Event(
+            trigger.instant_ns,
+            "capture",
+            "",
+            f"capture of {trigger.reason}",
+            details={"name": str(pending.name), "reason": trigger.reason, "labels": labels},
+            tick=self._reader.tick_at(trigger.instant_ns),
+            ring=self._reader.ring.words[H_CREATED_WALL_NS],
         )
 
     def pending(self) -> list[Pending]:
