@@ -39,7 +39,7 @@ VERSION_MEMBER = "ibpulse_recording_version"
 VERSION = 2
 VERSIONS = (1, 2)
 _VERSIONS_TEXT = " and ".join(map(str, VERSIONS))
-EVENTS_KEY = b"ibpulse_events"
+EVENTS_KEY = b"events"
 """The key of the JSON of events among the metadata of a batch, in a file that still grows."""
 MAX_HEADER_BYTES = 4_000_000
 
