@@ -15,6 +15,6 @@ It runs as a process of its own, `python -m tests.fusefabric MOUNTPOINT ...`, an
 """
 
 from tests.fusefabric.client import FuseFabric, why_not
-from tests.fusefabric.rule import Rule
+from tests.fusefabric.rule import EVERY_FILE, Rule
 
-__all__ = ["FuseFabric", "Rule", "why_not"]
+__all__ = ["EVERY_FILE", "FuseFabric", "Rule", "why_not"]

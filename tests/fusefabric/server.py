@@ -71,6 +71,10 @@ class DeviceState:
                 return f"{rule.value}\n"
             if rule.delay_seconds and node.counter:
                 return self.count_slowly(node.counter, rule.delay_seconds)
+        # a read that hung shows what is in force after it
+        rule = self.rule
+        if name in rule.texts:
+            return rule.texts[name]
         if node.counter:
             return f"{self.count(node.counter)}\n"
         return status_files(self.device, up=not rule.down).get(name, node.text)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.simulate.nic import START_WORDS
-from tests.fusefabric import FuseFabric, why_not
+from tests.fusefabric import EVERY_FILE, FuseFabric, why_not
 
 pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]
 
@@ -282,3 +282,41 @@ def test_a_delayed_read_takes_its_time_and_counts_at_a_moment_of_it(fabric: Fuse
             fabric.clear()
             assert earlier < delayed < read(slow)
             assert between - before < 50_000_000 <= after - between
+
+
+def test_other_texts_stand_in_place_of_those_of_the_link(fabric: FuseFabric) -> None:
+    port = fabric.root / "class/infiniband/mlx5_0/ports/1"
+    fabric.set("mlx5_0", texts={"rate": "200 Gb/sec (4X HDR)\n", "phys_state": ""})
+    assert (port / "rate").read_text() == "200 Gb/sec (4X HDR)\n"
+    assert (port / "phys_state").read_text() == ""
+    assert (port / "state").read_text() == "4: ACTIVE\n"
+    fabric.clear()
+    assert (port / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
+
+
+def test_every_file_can_hang_and_then_shows_the_rule_of_that_moment(fabric: FuseFabric) -> None:
+    port = fabric.root / "class/infiniband/mlx5_0/ports/1"
+    fabric.set("mlx5_0", hang_seconds=60, files=EVERY_FILE)
+    texts: dict[str, str] = {}
+    names = ("state", "rate", "counters/port_xmit_data", "hw_counters/lifespan")
+    readers = [
+        threading.Thread(target=lambda name=name: texts.update({name: (port / name).read_text()})) for name in names
+    ]
+    for reader in readers:
+        reader.start()
+    pass_time(fabric, 0.2)
+    assert texts == {}
+    fabric.set("mlx5_0", down=True)
+    for reader in readers:
+        reader.join(10)
+    assert sorted(texts) == sorted(names)
+    assert (texts["state"], texts["rate"]) == ("1: DOWN\n", "10 Gb/sec (4X SDR)\n")
+
+
+def test_a_device_returns_with_its_guid(fabric: FuseFabric) -> None:
+    guid = fabric.root / "class/infiniband/mlx5_3/node_guid"
+    before = guid.read_text()
+    fabric.set("mlx5_3", vanished=True)
+    assert not guid.exists()
+    fabric.set("mlx5_3")
+    assert guid.read_text() == before

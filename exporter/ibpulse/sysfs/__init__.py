@@ -6,6 +6,7 @@ byte_counters           the files that count a port's bytes, by driver
 error_counters          the files that count errors and congestion; error_counter_reader reads them
 port, device            one port and one device, read at every scan
 inventory   all devices in parallel, isolated from each other
+state_poller            the links of all ports every second; link_reader reads one, kept_file a file that stays open
 rails       kinds of functions and ports, and the choice of rails
 pcie, gpus, topology    PCIe locations of devices and GPUs; overrides: the values of topology.file
 """

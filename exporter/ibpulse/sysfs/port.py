@@ -23,6 +23,12 @@ QUICK_RETRIES = 3
 ACTIVE = "4"
 
 
+def split_state(text: str) -> tuple[str, str]:
+    """The number and the word of a text such as `4: ACTIVE`; a text of another form is the word."""
+    number, _, word = text.partition(": ")
+    return number, word or text
+
+
 @dataclass(frozen=True, slots=True)
 class PortView:
     """A port with details for this package only: its counter folders, remarks for the operator, its bond."""
@@ -102,7 +108,7 @@ class PortReader:
         return read_text(self._first_ndev).text
 
     def _refresh(self, state: Text, folders: tuple[int | None, int | None]) -> PortView:
-        number, _, word = state.text.partition(": ")
+        number, word = split_state(state.text)
         active = number == ACTIVE
         netdev = find_netdev(self._device_folder, self._id.port)
         bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
@@ -120,7 +126,7 @@ class PortReader:
             id=self._id,
             identity=self._build_identity(netdev),
             active=active,
-            state=word or state.text,
+            state=word,
             rate_bytes_per_second=rate,
             source=build_source(self._row, self._folder) if self._row else None,
             problem=" ".join(problems),
