@@ -69,9 +69,20 @@ def _play(name: str) -> PictureRun:
     moved = Schedule(make_workload(name), 0, PORTS).cumulative_bytes(np.arange(ticks + 1) * TICK_NS)
     rates = np.diff(moved.sum(axis=2), axis=0).T * (NS_PER_SECOND / TICK_NS)
     seconds = np.full(rates.shape, TICK_NS / NS_PER_SECOND)
-    node = PictureNode(rates.sum(axis=0), seconds[0], PORTS * 100e9)
+    node = PictureNode(rates.sum(axis=0), seconds[0])
     ports = tuple(f"mlx5_{number}:1" for number in range(PORTS))
-    return PictureRun(name, "node", 0, TICK_NS, ports, rates, seconds, np.full(PORTS, 100e9), node)
+    return PictureRun(
+        name=name,
+        host="node",
+        begin_ns=0,
+        interval_ns=TICK_NS,
+        ports=ports,
+        rates=rates,
+        seconds=seconds,
+        lines=np.full(rates.shape, 100e9),
+        down=np.zeros(rates.shape, dtype=np.bool_),
+        node=node,
+    )
 
 
 def _figure_per_frame(path: Path, runs: Sequence[PictureRun], frames: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from ibpulse.events import Event
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureNode, PictureRun
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
@@ -41,14 +43,36 @@ def saved(path: Path, recording: Recording) -> str:
     return str(path)
 
 
-def take(rates: np.ndarray, name: str = "a", line: float = 100e9) -> PictureRun:
-    """Rates (ports, ticks) as a run whose node is their sum."""
+def take(
+    rates: np.ndarray,
+    name: str = "a",
+    line: float = 100e9,
+    down: np.ndarray | None = None,
+    events: Sequence[Event] = (),
+) -> PictureRun:
+    """Rates (ports, ticks) as a run whose node is their sum; `down` (ports, ticks) marks links that are down."""
     seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
-    node = PictureNode(
-        rates.sum(axis=0), seconds.min(axis=0), line * len(rates), (("mean", "1 GB/s"), ("peak", "2 GB/s"))
-    )
+    node = PictureNode(rates.sum(axis=0), seconds.min(axis=0), (("mean", "1 GB/s"), ("peak", "2 GB/s")))
     ports = tuple(f"mlx5_{number}:1" for number in range(len(rates)))
-    return PictureRun(name, "node7", START_NS, TICK_NS, ports, rates, seconds, np.full(len(rates), line), node)
+    return PictureRun(
+        name=name,
+        host="node7",
+        begin_ns=START_NS,
+        interval_ns=TICK_NS,
+        ports=ports,
+        rates=rates,
+        seconds=seconds,
+        lines=np.full(rates.shape, line),
+        down=np.zeros(rates.shape, dtype=np.bool_) if down is None else down,
+        node=node,
+        events=tuple(events),
+    )
+
+
+def event(seconds: float, subject: str = "mlx5_0:1", kind: str = "link-down", uncertainty: float = 1.0) -> Event:
+    """An event of a port, in seconds since the beginning of the run."""
+    times_ns = [round(value * SECOND_NS) for value in (seconds, uncertainty)]
+    return Event(START_NS + times_ns[0], kind, subject, f"{subject}: {kind} in words", times_ns[1])
 
 
 def pixels(path: Path) -> np.ndarray:

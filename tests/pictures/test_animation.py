@@ -10,10 +10,21 @@ from PIL import Image, ImageSequence
 
 from ibpulse.errors import PictureError
 from ibpulse.pictures import render
-from ibpulse.pictures.animation_layout import BAR, HOLE_FILL, HOLE_LINE, LEVELS, Layout, lay_out_animation
-from ibpulse.pictures.frames import UNKNOWN, build_motion, count_frames, draw_frames
+from ibpulse.pictures.animation_layout import (
+    BACKGROUND,
+    BAR,
+    DOWN,
+    HOLE_FILL,
+    HOLE_LINE,
+    INK,
+    INKS,
+    LEVELS,
+    Layout,
+    lay_out_animation,
+)
+from ibpulse.pictures.frames import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
 from ibpulse.pictures.picture_run import choose_scale
-from tests.pictures.runs import MOVING, take
+from tests.pictures.runs import MOVING, event, take
 
 
 def rails(ticks: int = 200) -> np.ndarray:
@@ -97,6 +108,38 @@ def test_a_frame_shows_dark_bright_and_hatched_rails(layout: Layout) -> None:
     assert (row[2][: place.width // 2 - 3] == round((LEVELS - 1) / 2)).all()
     bars = picture[band.bars.top : band.bars.top + band.bars.height, band.bars.left : band.bars.left + band.bars.width]
     assert np.count_nonzero(bars == BAR) > 0.6 * band.row * band.bars.width
+
+
+def test_a_frame_shows_links_that_are_down_and_events() -> None:
+    rates, down = rails(), np.zeros((3, 200), dtype=np.bool_)
+    rates[1, 100:], down[1, 100:] = 0.0, True
+    run = take(rates, down=down, events=[event(1.0), event(1.001), event(1.2, "")])
+    scale = choose_scale([run], MOVING)
+    layout = lay_out_animation([run], scale, MOVING)
+    band = layout.bands[0]
+    motion = build_motion(run, band, scale, 20, MOVING)
+    assert motion.bars[:, 1].tolist() == [band.bars.width] * 10 + [LINK_DOWN] * 10
+    # the second event is too close to the first one for a line of its own
+    assert (motion.events - band.columns).tolist() == [100, 120]
+    picture = list(draw_frames(layout, [motion]))[19]
+    place = band.rails
+    row = picture[place.top + band.row : place.top + 2 * band.row, place.left : place.left + place.width]
+    ink = row[:, -(-100 * place.width // band.columns)]
+    assert set(ink.tolist()) > {INK + INKS - 1}
+    second = -(-120 * place.width // band.columns)
+    quiet = np.delete(row, second, axis=1)[:, place.width // 2 + 2 :]
+    assert (quiet == quiet[:, :1]).all()
+    lines = (quiet[:, 0] == DOWN).nonzero()[0].tolist()
+    assert lines == list(range(band.line_top, band.line_top + band.line))
+    assert set(np.delete(quiet[:, 0], lines).tolist()) == {BACKGROUND}
+    bar = picture[band.bars.top + band.row : band.bars.top + 2 * band.row, band.bars.left + 1 : band.bars.left + 20]
+    assert ((bar == DOWN).all(axis=1).nonzero()[0] == lines).all()
+
+
+def test_the_legend_has_the_colours_of_the_rails(layout: Layout) -> None:
+    below = layout.base[layout.bands[0].timeline.top + layout.bands[0].timeline.height :]
+    for place in (0, DOWN):
+        assert np.count_nonzero(below == place) > 50
 
 
 def test_a_long_window_shows_the_highest_of_each_column() -> None:

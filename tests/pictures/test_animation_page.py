@@ -13,7 +13,7 @@ from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import lay_out_animation
 from ibpulse.pictures.frames import build_motion, draw_frames
 from ibpulse.pictures.picture_run import choose_scale
-from tests.pictures.runs import MOVING, take
+from tests.pictures.runs import MOVING, event, take
 
 CHROMIUM = shutil.which("chromium")
 
@@ -26,7 +26,9 @@ def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Pa
     rates = np.repeat(np.array([[0.0], [100e9], [50e9]]), 200, axis=1)
     rates[2, 150:] = np.nan
     rates[1, 100:140] = 30e9
-    run = take(rates)
+    down = np.zeros(rates.shape, dtype=np.bool_)
+    rates[1, 120:], down[1, 120:] = 0.0, True
+    run = take(rates, down=down, events=[event(1.1), event(1.55)])
     render("animation", [run], tmp_path / "a.html", MOVING)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

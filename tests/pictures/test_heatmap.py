@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from ibpulse.pictures import render
-from ibpulse.pictures.figure import THEMES, Figure
+from ibpulse.pictures.figure import THEMES, Figure, Polygon
 from ibpulse.pictures.heatmap import draw_heatmap
 from ibpulse.pictures.options import PictureOptions
-from tests.pictures.runs import STILL, count_colour, pixels, take
+from ibpulse.pictures.picture_run import PictureRun
+from tests.pictures.runs import STILL, count_colour, event, pixels, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"
 
@@ -96,9 +97,62 @@ def test_the_highest_tick_of_a_long_recording_is_seen_in_the_picture(tmp_path: P
     assert count_colour(draw(tmp_path, rates, replace(STILL, statistic="max")), BRIGHTEST) > 100
 
 
+def incident() -> PictureRun:
+    """An idle rail, one that is down in the second half, and one whose second half is missing, with an event each."""
+    rates, down = rails(), np.zeros((3, 200), dtype=np.bool_)
+    rates[1, 100:], down[1, 100:] = 0.0, True
+    return take(rates, down=down, events=[event(1.0, "mlx5_1:1"), event(1.5, "mlx5_2:1", "unreadable")])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_link_that_is_down_is_a_line_and_never_the_colour_of_nothing(tmp_path: Path, theme: str) -> None:
+    render("heatmap", [incident()], tmp_path / "a.png", replace(STILL, theme=theme))
+    picture, axes = pixels(tmp_path / "a.png"), draw_heatmap([incident()], STILL).axes[0]
+    place, height, width = axes.get_position(), *pixels(tmp_path / "a.png").shape[:2]
+    top, low = (round(height * (1 - place.y1 + place.height * part)) for part in (1 / 3, 2 / 3))
+    row = picture[top + 2 : low - 2, round(width * (place.x0 + 0.55 * place.width)) : round(width * place.x1) - 4]
+    line, around = (count_colour(row, colour) for colour in (THEMES[theme].down, THEMES[theme].background))
+    assert line > 0.1 * row[..., 0].size
+    assert line + around == row[..., 0].size
+    # without colours too: the line is far from the background
+    grey = row @ [0.299, 0.587, 0.114]
+    assert np.ptp(grey) > 80
+    assert count_colour(row[len(row) // 2 - 1 : len(row) // 2 + 1], THEMES[theme].down) == 2 * row.shape[1]
+
+
+def test_a_column_with_traffic_before_the_link_went_down_shows_the_traffic() -> None:
+    rates, down = np.zeros((1, 50_000)), np.zeros((1, 50_000), dtype=np.bool_)
+    rates[0, :100], down[0, 101:] = 90e9, True
+    highest, _ = maps(draw_heatmap([take(rates, down=down)], STILL))
+    assert np.isfinite(highest[0]).nonzero()[0].tolist() == [0, 1]
+
+
+def test_events_are_numbered_and_told(tmp_path: Path) -> None:
+    render("heatmap", [incident()], tmp_path / "a.svg", STILL)
+    said = texts(tmp_path / "a.svg").splitlines()
+    assert [line for line in said if line in ("1", "2", "3")] == ["1", "2", "1"]  # two marks, and the legend
+    assert "1  1.00 s  mlx5_1:1: link-down in words" in said
+    assert "2  1.50 s  mlx5_2:1: unreadable in words" in said
+    assert "event, and the uncertainty of its time" in said
+    assert "node7 · 2025-11-21 00:00:00 UTC · 2 s at 10 ms · 16.7 % missing · 16.7 % link down" in said
+
+
+def test_rates_above_the_line_rate_do_not_stretch_the_scale(tmp_path: Path) -> None:
+    rates = np.full((2, 200), 80e9)
+    rates[1, 7] = 150e9
+    render("heatmap", [take(rates)], tmp_path / "a.svg", STILL)
+    assert "1 GB = 10⁹ bytes · ▲ above the line rate: up to 150 GB/s" in texts(tmp_path / "a.svg")
+    figure = draw_heatmap([take(rates)], STILL)
+    limits = {image.get_clim() for axes in figure.axes for image in axes.images if image.get_array().shape[1] > 1}
+    assert limits == {(0.0, 100.0)}
+    patches = [patch for axes in figure.axes for patch in axes.patches]
+    arrows = [patch for patch in patches if isinstance(patch, Polygon) and len(patch.get_xy()) == 4]
+    assert len(arrows) == 1
+
+
 def texts(path: Path) -> str:
     found = ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}text")
-    return "\n".join("".join(text.itertext()) for text in found)
+    return "\n".join("".join(text.itertext()) for text in found).replace("\u00a0", " ")
 
 
 def test_an_svg_has_its_labels_with_units_as_texts(tmp_path: Path) -> None:
@@ -113,9 +167,13 @@ def test_an_svg_has_its_labels_with_units_as_texts(tmp_path: Path) -> None:
         "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % missing",
         "highest 10 ms sample in each column of 40 ms",
         "mean of each column of 40 ms",
-        "hatched: missing data",
+        "no traffic",
+        "missing data",
+        "link down",
     ):
         assert label in said
+    assert "event, and" not in said
+    assert "above the line rate" not in said
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.svg"])

@@ -10,7 +10,28 @@ from tests.pictures.runs import STILL, take
 
 def test_two_runs_share_the_scale_of_the_larger() -> None:
     scale = choose_scale([take(np.full((2, 5), 3e9)), take(np.full((2, 5), 41e9))], STILL)
-    assert (scale.port, scale.node) == (50.0, 100.0)
+    assert (scale.port, scale.node, scale.exceeded) == (50.0, 100.0, "")
+
+
+def test_the_scale_ends_at_the_line_rate() -> None:
+    rates = np.full((2, 5), 81e9)
+    scale = choose_scale([take(rates, line=97e9)], STILL)
+    assert (scale.port, scale.node, scale.exceeded) == (97.0, 200.0, "")
+    rates[0, 3] = 97.2e9
+    # as exact as a rate is
+    assert choose_scale([take(rates, line=97e9)], STILL).exceeded == ""
+    rates[0, 3] = 98e9
+    scale = choose_scale([take(rates, line=97e9)], STILL)
+    assert (scale.port, scale.exceeded) == (97.0, "▲ above the line rate: up to 98 GB/s")
+    assert choose_scale([take(rates, line=float("nan"))], STILL).port == 100.0
+
+
+def test_utilisation_is_of_the_line_rate_in_force() -> None:
+    run = take(np.full((2, 4), 10e9), line=100e9)
+    run.lines[0, 2:] = 20e9
+    scale = choose_scale([run], replace(STILL, unit="utilization"))
+    np.testing.assert_allclose(scale.of_ports(run), [[10, 10, 50, 50], [10] * 4])
+    np.testing.assert_allclose(scale.of_node(run), [10, 10, 100 / 6, 100 / 6])
 
 
 def test_a_utilisation_is_of_the_line_rate_and_goes_to_a_hundred_percent() -> None:

@@ -201,13 +201,12 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     window = choose_window(path, recording, chosen)
     series = window.series
     span = slice(series.lead, series.lead + series.ticks)
-    line, facts = _describe(path, recording, chosen)
-    node = PictureNode(series.bandwidth[span], series.measured[span], line, facts)
+    node = PictureNode(series.bandwidth[span], series.measured[span], _describe(path, recording, chosen))
     return take_run(name, window.recording, list(series.rails.names), node)
 
 
-def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[float, tuple[tuple[str, str], ...]]:
-    """The line rate of the sum, NaN if unknown, and the key numbers as text."""
+def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[tuple[str, str], ...]:
+    """The key numbers as text."""
     from ibpulse.reports.report_table import plain_text
     from ibpulse.reports.rows import rows, variation_key
     from ibpulse.reports.run import describe_run
@@ -222,5 +221,4 @@ def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[
         row = by_key[key or variation_key(scale_ns)]
         text = plain_text(values[row.key], row.unit)
         found.append((label if key else f"CV at {duration_text(scale_ns)}", text))
-    line = values["line_bytes_per_second"]
-    return line if isinstance(line, float) else math.nan, tuple(found)
+    return tuple(found)

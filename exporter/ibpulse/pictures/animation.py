@@ -20,6 +20,7 @@ from ibpulse.pictures.animation_layout import (
     BACKGROUND,
     BAR,
     CURSOR,
+    DOWN,
     HOLE_FILL,
     HOLE_LINE,
     MARK,
@@ -40,6 +41,7 @@ _PLACES = {
     "bar": BAR,
     "mark": MARK,
     "cursor": CURSOR,
+    "down": DOWN,
 }
 
 
@@ -141,6 +143,7 @@ def _motion(band: Band, motion: Motion) -> dict[str, Any]:
         "ports": len(motion.strip),
         "strip": base64.b64encode(motion.strip.tobytes()).decode(),
         "ends": motion.ends.tolist(),
+        "events": motion.events.tolist(),
         "lengths": motion.bars.tolist(),
         "marks": motion.marks.tolist(),
         "cursor": motion.cursor.tolist(),

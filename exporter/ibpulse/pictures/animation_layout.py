@@ -13,22 +13,38 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.arrays import Pixels
+from ibpulse.pictures.event_marks import STRIP_INCHES, EventMarks, gather_marks
 from ibpulse.pictures.figure import COLOUR_MAP, SMALL, THEMES, Axes, Colours, Image, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.panels import HOLE, Page, draw_band, label_inches, mark_holes, plain, time_unit
+from ibpulse.pictures.panels import (
+    DOWN_INCHES,
+    DOWN_ROWS,
+    LEGEND_INCHES,
+    LINE_STEP,
+    Page,
+    draw_arrow,
+    draw_band,
+    draw_legend,
+    label_inches,
+    mark_missing,
+    plain,
+    time_unit,
+    wrap,
+)
 from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 
 # positions in the palette: the colour map, then single colours, then shades from background to text, then the rest
 LEVELS = 112
-BACKGROUND, HOLE_FILL, HOLE_LINE, BAR, MARK, CURSOR = range(LEVELS, LEVELS + 6)
-INK, INKS = CURSOR + 1, 16
+BACKGROUND, HOLE_FILL, HOLE_LINE, BAR, MARK, CURSOR, DOWN = range(LEVELS, LEVELS + 7)
+INK, INKS = DOWN + 1, 16
 REST = INK + INKS
 
 # in inches
-MARGIN, RIGHT, HEAD, TITLE, ROW, LEAST_ROWS, AXIS, TIMELINE, FOOT = 0.15, 0.95, 0.52, 0.02, 0.19, 1.0, 0.5, 0.75, 0.45
-BETWEEN, BARS = 0.4, 0.27
+MARGIN, RIGHT, HEAD, TITLE, ROW, LEAST_ROWS, AXIS, TIMELINE = 0.15, 0.95, 0.52, 0.02, 0.19, 1.0, 0.5, 0.75
+BETWEEN, BARS, GAP = 0.4, 0.27, 0.14
+MOST_MARKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,8 @@ class Rect:
 class Band:
     """The rectangles of a run: a bar per rail, its recent past as rows of columns, all of it as a line, and a text.
 
-    A row is `row` pixels high. `columns` are shown, each at least one pixel wide and `ticks` samples long.
+    A row is `row` pixels high, with `line` pixels for a link that is down, from `line_top` on. `columns` are shown,
+    each at least one pixel wide and `ticks` samples long.
     """
 
     bars: Rect
@@ -53,6 +70,8 @@ class Band:
     timeline: Rect
     text: Rect
     row: int
+    line_top: int
+    line: int
     ticks: int
     columns: int
 
@@ -71,16 +90,25 @@ def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: Picture
     """The layout of the runs, one above the other."""
     colours = THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
-        heights = [_band_inches(run) for run in runs]
-        page = Page(options.width_inches, 0.1 + sum(heights) + FOOT, options.dpi, colours)
-        bands, bars = [], []
         labels = label_inches(runs)
-        for run, top in zip(runs, np.cumsum([0.1, *heights[:-1]]), strict=True):
-            bands.append(_place_band(page, run, labels, float(top), options))
-            _draw_band(page, bands[-1], run, scale, float(top), options)
-            bars.append(_draw_scale(page, bands[-1], scale, options))
-        for place, line in enumerate(_foot(runs, bands, options)):
-            page.write(MARGIN, page.height - FOOT + 0.05 + 0.17 * place, line, SMALL, color=colours.faint)
+        width = options.width_inches - RIGHT - MARGIN - labels
+        marks = [gather_marks(run, width, MOST_MARKS) for run in runs]
+        heights = [_band_inches(run, found) for run, found in zip(runs, marks, strict=True)]
+        tops = np.cumsum([0.1, *heights]).tolist()
+        bands = [
+            _place_band(run, labels, top, STRIP_INCHES if found else 0.0, options)
+            for run, found, top in zip(runs, marks, tops, strict=False)
+        ]
+        foot = _foot(runs, bands, scale, options)
+        page = Page(options.width_inches, tops[-1] + LEGEND_INCHES + LINE_STEP * len(foot) + 0.12, options.dpi, colours)
+        bars = []
+        for run, band, found, top in zip(runs, bands, marks, tops, strict=False):
+            _draw_band(page, band, run, scale, top, options)
+            _draw_timeline(page, band.timeline, run, scale, found)
+            bars.append(_draw_scale(page, band, scale, options))
+        draw_legend(page, MARGIN, tops[-1], runs)
+        for line, text in enumerate(foot):
+            page.write(MARGIN, tops[-1] + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
         picture = _rasterize(page)
     palette, base = _quantize(picture, colours)
     for bar in bars:
@@ -93,23 +121,25 @@ def _rows_inches(run: PictureRun) -> float:
     return max(LEAST_ROWS, ROW * len(run.ports))
 
 
-def _band_inches(run: PictureRun) -> float:
-    return HEAD + _rows_inches(run) + AXIS + TIMELINE + AXIS + TITLE
+def _band_inches(run: PictureRun, marks: EventMarks) -> float:
+    events = STRIP_INCHES + LINE_STEP * len(marks.lines) + GAP if marks else 0.0
+    return HEAD + _rows_inches(run) + AXIS + TIMELINE + AXIS + TITLE + events
 
 
-def _place_band(page: Page, run: PictureRun, labels: float, top: float, options: PictureOptions) -> Band:
+def _place_band(run: PictureRun, labels: float, top: float, strip: float, options: PictureOptions) -> Band:
     dpi = options.dpi
     row = round(_rows_inches(run) * dpi / len(run.ports))
-    left, right = round((MARGIN + labels) * dpi), round((page.width - RIGHT) * dpi)
+    left, right = round((MARGIN + labels) * dpi), round((options.width_inches - RIGHT) * dpi)
     bars = Rect(left, round((top + HEAD) * dpi), round((right - left) * BARS), row * len(run.ports))
     begin = bars.left + bars.width + round(BETWEEN * dpi)
     rails = Rect(begin, bars.top, right - begin, bars.height)
     shown = max(1, round(options.window_ns / run.interval_ns))
     ticks = -(-shown // rails.width)
-    below = bars.top + bars.height + round(AXIS * dpi)
+    below = bars.top + bars.height + round((AXIS + strip) * dpi)
     timeline = Rect(left, below, right - left, round(TIMELINE * dpi))
-    text = Rect(begin, round((top + 0.02) * dpi), round(page.width * dpi) - begin - 4, round(0.22 * dpi))
-    return Band(bars, rails, timeline, text, row, ticks, max(1, shown // ticks))
+    text = Rect(begin, round((top + 0.02) * dpi), options.width_pixels - begin - 4, round(0.22 * dpi))
+    line = max(2, round(min(DOWN_ROWS * row, DOWN_INCHES * dpi)))
+    return Band(bars, rails, timeline, text, row, (row - line) // 2, line, ticks, max(1, shown // ticks))
 
 
 def _draw_band(page: Page, band: Band, run: PictureRun, scale: Scale, top: float, options: PictureOptions) -> None:
@@ -128,16 +158,15 @@ def _draw_band(page: Page, band: Band, run: PictureRun, scale: Scale, top: float
     rails.set_yticks([])
     rails.xaxis.set_major_locator(ticker.MaxNLocator(5))
     rails.set_xlabel("time before now (s)", fontsize=SMALL)
-    _draw_timeline(page, band.timeline, run, scale)
 
 
-def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale) -> None:
+def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale, marks: EventMarks) -> None:
     size, sign = time_unit(run.span_seconds)
     columns = reduce(scale.of_node(run)[None], run.node.seconds[None], place.width)
     axes = _axes(page, place)
     column = columns.ticks * run.interval_seconds / size
     draw_band(axes, columns, column, page.colours, duration_text(run.interval_ns))
-    mark_holes(axes, columns.partly[0], column, page.colours)
+    mark_missing(axes, columns.partly[0], column, page.colours)
     axes.set_xlim(0.0, run.span_seconds / size)
     # room for the mark of the span shown above
     axes.set_ylim(0.0, scale.node * 1.1)
@@ -145,6 +174,12 @@ def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale) -> No
     axes.set_ylabel(f"node ({scale.sign})", fontsize=SMALL)
     axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
     plain(axes)
+    if marks:
+        dpi = page.figure.dpi
+        height = round(STRIP_INCHES * dpi)
+        marks.draw_lines(axes, page.colours)
+        marks.draw_strip(_axes(page, Rect(place.left, place.top - height, place.width, height)), page.colours)
+        marks.write(page, place.left / dpi, (place.top + place.height) / dpi + AXIS)
 
 
 def _draw_scale(page: Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
@@ -153,6 +188,8 @@ def _draw_scale(page: Page, band: Band, scale: Scale, options: PictureOptions) -
     place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
     axes = _axes(page, place)
     axes.set_ylim(0.0, scale.port)
+    if scale.exceeded:
+        draw_arrow(axes)
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
@@ -167,21 +204,21 @@ def _axes(page: Page, place: Rect) -> Axes:
     return page.axes(place.left / dpi, place.top / dpi, place.width / dpi, place.height / dpi)
 
 
-def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], options: PictureOptions) -> tuple[str, str]:
+def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], scale: Scale, options: PictureOptions) -> list[str]:
     frame = duration_text(round(SECOND_NS * options.speed / options.frames_per_second))
     tick = duration_text(runs[0].interval_ns)
     one = all(band.ticks == 1 for band in bands)
-    moving = [
+    reduced = any(run.ticks > band.timeline.width for run, band in zip(runs, bands, strict=True))
+    parts = [
         f"bar: mean of {frame}",
         f"mark: highest {tick} sample shown",
         f"colours: every {tick} sample" if one else f"colours: highest {tick} sample of a column",
+        options.directions_text,
+        "1 GB = 10⁹ bytes",
+        f"line: mean, pale: highest {tick} sample" if reduced else "",
+        scale.exceeded,
     ]
-    still = [options.directions_text, "1 GB = 10⁹ bytes"]
-    if any(run.ticks > band.timeline.width for run, band in zip(runs, bands, strict=True)):
-        still.append(f"line: mean, pale: highest {tick} sample")
-    if any(run.hole_ratio for run in runs):
-        still.append(HOLE)
-    return " · ".join(moving), " · ".join(still)
+    return wrap([part for part in parts if part], options.width_inches - 2 * MARGIN)
 
 
 def _rasterize(page: Page) -> Pixels:
@@ -191,18 +228,29 @@ def _rasterize(page: Page) -> Pixels:
 
 
 def _quantize(picture: Pixels, colours: Colours) -> tuple[Pixels, Pixels]:
-    """The palette, and the picture as indices into it."""
+    """The palette, and the picture as indices into it; the colours of legend and scale are exact."""
     drawn = Image.fromarray(picture).quantize(256 - REST, dither=Image.Dither.NONE)
     own = np.array(drawn.getpalette(), dtype=np.uint8).reshape(-1, 3)
     palette = np.zeros((256, 3), dtype=np.uint8)
     palette[:LEVELS] = np.round(255 * matplotlib.colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3])
-    singles = (colours.background, colours.hole, colours.hatch, colours.line, colours.text, colours.runs[1])
+    singles = (
+        colours.background,
+        colours.hole,
+        colours.hatch,
+        colours.line,
+        colours.text,
+        colours.runs[2],
+        colours.down,
+    )
     for place, colour in enumerate(singles, start=LEVELS):
         palette[place] = _rgb(colour)
     part = np.linspace(0, 1, INKS)[:, None]
     palette[INK:REST] = np.round((1 - part) * _rgb(colours.background) + part * _rgb(colours.text))
     palette[REST : REST + len(own)] = own
-    return palette, (np.asarray(drawn) + REST).astype(np.uint8)
+    base = (np.asarray(drawn) + REST).astype(np.uint8)
+    for place in (0, LEVELS - 1, DOWN):
+        base[(picture == palette[place]).all(axis=-1)] = place
+    return palette, base
 
 
 def _rgb(colour: str) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
 from ibpulse.arrays import Floats
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.panels import Page, describe_run, plain
+from ibpulse.pictures.panels import LINE_STEP, SEPARATOR, Page, plain, run_parts, wrap
 from ibpulse.pictures.picture_run import PictureRun, Scale, choose_scale
 from ibpulse.text import duration_text, threshold_text
 
@@ -28,7 +28,9 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
     """
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
-        heads = 0.15 + LINE * len(runs)
+        summaries = [_summary(run, _thresholds(options), options.width_inches - LEFT - RIGHT) for run in runs]
+        tops = np.cumsum([0.12, *(LINE + LINE_STEP * (len(lines) - 1) for lines in summaries)]).tolist()
+        heads = tops[-1] + 0.03
         height = heads + 2 * (TITLE + HEIGHT + AXIS) + 0.25
         page = Page(options.width_inches, height, options.dpi, colours)
         width = (page.width - LEFT - RIGHT - BETWEEN) / 2
@@ -36,15 +38,19 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
             [page.axes(left, top, width, HEIGHT) for left in (LEFT, LEFT + width + BETWEEN)]
             for top in (heads + TITLE, heads + 2 * TITLE + HEIGHT + AXIS)
         )
-        _draw_heads(page, runs, _thresholds(options))
+        for place, (run, lines) in enumerate(zip(runs, summaries, strict=True)):
+            _draw_head(page, tops[place], place, run, lines)
         _draw_samples(first[0], first[1], runs, scale, options, colours)
         _draw_lengths(second[0], second[1], runs, _thresholds(options), colours)
         for axes in (*first, *second):
             plain(axes)
-        active = f"active: above {threshold_text(options.active_bytes_per_second)}"
-        page.write(
-            0.15, height - 0.22, f"{active} · {options.directions_text} · 1 GB = 10⁹ bytes", SMALL, color=colours.faint
-        )
+        foot = [
+            f"active: above {threshold_text(options.active_bytes_per_second)}",
+            options.directions_text,
+            "1 GB = 10⁹ bytes",
+            "missing data is excluded",
+        ]
+        page.write(0.15, height - 0.22, SEPARATOR.join(foot), SMALL, color=colours.faint)
     return page.figure
 
 
@@ -52,21 +58,29 @@ def _thresholds(options: PictureOptions) -> Thresholds:
     return Thresholds(options.active_bytes_per_second, options.burst_low_bytes_per_second)
 
 
-def _draw_heads(page: Page, runs: Sequence[PictureRun], thresholds: Thresholds) -> None:
-    """Name and line of each run: the legend of all four plots."""
-    for place, run in enumerate(runs):
-        top, colour = 0.12 + LINE * place, page.colours.runs[place]
-        line = page.axes(0.15, top + 0.06, 0.45, 0.1)
-        line.axhline(0.5, color=colour, linestyle=STYLES[place], linewidth=2.4)
-        line.set_axis_off()
-        page.write(LEFT, top, run.name, LARGE, weight="bold")
-        page.write(LEFT, top + 0.21, _summary(run, thresholds), SMALL, color=page.colours.faint)
+def _draw_head(page: Page, top: float, place: int, run: PictureRun, summary: Sequence[str]) -> None:
+    """Name and line of a run, the legend of all four plots, and its summary."""
+    line = page.axes(0.15, top + 0.06, 0.45, 0.1)
+    line.axhline(0.5, color=page.colours.runs[place], linestyle=STYLES[place], linewidth=2.4)
+    line.set_axis_off()
+    page.write(LEFT, top, run.name, LARGE, weight="bold")
+    for number, text in enumerate(summary):
+        page.write(LEFT, top + 0.21 + LINE_STEP * number, text, SMALL, color=page.colours.faint)
 
 
-def _summary(run: PictureRun, thresholds: Thresholds) -> str:
+def _summary(run: PictureRun, thresholds: Thresholds, width: float) -> list[str]:
+    """Description, key numbers and silence of a run, in lines that fit the width."""
     chosen = [f"{label} {text}" for label, text in run.node.facts if label in ("mean", "peak", "duty cycle")]
     bursts, gaps = map(len, find_lengths(run, thresholds))
-    return " · ".join((describe_run(run), *chosen, f"{bursts} whole bursts, {gaps} whole gaps"))
+    values, seconds = _known(run.node.bandwidth, run.node.seconds)
+    silent = 100 * seconds[values == 0].sum() / max(seconds.sum(), 1e-300)
+    parts = [
+        *run_parts(run),
+        *chosen,
+        f"no traffic {silent:.1f} % of the time",
+        f"{bursts} whole bursts, {gaps} whole gaps",
+    ]
+    return wrap(parts, width)
 
 
 def _draw_samples(

@@ -16,6 +16,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.patches import Polygon
     from PIL import Image, ImageDraw, ImageFont
 except ImportError as error:
     raise PictureError(
@@ -29,6 +30,7 @@ __all__ = [
     "Image",
     "ImageDraw",
     "ImageFont",
+    "Polygon",
     "font_manager",
     "matplotlib",
     "ticker",
@@ -40,13 +42,17 @@ COLOUR_MAP = "viridis"
 FONT = "DejaVu Sans"
 """The font that comes with matplotlib: identical on every machine."""
 
-SMALL, USUAL, LARGE = 8.0, 9.0, 11.5
+TINY, SMALL, USUAL, LARGE = 7.0, 8.0, 9.0, 11.5
 HATCH = "////"
 
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """The colours of a theme. `runs` come from the palette of Okabe and Ito, in the order of the runs."""
+    """The colours of a theme. `runs` come from the palette of Okabe and Ito, in the order of the runs.
+
+    Missing data has the neutral colour `hole`, hatched with `hatch`. A link that is down is a line of colour `down` on
+    the background. Both differ from the colour map in shape as well, hence also without colours.
+    """
 
     background: str
     text: str
@@ -54,6 +60,7 @@ class Colours:
     grid: str
     hole: str
     hatch: str
+    down: str
     line: str
     runs: tuple[str, ...]
 
@@ -65,7 +72,8 @@ THEMES: Mapping[str, Colours] = {
         faint="#59616b",
         grid="#d9dde2",
         hole="#e4e4e4",
-        hatch="#a33b3b",
+        hatch="#858d97",
+        down="#d55e00",
         line="#0072b2",
         runs=("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
     ),
@@ -74,8 +82,9 @@ THEMES: Mapping[str, Colours] = {
         text="#eceff3",
         faint="#a3adb8",
         grid="#333b45",
-        hole="#4a4a4a",
-        hatch="#f08a8a",
+        hole="#3c444e",
+        hatch="#98a2ae",
+        down="#ff8a3d",
         line="#56b4e9",
         runs=("#56b4e9", "#e69f00", "#2fc49c", "#e3a3c7"),
     ),

@@ -15,6 +15,7 @@ from ibpulse.pictures.animation_layout import (
     BACKGROUND,
     BAR,
     CURSOR,
+    DOWN,
     HOLE_FILL,
     HOLE_LINE,
     INK,
@@ -29,23 +30,27 @@ from ibpulse.pictures.figure import FONT, Image, ImageDraw, ImageFont, font_mana
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, Scale, reduce
 
-UNKNOWN = -1
+UNKNOWN, LINK_DOWN = -1, -2
 MOST_FRAMES = 6000
 HATCH_PIXELS = 6
 WINDOW_PIXELS = 4
+# between the lines of two events, and from one dash of such a line to the next
+EVENT_PIXELS, DASH_PIXELS = 16, 6
 
 
 @dataclass(frozen=True, slots=True)
 class Motion:
     """A run in motion.
 
-    `strip` (ports, columns) holds indices into the palette; frame i shows those before column `ends[i]`. `bars` and
-    `marks` (frames, ports) are lengths in pixels, -1 if unknown. `cursor` and `begin` (frames,) are pixels
-    on the timeline: now, and the oldest column shown. `texts` has a line for each frame.
+    `strip` (ports, columns) holds indices into the palette; frame i shows those before column `ends[i]`. `events` are
+    the columns at which something happened. `bars` and `marks` (frames, ports) are lengths in pixels, -1 if unknown, -2
+    if the link is down. `cursor` and `begin` (frames,) are pixels on the timeline: now, and the oldest column shown.
+    `texts` has a line for each frame.
     """
 
     strip: npt.NDArray[np.uint8]
     ends: Counts
+    events: Counts
     bars: Counts
     marks: Counts
     cursor: Counts
@@ -77,13 +82,15 @@ def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options
     starts = np.clip(np.minimum(ends - 1, np.floor(ends - frame_ticks + 1e-6).astype(np.int64)), 0, None)
     shown = band.columns * band.ticks
     values = scale.of_ports(run)
-    bars = _means(values, run.seconds, starts, ends)
+    bars = _lengths(_means(values, run.seconds, starts, ends), scale.port, band.bars.width)
+    bars[(bars <= 0) & run.down[:, ends - 1].T] = LINK_DOWN
     marks = np.stack([_highest(values[:, max(0, end - shown) : end]) for end in ends.tolist()])
     part = band.timeline.width / run.ticks
     return Motion(
-        strip=_strip(values, run.seconds, band, scale),
+        strip=_strip(run, values, band, scale),
         ends=ends // band.ticks + band.columns,
-        bars=_lengths(bars, scale.port, band.bars.width),
+        events=_event_columns(run, band),
+        bars=bars,
         marks=_lengths(marks, scale.port, band.bars.width - 1),
         cursor=np.minimum(np.floor(ends * part).astype(np.int64), band.timeline.width - 1),
         begin=np.floor(np.maximum(ends - shown, 0) * part).astype(np.int64),
@@ -91,14 +98,26 @@ def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options
     )
 
 
-def _strip(values: Floats, seconds: Floats, band: Band, scale: Scale) -> npt.NDArray[np.uint8]:
+def _strip(run: PictureRun, values: Floats, band: Band, scale: Scale) -> npt.NDArray[np.uint8]:
     """Empty space before the first column, as wide as the visible part."""
-    highest = reduce(values[:, : values.shape[1]], seconds, -(-values.shape[1] // band.ticks)).highest
-    levels = np.full(highest.shape, HOLE_FILL, dtype=np.uint8)
-    known = ~np.isnan(highest)
-    levels[known] = np.round(np.clip(highest[known] / scale.port, 0, 1) * (LEVELS - 1))
+    columns = reduce(values, run.seconds, -(-run.ticks // band.ticks), run.down)
+    levels = np.full(columns.highest.shape, HOLE_FILL, dtype=np.uint8)
+    known = ~np.isnan(columns.highest)
+    levels[known] = np.round(np.clip(columns.highest[known] / scale.port, 0, 1) * (LEVELS - 1))
+    levels[columns.down] = DOWN
     before = np.full((len(levels), band.columns), BACKGROUND, dtype=np.uint8)
     return np.concatenate((before, levels), axis=1)
+
+
+def _event_columns(run: PictureRun, band: Band) -> Counts:
+    """The columns of the strip at which something happened, not too close to each other."""
+    least = EVENT_PIXELS * band.columns / band.rails.width
+    found: list[int] = []
+    for event in run.events:
+        column = (event.time_ns - run.begin_ns) // (run.interval_ns * band.ticks) + band.columns
+        if not found or column - found[-1] >= least:
+            found.append(column)
+    return np.array(found, dtype=np.int64)
 
 
 def _means(values: Floats, seconds: Floats, starts: Counts, ends: Counts) -> Floats:
@@ -169,7 +188,24 @@ def _draw_rails(part: Pixels, band: Band, motion: Motion, frame: int) -> None:
     at = np.arange(band.rails.width) * band.columns // band.rails.width
     part[:] = np.repeat(shown[:, at], band.row, axis=0)
     part[(part == HOLE_FILL) & _hatch(part.shape)] = HOLE_LINE
+    part[(part == DOWN) & ~_middle(band, part.shape[0])[:, None]] = BACKGROUND
     part[band.row - 1 :: band.row] = BACKGROUND
+    for column in motion.events[(motion.events >= end - band.columns) & (motion.events < end)].tolist():
+        at_pixel = -(-(column - end + band.columns) * band.rails.width // band.columns)
+        _draw_event(part[:, at_pixel])
+
+
+def _draw_event(pixels: Pixels) -> None:
+    """A dashed line; its ink is the colour of texts."""
+    dashes = np.arange(len(pixels)) % DASH_PIXELS
+    pixels[dashes < DASH_PIXELS // 2] = INK + INKS - 1
+    pixels[dashes == DASH_PIXELS // 2] = BACKGROUND
+
+
+def _middle(band: Band, height: int) -> npt.NDArray[np.bool_]:
+    """The rows of pixels that the line of a link that is down takes: (height,)."""
+    place = np.arange(height) % band.row - band.line_top
+    return np.asarray((place >= 0) & (place < band.line))
 
 
 def _hatch(shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
@@ -178,10 +214,14 @@ def _hatch(shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
 
 
 def _draw_bars(part: Pixels, band: Band, motion: Motion, frame: int) -> None:
+    down = _middle(band, band.row)[2:-2]
     for port, (length, mark) in enumerate(zip(motion.bars[frame], motion.marks[frame], strict=True)):
         row = part[port * band.row + 2 : (port + 1) * band.row - 2]
         if length == UNKNOWN:
             row[:] = np.where(_hatch(row.shape), HOLE_LINE, HOLE_FILL)
+            continue
+        if length == LINK_DOWN:
+            row[down, 1:] = DOWN
             continue
         row[:, 1:length] = BAR
         if mark != UNKNOWN:

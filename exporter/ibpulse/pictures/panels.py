@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ibpulse.arrays import Floats
+from ibpulse.arrays import Bools, Counts
 from ibpulse.pictures.figure import (
     COLOUR_MAP,
     HATCH,
     LARGE,
     SMALL,
+    TINY,
     USUAL,
     Axes,
     Colours,
     Figure,
     FigureCanvasAgg,
+    Polygon,
     matplotlib,
     ticker,
 )
-from ibpulse.pictures.picture_run import Columns, PictureRun
+from ibpulse.pictures.picture_run import Columns, PictureRun, Scale
 from ibpulse.text import duration_text
 from ibpulse.units import SECOND_NS
 
-HOLE = "hatched: missing data"
+SEPARATOR = " · "
+EVENT = "event, and the uncertainty of its time"
 TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
-LINE_INCHES = 0.2
+LINE_INCHES, LINE_STEP = 0.2, 0.16
 LETTER_INCHES = 0.085
 # inches per point, for letters of average width
 LETTER, BOLD_LETTER = 0.0082, 0.0096
 GRADIENT = np.linspace(0, 1, 256)[:, None]
+# height of the line of a link that is down, at most, in rows and in inches
+DOWN_ROWS, DOWN_INCHES = 0.25, 0.06
+SWATCH_INCHES = 0.3
+LEGEND_INCHES = 0.24
+ARROW_INCHES = 0.12
+# share of the time line
+NARROW = 0.006
 
 
 def time_unit(span_seconds: float) -> tuple[int, str]:
@@ -43,16 +51,22 @@ def time_unit(span_seconds: float) -> tuple[int, str]:
 
 
 def describe_run(run: PictureRun) -> str:
-    """Host, date, span and interval of a run, and the share of missing data."""
+    """Host, date, span and interval of a run, and the shares of missing data and of links that were down."""
+    return SEPARATOR.join(run_parts(run))
+
+
+def run_parts(run: PictureRun) -> list[str]:
+    """The parts of the description of a run."""
     begin = datetime.fromtimestamp(run.begin_ns // SECOND_NS, UTC)
     size, sign = time_unit(run.span_seconds)
     span = f"{run.span_seconds / size:.4g} {sign}"
     parts = [f"{begin:%Y-%m-%d %H:%M:%S} UTC", f"{span} at {duration_text(run.interval_ns)}"]
     if run.host:
         parts.insert(0, run.host)
-    if run.hole_ratio:
-        parts.append(f"{max(run.hole_ratio * 100, 0.1):.1f} % missing")
-    return " · ".join(parts)
+    for ratio, what in ((run.missing_ratio, "missing"), (run.down_ratio, "link down")):
+        if ratio:
+            parts.append(f"{max(ratio * 100, 0.1):.1f} % {what}")
+    return parts
 
 
 def describe_column(run: PictureRun, ticks: int) -> str:
@@ -83,7 +97,7 @@ class Page:
         """The name of a run, and its description below; both fit the width."""
         self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
         for line, text in enumerate(head_lines(run, rest)):
-            self.write(left, top + 0.24 + 0.16 * line, text, SMALL, color=self.colours.faint)
+            self.write(left, top + 0.24 + LINE_STEP * line, text, SMALL, color=self.colours.faint)
 
     def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
         """The key numbers of a run in rows of `columns`."""
@@ -103,8 +117,18 @@ def shorten(text: str, width: float, size: float) -> str:
 
 def head_lines(run: PictureRun, width: float) -> list[str]:
     """The description of a run, in lines that fit the width."""
-    lines = textwrap.wrap(describe_run(run), max(20, int(width / (SMALL * LETTER))))
-    return [line.removesuffix(" ·") for line in lines]
+    return wrap(run_parts(run), width)
+
+
+def wrap(parts: Iterable[str], width: float) -> list[str]:
+    """Parts in lines that fit the width; a number stays with its unit."""
+    most, lines = max(20, int(width / (SMALL * LETTER))), [""]
+    for part in parts:
+        shown = part if len(part) <= most else f"{part[: most - 1]}…"
+        if lines[-1] and len(lines[-1]) + len(SEPARATOR) + len(shown) > most:
+            lines.append("")
+        lines[-1] += f"{SEPARATOR if lines[-1] else ''}{shown}"
+    return lines
 
 
 def facts_inches(run: PictureRun, columns: int) -> float:
@@ -117,7 +141,7 @@ def label_inches(runs: Sequence[PictureRun]) -> float:
     return LETTER_INCHES * max(len(port) for run in runs for port in run.ports) + 0.15
 
 
-def hatch_holes(axes: Axes, colours: Colours) -> None:
+def hatch_missing(axes: Axes, colours: Colours) -> None:
     """Make missing data visible as the background of the axes."""
     axes.set_facecolor(colours.hole)
     axes.patch.set_hatch(HATCH)
@@ -125,19 +149,22 @@ def hatch_holes(axes: Axes, colours: Colours) -> None:
     axes.patch.set_linewidth(0)
 
 
-def draw_rows(axes: Axes, values: Floats, run: PictureRun, ticks: int, highest: float, colours: Colours) -> None:
+def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, highest: float, colours: Colours) -> None:
     """Rows of colours over time, one per port, the first on top; missing data shows the background."""
     size, _ = time_unit(run.span_seconds)
-    columns = values.shape[1]
+    column = columns.ticks * run.interval_seconds / size
+    values = columns.highest if statistic == "max" else columns.mean
     axes.imshow(
-        values,
+        np.where(columns.down, np.nan, values),
         cmap=matplotlib.colormaps[COLOUR_MAP],
         vmin=0.0,
         vmax=highest,
         aspect="auto",
         interpolation="nearest",
-        extent=(0.0, columns * ticks * run.interval_seconds / size, len(run.ports), 0.0),
+        extent=(0.0, columns.count * column, len(run.ports), 0.0),
     )
+    for row, down in enumerate(columns.down):
+        _draw_down(axes, find_spans(down), column, row, colours)
     axes.set_xlim(0.0, run.span_seconds / size)
     axes.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
     axes.tick_params(axis="y", length=0)
@@ -145,20 +172,80 @@ def draw_rows(axes: Axes, values: Floats, run: PictureRun, ticks: int, highest: 
         axes.axhline(edge, color=colours.background, linewidth=0.8)
 
 
-def draw_colour_bar(axes: Axes, highest: float, label: str) -> None:
-    """The colour scale, upright, with its unit."""
+def _draw_down(axes: Axes, spans: Counts, column: float, row: int, colours: Colours) -> None:
+    """A link that is down in spans (count, 2) of the columns of a row: a line along its middle on the background."""
+    rows_per_inch = abs(axes.get_ylim()[1] - axes.get_ylim()[0]) / _inches(axes)
+    line = min(DOWN_ROWS, DOWN_INCHES * rows_per_inch)
+    places = [(begin * column, (end - begin) * column) for begin, end in spans.tolist()]
+    for height, colour in ((1.0, colours.background), (line, colours.down)):
+        place = (row + (1 - height) / 2, height)
+        axes.broken_barh(places, place, facecolor=colour, linewidth=0, antialiased=False)
+
+
+def _inches(axes: Axes) -> float:
+    """Height of the axes."""
+    return float(axes.bbox.height / axes.figure.dpi)
+
+
+def find_spans(marked: Bools) -> Counts:
+    """The first position and the end of each run of True: (count, 2)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
+    return edges.reshape(-1, 2)
+
+
+def draw_colour_bar(axes: Axes, scale: Scale, label: str) -> None:
+    """The colour scale, upright, with its unit; an arrow on top if there are higher values."""
     axes.imshow(
         GRADIENT,
         cmap=matplotlib.colormaps[COLOUR_MAP],
         aspect="auto",
         origin="lower",
-        extent=(0.0, 1.0, 0.0, highest),
+        extent=(0.0, 1.0, 0.0, scale.port),
     )
+    if scale.exceeded:
+        draw_arrow(axes)
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.set_ylabel(label)
+
+
+def draw_arrow(axes: Axes) -> None:
+    """An arrow above a colour scale: there are higher values."""
+    brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
+    arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
+    axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
+
+
+def draw_legend(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
+    """What no traffic, missing data, a link that is down and an event look like."""
+    shown = [name for name in _SWATCHES if name != EVENT or any(run.events for run in runs)]
+    for name in shown:
+        axes = page.axes(left, top + 0.015, SWATCH_INCHES, 0.12)
+        axes.set_xlim(0.0, 1.0)
+        axes.set_ylim(1.0, 0.0)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_linewidth(0.4)
+        _SWATCHES[name](axes, page.colours)
+        page.write(left + SWATCH_INCHES + 0.07, top, name, SMALL, color=page.colours.faint)
+        left += SWATCH_INCHES + 0.07 + len(name) * SMALL * LETTER + 0.2
+
+
+def _draw_event(axes: Axes, colours: Colours) -> None:
+    axes.set_axis_off()
+    axes.hlines(0.8, 0.0, 0.7, color=colours.text, linewidth=0.8)
+    axes.vlines(0.7, 0.5, 1.0, color=colours.text, linewidth=0.8)
+    axes.text(0.88, 1.0, "1", fontsize=TINY, weight="bold", color=colours.text, va="bottom", clip_on=False)
+
+
+_SWATCHES: Mapping[str, Callable[[Axes, Colours], None]] = {
+    "no traffic": lambda axes, _: axes.set_facecolor(matplotlib.colormaps[COLOUR_MAP](0.0)),
+    "missing data": hatch_missing,
+    "link down": lambda axes, colours: _draw_down(axes, np.array([[0, 1]]), 1.0, 0, colours),
+    EVENT: _draw_event,
+}
 
 
 def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tick: str) -> None:
@@ -188,16 +275,10 @@ def plain(axes: Axes, *, grid: bool = True) -> None:
         axes.grid(linewidth=0.6)
 
 
-def mark_holes(axes: Axes, missing: npt.NDArray[np.bool_], column: float, colours: Colours) -> None:
+def mark_missing(axes: Axes, missing: Bools, column: float, colours: Colours) -> None:
     """Hatched spans, from top to bottom, over columns with missing data; `column` is their width."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], missing, [False])).astype(np.int8)))
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
-        axes.axvspan(
-            first * column,
-            end * column,
-            facecolor=colours.hole,
-            edgecolor=colours.hatch,
-            hatch=HATCH,
-            linewidth=0,
-            zorder=0.5,
-        )
+    narrow = NARROW * column * len(missing)
+    for begin, end in (find_spans(missing) * column).tolist():
+        # hatching of a narrow span looks like a dashed line
+        hatch, colour = (None, colours.hatch) if end - begin < narrow else (HATCH, colours.hole)
+        axes.axvspan(begin, end, facecolor=colour, edgecolor=colours.hatch, hatch=hatch, linewidth=0, zorder=0.5)

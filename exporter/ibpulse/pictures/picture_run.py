@@ -1,4 +1,4 @@
-"""The drawn part of one recording: its values, reduced to columns, and the scale that all runs share."""
+"""The drawn part of one recording: its values, reduced to columns, its link states and events, and the common scale."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ibpulse.arrays import Floats
+from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import PictureError
+from ibpulse.events import Event
+from ibpulse.events.port_history import Span
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import PictureOptions, Unit
 from ibpulse.recordings import Recording
@@ -18,6 +19,10 @@ from ibpulse.units import SECOND_NS
 
 GIGA = 1e9
 PERCENT = 100.0
+# rates are not more exact than this
+TOLERANCE = 0.005
+UNKNOWN_LINKS = ("unreadable", "hung", "disappeared")
+"""Problems with which nothing is known about the link."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 
 
@@ -30,7 +35,6 @@ class PictureNode:
 
     bandwidth: Floats
     seconds: Floats
-    line_bytes_per_second: float
     facts: tuple[tuple[str, str], ...] = ()
 
 
@@ -38,8 +42,9 @@ class PictureNode:
 class PictureRun:
     """The ports of a recording: `rates` and `seconds` (ports, samples), sums of the chosen directions, NaN if missing.
 
-    `begin_ns` is the wall time at which the first sample begins. `lines` (ports,) are the line rates of the same
-    directions together, NaN if unknown.
+    `begin_ns` is the wall time at which the first sample begins. `lines` (ports, samples) are the line rates in force,
+    of the same directions together, the last one while the link is down, NaN if unknown. `down` (ports, samples) marks
+    samples without traffic whose link was not ACTIVE. `events` are those of the node and of these ports, by time.
     """
 
     name: str
@@ -50,7 +55,9 @@ class PictureRun:
     rates: Floats
     seconds: Floats
     lines: Floats
+    down: Bools
     node: PictureNode
+    events: tuple[Event, ...] = ()
 
     @property
     def ticks(self) -> int:
@@ -68,9 +75,14 @@ class PictureRun:
         return self.ticks * self.interval_seconds
 
     @property
-    def hole_ratio(self) -> float:
-        """Share of the samples of all ports that are missing."""
-        return float(np.isnan(self.rates).mean())
+    def missing_ratio(self) -> float:
+        """Share of the samples of all ports that are missing although the link was not down."""
+        return float((np.isnan(self.rates) & ~self.down).mean())
+
+    @property
+    def down_ratio(self) -> float:
+        """Share of the samples of all ports whose link was down."""
+        return float(self.down.mean())
 
 
 def keep_direction(recording: Recording, direction: str) -> Recording:
@@ -97,30 +109,67 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     ways = [way for way in range(len(DIRECTIONS)) if not np.isnan(rates[:, way]).all()]
     if not ways:
         raise PictureError(f"recording {name} has no values for {', '.join(ports)}; choose other times or ports")
-    known = [recording.meta.ports[row].rate_bytes_per_second or np.nan for row in rows]
+    summed = rates[:, ways].sum(axis=1)
+    history = recording.states
+    spans = [history.spans(port, 0, recording.ticks) for port in ports]
+    inactive = np.stack([_inactive(states, recording.ticks) for states in spans])
+    known = [recording.meta.ports[row].rate_bytes_per_second for row in rows]
+    lines = np.stack([_line_rate(*each, recording.ticks) for each in zip(spans, known, strict=True)])
     return PictureRun(
         name=name,
         host=recording.meta.host,
         begin_ns=recording.start_ns - recording.meta.interval_ns,
         interval_ns=recording.meta.interval_ns,
         ports=tuple(ports),
-        rates=rates[:, ways].sum(axis=1),
+        rates=summed,
         seconds=recording.seconds[rows][:, ways].mean(axis=1),
-        lines=np.array(known) * len(ways),
+        lines=lines * len(ways),
+        down=inactive & ~(summed > 0),
         node=node,
+        events=_choose_events(recording, ports),
     )
+
+
+def _inactive(spans: Sequence[Span], ticks: int) -> Bools:
+    """The samples for which the link is known not to be ACTIVE: (samples,)."""
+    found = np.zeros(ticks, dtype=np.bool_)
+    for span in spans:
+        if span.state is not None and not span.state.active and span.state.problem not in UNKNOWN_LINKS:
+            found[span.first : span.end] = True
+    return found
+
+
+def _line_rate(spans: Sequence[Span], otherwise: float | None, ticks: int) -> Floats:
+    """The line rate in force, one direction: (samples,); where it is unknown the one before, or else the next one."""
+    rates = [span.state.rate_bytes_per_second if span.state else None for span in spans]
+    last = next((rate for rate in rates if rate), otherwise) or np.nan
+    found = np.full(ticks, last)
+    for span, rate in zip(spans, rates, strict=True):
+        last = rate or last
+        found[span.first : span.end] = last
+    return found
+
+
+def _choose_events(recording: Recording, ports: Sequence[str]) -> tuple[Event, ...]:
+    """The events of the node and of these ports within the recording, by time."""
+    subjects = {"", *ports, *(port.partition(":")[0] for port in ports)}
+    begin_ns, end_ns = recording.start_ns - recording.meta.interval_ns, recording.end_ns
+    found = [one for one in recording.meta.events if one.subject in subjects and begin_ns < one.time_ns < end_ns]
+    return tuple(sorted(found, key=lambda event: event.time_ns))
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Rows of columns of `ticks` samples each; the last may be shorter.
 
-    `highest` and `mean` (rows, columns) are NaN if all is missing; `partly` marks columns with some missing samples.
+    `highest` and `mean` (rows, columns) are NaN if all is missing; `partly` marks columns with some missing samples,
+    `down` those without traffic in which the link was down.
     """
 
     highest: Floats
     mean: Floats
-    partly: npt.NDArray[np.bool_]
+    partly: Bools
+    down: Bools
     ticks: int
 
     @property
@@ -129,8 +178,10 @@ class Columns:
         return int(self.highest.shape[1])
 
 
-def reduce(values: Floats, seconds: Floats, most: int) -> Columns:
+def reduce(values: Floats, seconds: Floats, most: int, down: Bools | None = None) -> Columns:
     """At most `most` columns of (rows, samples), NaN if missing; the mean is weighted by the seconds.
+
+    `down` (rows, samples) marks samples whose link was down.
 
     Invariants: the highest value of a row is that of its columns; the mean of the columns, weighted by their seconds,
     is that of the row.
@@ -144,16 +195,22 @@ def reduce(values: Floats, seconds: Floats, most: int) -> Columns:
     mean = np.full(total.shape, np.nan)
     np.divide(summed, total, out=mean, where=total > 0)
     highest = np.fmax.reduceat(values, starts, axis=1)
-    return Columns(highest, mean, ~np.logical_and.reduceat(known, starts, axis=1), ticks)
+    partly = ~np.logical_and.reduceat(known, starts, axis=1)
+    found = np.zeros(values.shape, dtype=np.bool_) if down is None else down
+    return Columns(highest, mean, partly, np.logical_or.reduceat(found, starts, axis=1) & ~(highest > 0), ticks)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From 0 to `port` for a port and to `node` for the sum, in GB/s or percent of the line rate."""
+    """From 0 to `port` for a port and to `node` for the sum, in GB/s or percent of the line rate.
+
+    `port` is at most the highest line rate, if all are known; `highest` is the highest value of any port.
+    """
 
     unit: Unit
     port: float
     node: float
+    highest: float = 0.0
 
     @property
     def sign(self) -> str:
@@ -165,33 +222,41 @@ class Scale:
         """The measured quantity, with its unit."""
         return "bandwidth (GB/s)" if self.unit == "GB/s" else "utilisation (% of line rate)"
 
+    @property
+    def exceeded(self) -> str:
+        """The highest value of any port in words if it is above the scale, otherwise empty."""
+        if self.highest <= self.port * (1 + TOLERANCE):
+            return ""
+        return f"▲ above the line rate: up to {self.highest:.4g} {self.sign}"
+
     def of_ports(self, run: PictureRun) -> Floats:
         """The ports' rates in the unit: (ports, samples)."""
-        return run.rates / (GIGA if self.unit == "GB/s" else run.lines[:, None] / PERCENT)
+        return run.rates / (GIGA if self.unit == "GB/s" else run.lines / PERCENT)
 
     def of_node(self, run: PictureRun) -> Floats:
         """The sum's rate in the unit: (samples,)."""
-        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.node.line_bytes_per_second / PERCENT)
+        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.lines.sum(axis=0) / PERCENT)
 
 
 def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
-    """The scale that fits every value of every run; for utilisation at least 0 to 100 %.
+    """The scale of all runs: up to the highest value, or to the line rate if that is less; of utilisation up to 100 %.
 
     Raises:
         PictureError: utilisation is requested, but a line rate is unknown.
     """
-    least = 0.0
+    lines = np.concatenate([run.lines.ravel() for run in runs])
+    limit, least = (math.inf if np.isnan(lines).any() else float(lines.max()) / GIGA), 0.0
     if options.unit == "utilization":
-        least = PERCENT
+        limit = least = PERCENT
         for run in runs:
-            unknown = [port for port, line in zip(run.ports, run.lines, strict=True) if math.isnan(line)]
-            if unknown or math.isnan(run.node.line_bytes_per_second):
-                names = ", ".join(unknown) or "any active port"
+            unknown = [port for port, line in zip(run.ports, run.lines, strict=True) if np.isnan(line).any()]
+            if unknown:
+                names = ", ".join(unknown)
                 raise PictureError(f"recording {run.name} has no line rate for {names}; use --unit=GB/s")
     bare = Scale(options.unit, 0.0, 0.0)
     port = max(_highest(bare.of_ports(run)) for run in runs)
     node = max(_highest(bare.of_node(run)) for run in runs)
-    return Scale(options.unit, round_up(max(port, least)), round_up(max(node, least)))
+    return Scale(options.unit, min(round_up(max(port, least)), limit), round_up(max(node, least)), port)
 
 
 def round_up(value: float) -> float:
