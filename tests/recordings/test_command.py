@@ -7,7 +7,7 @@ import io
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import IbpulseError, RecordingError, SamplerError
+from ibpulse.events import Event
 from ibpulse.recordings import Recording, load, session
 from ibpulse.recordings.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
 from ibpulse.recordings.source import SampleSource
-from tests.recordings.recordings import make_meta, make_recording
+from tests.recordings.recordings import START_NS, make_meta, make_recording
 
 S = 1_000_000_000
 HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
@@ -35,16 +36,20 @@ def run(
     check: Callable[[], None] = lambda: None,
     options: RecorderOptions | None = None,
     trim: bool = False,
+    events: Sequence[Event] = (),
 ) -> str:
-    """Record pieces that come one at a time; what the command says."""
-    coming = iter(pieces)
+    """Record pieces that come one at a time, each with an event; what the command says."""
+    coming, happened = iter(pieces), iter(events)
 
     def read() -> Iterator[Recording]:
         yield from (piece for piece in [next(coming, None)] if piece is not None)
 
+    async def read_events() -> Sequence[Event]:
+        return [event for event in [next(happened, None)] if event is not None]
+
     @asynccontextmanager
     async def opening() -> AsyncIterator[SampleSource]:
-        yield SampleSource(make_meta(), read, check)
+        yield SampleSource(make_meta(), read, check, read_events)
 
     options = options or RecorderOptions(duration_ns=len(pieces) * S)
     return asyncio.run(record(path, opening(), options, trim))
@@ -59,6 +64,13 @@ def test_what_was_recorded_is_said_in_one_sentence(tmp_path: Path) -> None:
     said = run(path, seconds_of(recording))
     assert said.startswith(f"{path}: 3.0s of 2 ports, 300 samples per port, ")
     assert load(path) == recording
+
+
+def test_the_events_of_the_source_are_recorded(tmp_path: Path) -> None:
+    path, recording = tmp_path / "a.parquet", make_recording(300)
+    events = [Event(START_NS + second * S, "clock-step", "", "The clock was set.") for second in (0, 2, 9)]
+    run(path, seconds_of(recording), events=events)
+    assert load(path).meta.events == tuple(events[:2])
 
 
 @pytest.mark.parametrize(("pieces", "left"), [(2, "what was recorded until then is in {path}"), (0, "nothing was rec")])

@@ -93,11 +93,15 @@ def test_events_of_a_growing_file_survive_a_kill(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.parquet", recording_of(())
     writer = RecordingWriter(path, whole.meta)
     writer.append(whole.cut(0, 3))
-    writer.append(whole.cut(3, 5), FLAP[:1])
+    writer.append(whole.cut(3, 5))
+    writer.add_events(FLAP[:1])
     # not closed: as after a kill
     assert load(path).meta.events == FLAP[:1]
     assert actives(load(path)) == [True] * 3 + [False] * 2
-    writer.append(whole.cut(6, 10), FLAP[1:])
+    writer.add_events(FLAP[1:])
+    writer.add_events([])
+    writer.append(whole.cut(6, 10))
+    assert load(path).ticks == 10
     assert actives(load(path)) == [True] * 3 + [False] * 4 + [True] * 3
     writer.close()
     assert not writer.partial.exists()
@@ -105,10 +109,19 @@ def test_events_of_a_growing_file_survive_a_kill(tmp_path: Path) -> None:
     assert load(path).meta.ports == PORTS
 
 
+def test_events_after_the_last_sample_are_left_out_of_the_finished_file(tmp_path: Path) -> None:
+    whole = recording_of(())
+    with RecordingWriter(tmp_path / "a.parquet", whole.meta) as writer:
+        writer.append(whole.cut(0, 7))
+        writer.add_events(FLAP)
+    assert load(tmp_path / "a.parquet").meta.events == FLAP[:1]
+
+
 def test_a_growing_file_that_is_trimmed_keeps_the_events_of_its_part(tmp_path: Path) -> None:
     whole = recording_of(())
     writer = RecordingWriter(tmp_path / "a.parquet", whole.meta)
-    writer.append(whole, FLAP)
+    writer.add_events(FLAP)
+    writer.append(whole)
     writer.close(5, 8)
     loaded = load(tmp_path / "a.parquet")
     assert loaded.meta.events == FLAP[1:]
@@ -119,9 +132,10 @@ def test_a_growing_file_that_is_trimmed_keeps_the_events_of_its_part(tmp_path: P
 def test_a_stream_that_is_cut_off_keeps_the_events_up_to_there(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.parquet", recording_of(())
     writer = RecordingWriter(path, whole.meta)
-    writer.append(whole.cut(0, 5), FLAP[:1])
+    writer.append(whole.cut(0, 5))
+    writer.add_events(FLAP[:1])
     size = writer.bytes_written
-    writer.append(whole.cut(5, 10), FLAP[1:])
+    writer.add_events(FLAP[1:])
     writer.partial.write_bytes(writer.partial.read_bytes()[: size + 20])
     assert load(path).meta.events == FLAP[:1]
     finish(writer.partial)

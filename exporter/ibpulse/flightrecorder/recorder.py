@@ -27,7 +27,7 @@ from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureSto
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.from_log import RecordedTicks, events_in, ports_at_begin
+from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import widest_stride

@@ -4,7 +4,7 @@ recording   the value; numpy only; recorded_events: its events, bounded, as JSON
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 counter_log logs of other programs as samples; resampling brings them to a regular grid
-from_ring   the newest samples of a ring; source: samples of this node or of a daemon
+from_ring   the newest samples of a ring; source, event_sources: samples and events of this node or of a daemon
 session     pieces into a growing file, and its progress
 """
 

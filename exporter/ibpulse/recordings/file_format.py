@@ -97,8 +97,13 @@ def _read_members(members: dict[str, Any]) -> RecordingMeta:
 
 
 def write_events(events: Sequence[Event]) -> dict[bytes, bytes]:
-    """The metadata of a batch with the events up to its end."""
-    return {EVENTS_KEY: orjson.dumps(events_to_json(events))} if events else {}
+    """The metadata of a batch without samples that holds events."""
+    return {EVENTS_KEY: orjson.dumps(events_to_json(events))}
+
+
+def is_events(metadata: Any) -> bool:
+    """Whether a batch with this metadata holds events, not samples."""
+    return EVENTS_KEY in dict(metadata or {})
 
 
 def read_events(metadata: Any) -> tuple[Event, ...]:
@@ -107,9 +112,7 @@ def read_events(metadata: Any) -> tuple[Event, ...]:
     Raises:
         ValueError: they are not valid; the message continues as in `read_header`.
     """
-    raw = dict(metadata or {}).get(EVENTS_KEY)
-    if raw is None:
-        return ()
+    raw = dict(metadata)[EVENTS_KEY]
     if len(raw) > MAX_HEADER_BYTES:
         raise ValueError(f"has events of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
     return events_from_json(_parse(raw))
@@ -202,6 +205,16 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
     rates = np.stack([_floats(batch, name, np.nan, ports) for name in RATE_COLUMNS], axis=1)
     seconds = np.stack([_floats(batch, name, 0.0, ports) for name in SECONDS_COLUMNS], axis=1)
     return Recording(meta, start_ns, rates, seconds)
+
+
+def last_time(batch: Any) -> int:
+    """Wall time of the last sample in a batch.
+
+    Raises:
+        pa.ArrowInvalid: the batch is damaged.
+    """
+    batch.validate()
+    return int(_values(batch.column("time"), np.int64)[-1])
 
 
 def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:

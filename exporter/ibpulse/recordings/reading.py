@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ibpulse.errors import RecordingError
+from ibpulse.events import Event
 from ibpulse.recordings.file_format import (
     KEY,
     MAX_HEADER_BYTES,
     decode,
+    is_events,
+    last_time,
     missing_column,
     pa,
     pq,
@@ -110,12 +113,23 @@ def _whole(table: Any) -> list[Any]:
 
 def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
     meta = _check_schema(path, _stream(file).schema)
-    # the events came later than the metadata
     file.seek(0)
-    events, left_out = limit_events(event for _, each in _batches(path, _stream(file)) for event in read_events(each))
+    events, left_out = _events_of_stream(path, file, meta)
     file.seek(0)
     meta = dataclasses.replace(meta, events=events, events_left_out=left_out)
-    return meta, (batch for batch, _ in _batches(path, _stream(file)))
+    return meta, (batch for batch, metadata in _batches(path, _stream(file)) if not is_events(metadata))
+
+
+def _events_of_stream(path: Path, file: Any, meta: RecordingMeta) -> tuple[tuple[Event, ...], int]:
+    """The events in a file that grew, up to its last sample, and the number of those above the limit."""
+    events: list[Event] = []
+    end_ns = 0
+    for batch, metadata in _batches(path, _stream(file)):
+        if is_events(metadata):
+            events += read_events(metadata)
+        elif batch.num_rows:
+            end_ns = last_time(batch) + meta.interval_ns
+    return limit_events(event for event in events if event.time_ns < end_ns)
 
 
 def _stream(file: Any) -> Any:

@@ -222,7 +222,6 @@ def history_of(meta: RecordingMeta, start_ns: int) -> PortHistory:
     history = PortHistory()
     for event in meta.events:
         if event.subject in ports and (event.before, event.after) != (None, None):
-            history.begin(event.subject, None if event.before is None else ports[event.subject])
             history.change(event.subject, (event.time_ns - start_ns) // meta.interval_ns, event.before, event.after)
     for name, state in ports.items():
         history.begin(name, state)

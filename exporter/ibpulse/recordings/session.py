@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import IbpulseError, RecordingError
+from ibpulse.events import Event
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.source import SampleSource
 from ibpulse.recordings.writing import RecordingWriter
@@ -79,6 +80,14 @@ class Recorder:
                 return
             left = piece.ticks if self._limit is None else min(piece.ticks, self._limit - self._writer.ticks)
             self._append(piece.cut(0, left))
+
+    def add_events(self, events: Sequence[Event]) -> None:
+        """Write the events.
+
+        Raises:
+            RecordingError: they cannot be written.
+        """
+        self._writer.add_events(events)
 
     def progress(self) -> Progress:
         """The current progress."""
@@ -176,6 +185,7 @@ async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event
             source.check()
             # the disk may be slow, and would delay the supervisor
             await asyncio.to_thread(recorder.add, source.read())
+            await asyncio.to_thread(recorder.add_events, await source.read_events())
             shown.show(recorder.progress())
     finally:
         shown.end()

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from ibpulse.client import DaemonConnection, RemotePorts, RemoteWindow, ask_ports, ask_window
+from ibpulse.client import DaemonConnection, RemotePort, RemotePorts, RemoteWindow, ask_ports, ask_window
 from ibpulse.errors import DaemonError, FabricError, SamplerError
-from ibpulse.model import Fabric
+from ibpulse.events import Event, EventLog
+from ibpulse.model import PROBLEMS, Fabric
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.recordings.from_ring import RingFollower
 from ibpulse.recordings.recording import MAX_PORTS
 from ibpulse.ring.reader import RingReader
@@ -35,13 +37,18 @@ REFUSED = range(400, 500)
 TOO_MANY = 429
 FIRST_SAMPLE_SECONDS = 10.0
 POLL_SECONDS = 0.05
+# ticks; longer than any recording
+FOREVER = 2**62
 MADE_BY = "record"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NO_PORT = "has no ports with byte counters, so there is nothing to record; run `ibpulse doctor` to find out why"
 
 
 class DaemonFollower:
-    """Follows a daemon, beginning with its newest settled sample at the first call, each sample once and in order."""
+    """Follows a daemon, beginning with its newest settled sample at the first call, each sample once and in order.
+
+    `begin_ns` is the time of the first sample, None before the first call.
+    """
 
     def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
         self.meta = meta
@@ -49,6 +56,7 @@ class DaemonFollower:
         widest = widest_stride(port.stride for port in meta.ports)
         self._settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
         self._most_ns = max(1, MAX_VALUES // (2 * len(meta.ports))) * meta.interval_ns
+        self.begin_ns: int | None = None
         self._next_ns: int | None = None
         self._silent = False
 
@@ -100,6 +108,7 @@ class DaemonFollower:
         if self._next_ns is None:
             self._next_ns = window.newest_ns - self._settle_ns + self.meta.interval_ns
             self._next_ns -= self._next_ns % self.meta.interval_ns
+            self.begin_ns = self._next_ns
             return None
         sure = (window.newest_ns - self._settle_ns - window.start_ns) // self.meta.interval_ns + 1
         count = min(sure, window.values.shape[1])
@@ -113,17 +122,23 @@ class DaemonFollower:
 
 @dataclass(frozen=True, slots=True)
 class SampleSource:
-    """A stream of samples: `read` returns the pieces since its last call, `check` raises if sampling has failed."""
+    """A stream of samples: `read` returns the pieces since its last call, `check` raises if sampling has failed.
+
+    `read_events` returns the events since its last call.
+    """
 
     meta: RecordingMeta
     read: Callable[[], Iterator[Recording]]
     check: Callable[[], None]
+    read_events: Callable[[], Awaitable[Sequence[Event]]]
 
 
 async def ring_source(
-    reader: RingReader, fabric: Fabric, slots: Mapping[str, int], check: Callable[[], None]
+    reader: RingReader, fabric: Fabric, slots: Mapping[str, int], check: Callable[[], None], events: EventLog
 ) -> SampleSource:
     """The ports of a fabric that is sampled into a ring, from the first sample on; `slots` gives each port's slot.
+
+    `events` is the log of the ring.
 
     Raises:
         IbpulseError: there are no samples, or `check` raised it.
@@ -134,9 +149,12 @@ async def ring_source(
         return 1 if slot is None else reader.stride(slot)
 
     ports = describe_fabric(fabric, stride_of)
-    meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY)
     first_tick = await _sampled_tick(reader, check) + widest_stride(port.stride for port in ports)
-    return SampleSource(meta, RingFollower(reader, meta, first_tick).read, check)
+    ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
+    ports = ports_at_begin(ports, events.history, ticks)
+    meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY)
+    follower, log_events = RingFollower(reader, meta, first_tick), LogEvents(events, reader, ticks, ports)
+    return SampleSource(meta, follower.read, check, log_events.read)
 
 
 async def _sampled_tick(reader: RingReader, check: Callable[[], None]) -> int:
@@ -168,7 +186,9 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         named = urlsplit(connection.place).hostname or ""
         host = platform.node() if named in LOOPBACK else named
         meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason=f"from {connection.place}")
-        yield SampleSource(meta, DaemonFollower(connection, meta).read, lambda: None)
+        follower = DaemonFollower(connection, meta)
+        events = DaemonEvents(connection, lambda: follower.begin_ns, ports)
+        yield SampleSource(meta, follower.read, lambda: None, events.read)
     finally:
         connection.close()
 
@@ -195,11 +215,12 @@ def describe_remote(answer: RemotePorts, place: str) -> tuple[RecordedPort, ...]
     Raises:
         FabricError: there is none.
     """
-    found = tuple(
-        RecordedPort.of(port, port.source, max(1, round(port.resolution_seconds * 1e9 / answer.interval_ns)))
-        for port in answer.ports
-        if port.source
-    )
+    found = tuple(_describe(port, answer.interval_ns) for port in answer.ports if port.source and not port.disappeared)
     if not found:
         raise FabricError(f"the node at {place} {_NO_PORT}")
     return found[:MAX_PORTS]
+
+
+def _describe(port: RemotePort, interval_ns: int) -> RecordedPort:
+    described = RecordedPort.of(port, port.source, max(1, round(port.resolution_seconds * SECOND_NS / interval_ns)))
+    return replace(described, state="", problem=port.state) if port.state in PROBLEMS else described

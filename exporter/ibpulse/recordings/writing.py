@@ -123,10 +123,8 @@ class RecordingWriter:
             self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
             self._file.flush()
 
-    def append(self, piece: Recording, events: Sequence[Event] = ()) -> None:
+    def append(self, piece: Recording) -> None:
         """Write a piece that begins at or after the end of the last one; skipped samples are missing (NaN).
-
-        `events` are those that became known since the last piece.
 
         Raises:
             ValueError: the piece begins earlier, off the grid or much later, or has other ports.
@@ -136,11 +134,24 @@ class RecordingWriter:
             raise ValueError("the piece has other ports or another interval than its recording")
         for part in (*self._gap_before(piece), piece):
             with _as_recording_error(self.partial):
-                metadata = write_events(events if part is piece else ())
-                self._stream.write_batch(encode(part, self._schema), custom_metadata=metadata or None)
+                self._stream.write_batch(encode(part, self._schema))
                 self._file.flush()
             self.ticks += part.ticks
             self._next_ns = part.end_ns
+
+    def add_events(self, events: Sequence[Event]) -> None:
+        """Write events, of any time; those outside of the samples are left out of the finished file.
+
+        Raises:
+            RecordingError: they cannot be written.
+        """
+        if not events:
+            return
+        none = np.empty((len(self._meta.ports), 2, 0))
+        batch = encode(Recording(self._meta, 0, none, none), self._schema)
+        with _as_recording_error(self.partial):
+            self._stream.write_batch(batch, custom_metadata=write_events(events))
+            self._file.flush()
 
     def _gap_before(self, piece: Recording) -> Iterator[Recording]:
         if self._next_ns is None:

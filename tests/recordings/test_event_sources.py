@@ -1,0 +1,140 @@
+"""The events of a recording from the log of its ring, and from a daemon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.client import DaemonConnection, RemotePort, RemotePorts
+from ibpulse.events import Event, EventLog
+from ibpulse.model import PortIdentity, PortState
+from ibpulse.recordings import RecordedPort
+from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks
+from ibpulse.recordings.source import describe_remote, ring_source
+from ibpulse.ring.layout import H_CREATED_WALL_NS
+from tests.aggregator.rings import MS, Ring, constant, port
+from tests.client.servers import Canned, canned
+
+UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+DOWN = PortState("DOWN", "Polling", False, 50e9, True)
+PORTS = (RecordedPort("mlx5_0", 1),)
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Ring:
+    made = Ring.create(tmp_path, port("mlx5_0"), port("mlx5_1"))
+    for name in ("mlx5_0:1", "mlx5_1:1"):
+        made.write(name, (constant(1e9), constant(1e9)), 1, 300)
+    return made
+
+
+def change(ring: Ring, tick: int, before: PortState | None, after: PortState | None, subject: str) -> Event:
+    created = ring.file.words[H_CREATED_WALL_NS]
+    return Event(tick * 10 * MS + 1, "link-down", subject, "A", 0, before, after, {}, tick, created)
+
+
+async def test_a_log_gives_the_events_since_the_first_sample_once(ring: Ring) -> None:
+    log = EventLog()
+    log.add(change(ring, 99, UP, DOWN, "mlx5_0:1"))
+    log.add(change(ring, 100, DOWN, UP, "mlx5_0:1"))
+    source = LogEvents(log, ring.reader, RecordedTicks(100, 2**62, 1000 * MS), PORTS)
+    assert [event.tick for event in await source.read()] == [100]
+    assert await source.read() == []
+    log.add(change(ring, 105, UP, DOWN, "mlx5_0:1"))
+    # noticed earlier, and reported later
+    log.add(change(ring, 103, None, UP, "mlx5_7:1"))
+    assert [event.tick for event in await source.read()] == [105, 103]
+
+
+async def test_a_port_that_appeared_is_said_not_to_be_recorded(ring: Ring) -> None:
+    log = EventLog()
+    source = LogEvents(log, ring.reader, RecordedTicks(100, 2**62, 1000 * MS), PORTS)
+    for name in ("mlx5_0:1", "mlx5_7:1"):
+        log.add(replace(change(ring, 103, None, UP, name), kind="appeared", text=f"{name} appeared"))
+    texts = [event.text for event in await source.read()]
+    assert texts == ["mlx5_0:1 appeared", "mlx5_7:1 appeared; it is not recorded"]
+
+
+async def test_the_ports_of_a_ring_are_those_of_the_first_sample(ring: Ring) -> None:
+    log = EventLog()
+    first = ring.file.latest_tick() + 1
+    log.history.begin("mlx5_0:1", DOWN)
+    log.add(change(ring, first + 5, DOWN, UP, "mlx5_0:1"))
+    slots = ring.file.slots()
+    source = await ring_source(ring.reader, ring.fabric, slots, lambda: None, log)
+    assert source.meta.ports[0].first_state == DOWN
+    assert source.meta.ports[1].first_state.active
+    assert [event.tick for event in await source.read_events()] == [first + 5]
+
+
+@pytest.fixture
+def server() -> Iterator[Canned]:
+    with canned() as state:
+        yield state
+
+
+@pytest.fixture
+def connection(server: Canned) -> Iterator[DaemonConnection]:
+    made = DaemonConnection(server.url)
+    yield made
+    made.close()
+
+
+def answer(server: Canned, *times_ms: int, **changes: Any) -> None:
+    """From now on the daemon has a link that went down at each of these times."""
+    states = {"before": {"state": "ACTIVE", "active": True}, "after": {"state": "DOWN"}}
+    events = [
+        {"time_ms": time_ms, "uncertainty_ms": 1000, "kind": "link-down", "subject": "mlx5_0:1", "text": "down"}
+        for time_ms in times_ms
+    ]
+    listed = [{**event, **states, **changes} for event in events]
+    body = {"from_ms": 0, "to_ms": 0, "left_out": 0, "events": listed}
+    server.answer("/api/v1/events", json.dumps(body).encode())
+
+
+async def test_a_daemon_gives_the_events_since_the_first_sample_once(
+    server: Canned, connection: DaemonConnection
+) -> None:
+    begin_ns: list[int | None] = [None]
+    source = DaemonEvents(connection, lambda: begin_ns[0], PORTS)
+    answer(server, 100_000)
+    assert await source.read() == []
+    begin_ns[0] = 90_000 * MS
+    (event,) = await source.read()
+    assert (event.time_ns, event.uncertainty_ns, event.kind) == (100_000 * MS, 1000 * MS, "link-down")
+    assert (event.before, event.after) == (PortState("ACTIVE", active=True), PortState("DOWN"))
+    assert "from=90000" in server.asked[-1][0]
+    answer(server, 99_000, 100_000, 200_000)
+    assert [event.time_ns // MS for event in await source.read()] == [99_000, 200_000]
+    assert await source.read() == []
+    assert "from=140000" in server.asked[-1][0]
+
+
+async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, connection: DaemonConnection) -> None:
+    source = DaemonEvents(connection, lambda: 1, PORTS)
+    server.answer("/api/v1/events", b"", 503)
+    assert await source.read() == []
+    answer(server, 100_000, kind="appeared", subject="mlx5_7:1")
+    assert [event.text for event in await source.read()] == ["down; it is not recorded"]
+
+
+async def test_a_daemon_without_an_event_log_is_asked_once(
+    server: Canned, connection: DaemonConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = DaemonEvents(connection, lambda: 1, PORTS)
+    assert [*await source.read(), *await source.read()] == []
+    assert len(server.asked) == 1
+    assert caplog.text.count("has no event log, so the recording has no events") == 1
+
+
+def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
+    fine = RemotePort("mlx5_0", 1, True, "ACTIVE", 50e9, True, "words", 0.01, PortIdentity())
+    ports = [fine, replace(fine, device="mlx5_1", state="unreadable"), replace(fine, device="x", state="disappeared")]
+    found = describe_remote(RemotePorts(10 * MS, tuple(ports)), "http://node7:10055")
+    described = [(port.device, port.state, port.problem, port.active) for port in found]
+    assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]
