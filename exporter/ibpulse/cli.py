@@ -5,8 +5,10 @@ Only this module prints errors and turns them into exit codes.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,8 @@ def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None =
         words: the arguments after the program's name (default: those of the process).
         environ: the environment (default: that of the process).
     """
+    if words is None:
+        atexit.register(release_streams)
     try:
         code = run(sys.argv[1:] if words is None else words, os.environ if environ is None else environ)
         sys.stdout.flush()
@@ -43,6 +47,19 @@ def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None =
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
+
+
+def release_streams() -> None:
+    """Close the standard streams of a process that cannot end, so that nobody who reads them waits for its end.
+
+    A process cannot end while one of its threads hangs in the kernel.
+    """
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -51,6 +51,7 @@ def test_the_demo_serves_a_simulated_fabric_and_leaves_nothing_behind(tmp_path: 
 
         eventually(lambda: total() > 1e9)
         assert "sampling 3 ports every 10 ms" in log.read_text()
+        assert "square on 2 ports, every 10ms, in /" in log.read_text()
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(15) == 0

@@ -62,3 +62,21 @@ def test_a_class_name_occurs_once() -> None:
 def test_no_file_is_called_after_nothing_in_particular() -> None:
     vague = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.py"}
     assert [str(path.relative_to(ROOT)) for path in FILES if path.name in vague] == []
+
+
+def test_no_child_process_inherits_standard_input_or_output() -> None:
+    """A child that hangs in the kernel would keep them open, and whoever reads them would wait for it."""
+    names = {"Popen", "run", "create_subprocess_exec", "check_output", "check_call", "call"}
+    calls = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": {keyword.arg for keyword in node.keywords}
+        for path in PACKAGE.rglob("*.py")
+        if "subprocess" in path.read_text()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in names
+        and isinstance(node.func.value, ast.Name)
+        and (node.func.value.id == "subprocess" or node.func.attr.startswith("create_subprocess"))
+    }
+    assert len(calls) >= 5
+    assert {place for place, given in calls.items() if not {"stdin", "stdout"} <= given} == set()

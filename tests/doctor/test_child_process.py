@@ -45,6 +45,35 @@ def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.M
         find_facts_in_child(make_request(DoctorOptions()))
 
 
+def test_messages_of_the_process_are_passed_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_instead(monkeypatch, "import sys; sys.stdin.buffer.read(); sys.stderr.write('a' * 200_000); print(1 / 0)")
+    with pytest.raises(FabricError):
+        find_facts_in_child(make_request(DoctorOptions()))
+    said = capsys.readouterr().err
+    assert said.count("a") > 200_000
+    assert said.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_process_that_says_something_and_hangs_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = "import os, sys, time; sys.stdin.buffer.read(); os.write(2, b'before'); time.sleep(60)"
+    run_instead(monkeypatch, program)
+    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 3.0)
+    with pytest.raises(FabricError):
+        find_facts_in_child(make_request(DoctorOptions()))
+    assert capsys.readouterr().err == "before"
+
+
+def test_a_process_that_closes_its_messages_may_answer_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import os, sys, time; os.close(2); sys.stdin.buffer.read(); time.sleep(0.5)"
+    run_instead(monkeypatch, program)
+    with pytest.raises(FabricError):
+        find_facts_in_child(make_request(DoctorOptions()))
+
+
 def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
     monkeypatch.setattr(child_process, "LONGEST_SECONDS", 0.3)
@@ -77,7 +106,7 @@ def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, 
     orders = tmp_path / "order"
     orders.write_bytes(pickle.dumps(make_request(DoctorOptions())))
     monkeypatch.setattr(child_process, "find_as_requested", interrupt)
-    monkeypatch.setattr(child_process.logging, "disable", lambda _: None)
+    monkeypatch.setattr(child_process, "_log_only_messages_of_samplers", lambda: None)
     monkeypatch.setattr(child_process.os, "dup2", lambda *_: 0)
     with orders.open("rb") as stream, (tmp_path / "out").open("wb") as out:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
+from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import NOT_ASKED
 from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
@@ -92,16 +92,11 @@ def test_a_lane_without_a_process_has_no_exit_status(ring: RingFile) -> None:
 
 
 def test_a_process_that_does_not_end_when_asked_is_killed(ending: EndingProcesses) -> None:
-    program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    with process.stdout as ready:
-        ready.readline()
-    process.terminate()
+    process = PipedProcess([sys.executable, "-c", "import time; time.sleep(60)"])
     ending.add(process)
     ending.add(None)
     ending.wait(0.2)
-    assert process.returncode == -signal.SIGKILL
+    assert process.poll() == -signal.SIGKILL
 
 
 def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, ending: EndingProcesses) -> None:

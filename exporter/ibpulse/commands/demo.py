@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with simulated(tree, arguments, settings.sampler.interval):
             path = replace(settings.path, sysfs=tree)
             ring = replace(settings.ring, dir=Path(scratch) / "ring")
+            simulate.announce(arguments, tree, settings.sampler.interval)
             print(f"check it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
             capture = settings.capture
             if arguments.origins["capture.dir"] == DEFAULT:
@@ -59,7 +60,12 @@ def simulated(tree: Path, arguments: argparse.Namespace, interval_ns: int) -> It
     """
     flags = simulate.fabric_flags(arguments, interval_ns)
     # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
-    process = subprocess.Popen([sys.executable, "-m", "ibpulse", "simulate", str(tree), *flags], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ibpulse", "simulate", str(tree), *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         deadline = time.monotonic() + START_SECONDS
         # devices appear in order, each one complete

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         FabricError: the directory is not empty.
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
-    from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
+    from ibpulse.simulate.fabric import run_fabric
     from ibpulse.simulate.timeline import Schedule
     from ibpulse.simulate.workloads import make_workload
 
@@ -103,12 +103,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     faults = parse_fault_options(arguments.fault)
     interval_ns = parse_duration(arguments.interval)
-    print(f"{arguments.workload} on {arguments.ports} ports, every {arguments.interval}, in {arguments.directory}")
-    print(f"inject faults in {arguments.directory / FAULTS_FILE}: {', '.join(FAULTS)}")
-    print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
+    announce(arguments, arguments.directory, interval_ns)
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
     run_fabric(arguments.directory, schedule, interval_ns, stop_on_signals(), arguments.management, faults)
     return 0
+
+
+def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:
+    """Print what is simulated, and how to change it."""
+    from ibpulse.simulate.fabric import FAULTS_FILE  # not for help texts
+
+    print(f"{arguments.workload} on {arguments.ports} ports, every {format_duration(interval_ns)}, in {tree}")
+    print(f"inject faults in {tree / FAULTS_FILE}: {', '.join(FAULTS)}")
+    print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
 
 
 def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:

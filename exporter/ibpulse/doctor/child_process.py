@@ -20,6 +20,7 @@ from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
+from ibpulse.sampler import piped_process
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 
@@ -88,32 +89,51 @@ def find_facts_in_child(request: FactsRequest) -> FoundFacts:
         FabricError: the child did not answer; its own message is on standard error.
     """
     command = [sys.executable, "-c", "import sys; from ibpulse.doctor.child_process import main; sys.exit(main())"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    # a hung child keeps its streams open: none of them may be one that another program waits for
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
+    assert process.stderr is not None
     try:
         with process.stdin as pipe:
             pipe.write(pickle.dumps(request))
+        streams = (process.stdout.fileno(), process.stderr.fileno())
         deadline = time.monotonic() + LONGEST_SECONDS
-        length = int.from_bytes(_read(process.stdout.fileno(), LENGTH_BYTES, deadline), "little")
-        answer = pickle.loads(_read(process.stdout.fileno(), length, deadline))
+        length = int.from_bytes(_read(*streams, LENGTH_BYTES, deadline), "little")
+        answer = pickle.loads(_read(*streams, length, deadline))
     finally:
         process.stdout.close()
         _end_child(process)
+        _pass_on(process.stderr.fileno())
+        process.stderr.close()
     assert isinstance(answer, FoundFacts)
     return answer
 
 
-def _read(descriptor: int, length: int, deadline: float) -> bytes:
-    """Exactly `length` bytes of a pipe that other processes may hold open."""
+def _read(answers: int, messages: int, length: int, deadline: float) -> bytes:
+    """Exactly `length` bytes of a pipe that other processes may hold open; meanwhile passes on the child's messages."""
     data = b""
+    open_ends = [answers, messages]
     while len(data) < length:
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-        part = os.read(descriptor, min(1 << 20, length - len(data))) if ready else b""
+        ready, _, _ = select.select(open_ends, [], [], max(0.0, deadline - time.monotonic()))
+        if messages in ready and not _pass_on(messages):
+            open_ends.remove(messages)
+        if ready and answers not in ready:
+            continue
+        part = os.read(answers, min(1 << 20, length - len(data))) if ready else b""
         if not part:
             raise FabricError("the process that examines the devices did not answer; see its own message above")
         data += part
     return data
+
+
+def _pass_on(messages: int) -> bool:
+    """Write the child's messages so far to standard error; false if it has closed the pipe, or there are none."""
+    ready, _, _ = select.select([messages], [], [], 0.0)
+    text = os.read(messages, 1 << 20) if ready else b""
+    sys.stderr.write(text.decode(errors="replace"))
+    sys.stderr.flush()
+    return bool(text)
 
 
 def _end_child(process: subprocess.Popen[bytes]) -> None:
@@ -134,15 +154,20 @@ def find_as_requested(request: FactsRequest) -> FoundFacts:
     return FoundFacts(facts, tree)
 
 
+def _log_only_messages_of_samplers() -> None:
+    """Turn off all other logging: the findings cover everything that the daemon's parts would log."""
+    logging.getLogger().setLevel(logging.CRITICAL + 1)
+    logging.getLogger(piped_process.__name__).setLevel(logging.ERROR)
+
+
 def main() -> int:
     """Read the pickled request from standard input and write the pickled facts to standard output."""
     request = pickle.load(sys.stdin.buffer)
     assert isinstance(request, FactsRequest)
-    # the sampler inherits standard output, which may contain nothing but the answer
+    # standard output may contain nothing but the answer
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # the findings cover everything that the daemon's parts would log
-    logging.disable(logging.CRITICAL)
+    _log_only_messages_of_samplers()
     try:
         answer = pickle.dumps(find_as_requested(request))
     except KeyboardInterrupt:

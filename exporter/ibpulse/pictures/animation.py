@@ -93,7 +93,8 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
     picture = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-pix_fmt", "yuv420p"]
     same = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]
     command = [find_ffmpeg(), "-v", "error", "-y", *source, *picture, *same, "-f", "mp4", str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as process:
         if process.stdin is None or process.stderr is None:
             raise PictureError("ffmpeg was started without pipes")
         try:

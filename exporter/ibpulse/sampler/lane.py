@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import STOP, Plan, plan_path, write_plan
 from ibpulse.sampler.process import MAIN_LANE, NOT_ASKED
 
@@ -48,7 +49,7 @@ class Lane:
         self.started_monotonic = 0.0
         self._ring = ring
         self._words = at.lane_at(number)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: PipedProcess | None = None
         self._last_sign: tuple[int, ...] = ()
         self._signless_polls = 0
         self._last_sign_monotonic = 0.0
@@ -80,7 +81,7 @@ class Lane:
         words[self._words + at.L_FIFO] = words[self._words + at.L_PINNED] = NOT_ASKED
         command = [sys.executable, "-m", "ibpulse.sampler.process", str(self._ring.path), str(self.number)]
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            self._process = PipedProcess(command)
         except OSError as error:
             raise SamplerError(f"the sampler process {command[0]} cannot be started: {error.strerror}") from error
         self.started_monotonic = time.monotonic()
@@ -95,14 +96,14 @@ class Lane:
         """Exit status of the process, negative for a signal, None while it runs or without a process."""
         return None if self._process is None else self._process.poll()
 
-    def kill(self) -> subprocess.Popen[bytes] | None:
+    def kill(self) -> PipedProcess | None:
         """Kill and release the process: it no longer runs user code, but may take long to end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
         return process
 
-    def terminate(self) -> subprocess.Popen[bytes] | None:
+    def terminate(self) -> PipedProcess | None:
         """Ask the process to end at its next tick, and release it."""
         process, self._process = self._process, None
         self._ring.words[self._words + at.L_PLAN_WANTED] = STOP
@@ -142,9 +143,9 @@ class EndingProcesses:
     """Released processes that are ending. A process that hangs in a read ends only when the device responds."""
 
     def __init__(self) -> None:
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[PipedProcess] = []
 
-    def add(self, process: subprocess.Popen[bytes] | None) -> None:
+    def add(self, process: PipedProcess | None) -> None:
         """Take over a process that was asked to end."""
         if process is not None:
             self._processes.append(process)

@@ -1,0 +1,86 @@
+"""A child process with streams of its own: where they lead, and how its messages are logged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.piped_process import PipedProcess
+from ibpulse.sampler.plan import plan_path
+from tests.sampler.supervised import running, sampled_anew, soon, word
+from tests.sampler.tree import ListedInventory, eventually
+
+
+@pytest.fixture(autouse=True)
+def all_messages(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+def start(program: str) -> PipedProcess:
+    return PipedProcess([sys.executable, "-c", program])
+
+
+def ended(process: PipedProcess) -> int:
+    eventually(lambda: process.poll() is not None)
+    status = process.poll()
+    assert status is not None
+    return status
+
+
+def test_no_stream_of_the_process_is_one_of_ours(tmp_path: Path) -> None:
+    program = f"import os; open({str(tmp_path / 'streams')!r}, 'w').write(' '.join(map(os.readlink, {{}})))"
+    names = [f"/proc/self/fd/{number}" for number in range(3)]
+    assert ended(start(program.format(names))) == 0
+    streams = (tmp_path / "streams").read_text().split()
+    assert streams[:2] == ["/dev/null", "/dev/null"]
+    assert streams[2].startswith("pipe:")
+    assert streams[2] != str(Path("/proc/self/fd/2").readlink())
+
+
+def test_a_traceback_is_one_message_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    assert ended(start("1 / 0")) == 1
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.getMessage().startswith("message from process ")
+    assert "Traceback (most recent call last):" in record.getMessage()
+    assert record.getMessage().endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_process_without_a_message_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert ended(start("print('to standard output')")) == 0
+    assert caplog.records == []
+
+
+def test_a_message_of_a_process_that_goes_on_is_logged_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    process = start("import sys, time; sys.stderr.write('one\\n'); time.sleep(60)")
+    eventually(lambda: process.poll() is None and "one" in caplog.text)
+    process.kill()
+    assert ended(process) < 0
+    assert len(caplog.records) == 1
+
+
+def test_a_long_message_does_not_block_the_process_and_arrives_whole(caplog: pytest.LogCaptureFixture) -> None:
+    assert ended(start("import sys; sys.stderr.write('x' * 1_000_000)")) == 0
+    assert sum(record.getMessage().count("x") for record in caplog.records) == 1_000_000
+
+
+async def test_a_sampler_that_cannot_go_on_says_why_in_the_log(
+    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(ring, inventory):
+        await sampled_anew(ring, 0)
+        plan = plan_path(ring.path, 0)
+        whole = plan.read_bytes()
+        plan.write_bytes(b"{}")
+        os.kill(word(ring, at.L_PID), 9)
+        await soon(lambda: "message from process" in caplog.text)
+        plan.write_bytes(whole)
+        await sampled_anew(ring, 0)
+    (record, *_) = (record for record in caplog.records if "message from process" in record.getMessage())
+    assert ": sampler: " in record.getMessage()
