@@ -293,7 +293,23 @@ def test_a_hung_device_holds_up_nothing_else(node: Tree) -> None:
         wait_until(lambda: len(link_threads()) == 1)
 
 
-def test_many_hung_devices_are_found_in_two_rounds_with_a_thread_each(tree: Tree) -> None:
+def test_a_slow_device_keeps_the_others_waiting_for_a_part_of_the_period_only(node: Tree) -> None:
+    state = (node.port("mlx5_1") / "state").resolve()
+    other = PortId("mlx5_2", 1)
+    with polling(node.root, 4) as poller:
+        wait_for(poller, lambda reading: reading is not None, other)
+        make_hang(state)
+        replace_text(node.port("mlx5_2") / "state", "1: DOWN\n")
+        poller._due = 0.0
+        began = time.monotonic()
+        wait_for(poller, lambda reading: reading is not None and not reading.active, other)
+        # of the period of 4 s
+        assert 1 <= time.monotonic() - began < 2
+        assert poller.hung_devices == ()
+        release(state)
+
+
+def test_many_hung_devices_are_found_together_and_have_a_thread_each(tree: Tree) -> None:
     for index in range(12):
         tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
     states = [(tree.port(f"mlx5_{index}") / "state").resolve() for index in range(11)]
@@ -304,7 +320,7 @@ def test_many_hung_devices_are_found_in_two_rounds_with_a_thread_each(tree: Tree
             make_hang(state)
         began = time.monotonic()
         wait_until(lambda: bool(poller.poll()) and len(poller.hung_devices) == 11)
-        # one round to find the first, one for all others
+        # up to the next round, a part of it for the first, and the time after which the others hang
         assert time.monotonic() - began < 0.5 * 5
         next_reading(poller, last)
         assert len(link_threads()) == 12

@@ -1,8 +1,8 @@
 """Reads the links of all ports once a second in threads that a hung device cannot hold up.
 
-One thread reads all devices in turn. If a device does not answer within a second, the thread is abandoned, and another
-one takes over. The devices that still waited for the hung one then get a thread each, because they may hang too. A
-device that hangs is read again after it has answered.
+One thread reads all devices in turn. If a device keeps it waiting for a quarter of a second, the thread is abandoned:
+the devices that still waited get a thread each, because they may be slow too, and a new thread begins the next round.
+A device that hangs is read again after it has answered.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ibpulse.sysfs.link_reader import LinkReader, LinkReading
 __all__ = ["LinkReading", "StatePoller"]
 
 PERIOD_SECONDS = 1.0
+# part of the period for which one device may keep the others waiting
+PATIENCE = 0.25
 
 
 class StatePoller:
@@ -59,9 +61,9 @@ class StatePoller:
         device, earlier. A port that does not exist or has not been read has no reading; a hung device keeps its last.
         """
         now = time.monotonic()
-        oldest = now - self._seconds
-        self.hung_devices = tuple(name for name, device in self._devices.items() if device.is_busy_since(oldest))
-        if self._worker is not None and self._worker.is_stuck(oldest):
+        hung = now - self._seconds
+        self.hung_devices = tuple(name for name, device in self._devices.items() if device.is_busy_since(hung))
+        if self._worker is not None and self._worker.is_stuck(now - PATIENCE * self._seconds):
             for device in self._worker.abandon():
                 threading.Thread(target=device.read, name="link-states", daemon=True).start()
             self._worker = None
@@ -151,10 +153,10 @@ class _Worker:
         self._waiting.extend(devices)
         self._orders.put(True)
 
-    def is_stuck(self, oldest: float) -> bool:
+    def is_stuck(self, instant: float) -> bool:
         """Whether the device that it reads has not answered since this instant, or the thread has failed."""
         device = self._device
-        return not self.thread.is_alive() or (device is not None and device.is_busy_since(oldest))
+        return not self.thread.is_alive() or (device is not None and device.is_busy_since(instant))
 
     def abandon(self) -> list[_DeviceLinks]:
         """End the thread after the device that it reads; returns those that it has not read."""
