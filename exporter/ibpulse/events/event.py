@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,9 +32,16 @@ KINDS: Mapping[str, str] = {
 }
 """The kinds and their meanings."""
 
+STARTED = "started"
 MAX_TEXT = 1000
 MAX_SUBJECT = 256
-LATEST_NS = 2**63 - 1
+MAX_DEPTH = 8
+MAX_INTEGER = 2**63 - 1
+# the fastest port known is below 1e12 bytes per second
+MAX_RATE = 1e15
+MAX_STRIDE = 10**9
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +76,31 @@ def concerns(event: Event, subject: str) -> bool:
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as values of JSON, without members that have their default."""
-    values = {
-        field.name: getattr(event, field.name)
-        for field in dataclasses.fields(event)
-        if field.name not in ("before", "after", "details")
+    """The event as values of JSON: time, kind, subject and text, and the other members that are known.
+
+    A long text is shortened, and characters that cannot be shown are replaced, as `from_json` demands.
+    """
+    members: dict[str, Any] = {
+        "time_ns": event.time_ns,
+        "kind": _showable(event.kind, MAX_SUBJECT),
+        "subject": _showable(event.subject, MAX_SUBJECT),
+        "text": _showable(event.text, MAX_TEXT),
     }
-    members = {name: value for name, value in values.items() if value}
-    for name in ("before", "after"):
-        state = getattr(event, name)
-        if state is not None:
-            members[name] = state_to_json(state)
-    if event.details:
-        members["details"] = dict(event.details)
+    optional = {
+        "uncertainty_ns": event.uncertainty_ns,
+        "before": event.before and state_to_json(event.before),
+        "after": event.after and state_to_json(event.after),
+        "details": dict(event.details),
+        "tick": event.tick,
+        "ring": event.ring,
+    }
+    members.update((name, value) for name, value in optional.items() if value)
     return members
+
+
+def _showable(text: str, longest: int) -> str:
+    shown = text if text.isprintable() else "".join(each if each.isprintable() else REPLACEMENT for each in text)
+    return shown[:longest]
 
 
 def state_to_json(state: PortState) -> dict[str, Any]:
@@ -89,28 +109,44 @@ def state_to_json(state: PortState) -> dict[str, Any]:
 
 
 def from_json(members: object) -> Event:
-    """The event of `to_json`; kinds of a later version are accepted.
+    """The event of `to_json`; kinds and members of a later version are accepted.
 
     Raises:
         ValueError: it is not an event; the message says which member is wrong.
     """
     _check(isinstance(members, dict), "an event is not an object")
     assert isinstance(members, dict)
+    for name, longest in (("kind", MAX_SUBJECT), ("subject", MAX_SUBJECT), ("text", MAX_TEXT)):
+        text = members.get(name)
+        _check(_is_text(text, longest), f"{name} of an event is not a text of at most {longest} characters")
+    _check(members["kind"] != "", "kind of an event is empty")
+    for name in ("time_ns", "uncertainty_ns", "tick", "ring"):
+        number = members.get(name, None if name == "time_ns" else 0)
+        plain = type(number) is int and 0 <= number <= MAX_INTEGER
+        _check(plain, f"{name} of an event is not a number of nanoseconds or ticks")
+    details = members.get("details", {})
+    _check(isinstance(details, dict) and _is_json(details, MAX_DEPTH), "details of an event are not a plain object")
     known = {field.name for field in dataclasses.fields(Event)}
     values = {name: value for name, value in members.items() if name in known}
-    for name, longest in (("kind", MAX_SUBJECT), ("subject", MAX_SUBJECT), ("text", MAX_TEXT)):
-        text = values.setdefault(name, "")
-        short = isinstance(text, str) and len(text) <= longest
-        _check(short, f"{name} of an event is not a text of at most {longest} characters")
-    for name in ("time_ns", "uncertainty_ns", "tick", "ring"):
-        number = values.setdefault(name, 0)
-        plain = type(number) is int and 0 <= number <= LATEST_NS
-        _check(plain, f"{name} of an event is not a number of nanoseconds or ticks")
     for name in ("before", "after"):
-        if name in values:
-            values[name] = state_from_json(values[name])
-    _check(isinstance(values.setdefault("details", {}), dict), "details of an event are not an object")
-    return Event(**values)
+        values[name] = state_from_json(members.get(name))
+    event = Event(**values)
+    started_states(event)
+    return event
+
+
+def started_states(event: Event) -> dict[str, PortState] | None:
+    """The state of every port by name, for an event of the kind `started` that holds them; None for any other.
+
+    Raises:
+        ValueError: the details do not hold states.
+    """
+    if event.kind != STARTED or "ports" not in event.details:
+        return None
+    ports = event.details["ports"]
+    _check(isinstance(ports, dict), "ports in the details of an event are not an object")
+    states = {name: state_from_json(members) for name, members in ports.items()}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def _check(valid: bool, fault: str) -> None:
@@ -118,15 +154,21 @@ def _check(valid: bool, fault: str) -> None:
         raise ValueError(fault)
 
 
-_STATE_TYPES: Mapping[str, tuple[type, ...]] = {
-    "state": (str,),
-    "physical": (str,),
-    "active": (bool,),
-    "rate_bytes_per_second": (int, float, type(None)),
-    "rail": (bool,),
-    "stride": (int,),
-    "problem": (str,),
-}
+def _is_text(value: object, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and value.isprintable()
+
+
+def _is_json(value: object, depth: int) -> bool:
+    """Whether every reader of JSON can take the value: finite, in 64 bits, in UTF-8, and not nested too deeply."""
+    if isinstance(value, str):
+        return SURROGATE.search(value) is None
+    if isinstance(value, dict):
+        return depth > 0 and all(_is_json(name, 0) and _is_json(each, depth - 1) for name, each in value.items())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_json(each, depth - 1) for each in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or (isinstance(value, int) and abs(value) <= MAX_INTEGER)
 
 
 def state_from_json(members: object) -> PortState | None:
@@ -139,11 +181,34 @@ def state_from_json(members: object) -> PortState | None:
         return None
     _check(isinstance(members, dict), "the state of a port is not an object")
     assert isinstance(members, dict)
-    values = {name: value for name, value in members.items() if name in _STATE_TYPES}
+    values = {name: value for name, value in members.items() if name in _STATE_MEMBERS}
     for name, value in values.items():
-        short = not isinstance(value, str) or len(value) <= MAX_SUBJECT
-        _check(isinstance(value, _STATE_TYPES[name]) and short, f"{name} of a port's state is not valid")
-    try:
-        return PortState(**values)
-    except TypeError as error:
-        raise ValueError("the state of a port is incomplete") from error
+        _check(_STATE_MEMBERS[name](value), f"{name} of a port's state is not valid")
+    return PortState(**values)
+
+
+def _is_word(value: object) -> bool:
+    return _is_text(value, MAX_SUBJECT)
+
+
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_rate(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not _is_switch(value) and 0 <= value <= MAX_RATE)
+
+
+def _is_stride(value: object) -> bool:
+    return isinstance(value, int) and not _is_switch(value) and 1 <= value <= MAX_STRIDE
+
+
+_STATE_MEMBERS: Mapping[str, Callable[[object], bool]] = {
+    "state": _is_word,
+    "physical": _is_word,
+    "active": _is_switch,
+    "rate_bytes_per_second": _is_rate,
+    "rail": _is_switch,
+    "stride": _is_stride,
+    "problem": _is_word,
+}

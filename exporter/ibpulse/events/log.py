@@ -2,70 +2,89 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
-from itertools import count
 
-from ibpulse.events.event import KINDS, Event, concerns, state_from_json
+from ibpulse.events.event import KINDS, STARTED, Event, concerns, started_states
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.port_history import PortHistory
+
+__all__ = ["MAX_PER_KIND", "MAX_STARTED", "STARTED", "EventLog"]
 
 MAX_PER_KIND = 1000
 # each holds the states of all ports
 MAX_STARTED = 20
-STARTED = "started"
+# appends before another attempt to shorten a file that could not be shortened
+PATIENCE = 100
 
 
 class EventLog:
     """The events of this node, at most `MAX_PER_KIND` of each kind.
 
     If a kind has too many, the oldest event of the port or device with most of them is forgotten, so that a flapping
-    port cannot push out the others. Without a file the events are only in memory. One process writes; it uses the log
-    in one thread.
+    port cannot push out the others. Kinds of a later version count as one kind. Without a file the events are only in
+    memory. One process writes; it uses the log in one thread.
     """
 
     def __init__(self, file: EventFile | None = None) -> None:
         self.history = PortHistory()
-        self.added = 0
-        """The number of events added by this process."""
         self._file = file
         self._kinds: dict[str, dict[str, deque[tuple[int, Event]]]] = {}
         self._sizes: Counter[str] = Counter()
-        self._numbers = count()
-        self._sorted: tuple[Event, ...] | None = None
+        self._next = 0
+        self._loaded = 0
+        self._unwritten: int | None = None
+        """Number of the first event that is not in the file; None if all are."""
+        self._shorten_from = 0
+        self._sorted: tuple[tuple[int, Event], ...] | None = None
         self._counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
 
+    @property
+    def added(self) -> int:
+        """The number of events added by this process."""
+        return self._next - self._loaded
+
     def load(self, ring: int) -> None:
-        """Take over the events of the file. Ticks of events of another ring than this one are unknown."""
+        """Take over the events of the file, once, before any is added.
+
+        Ticks of events of another ring than this one are unknown; their states come before its first tick.
+        """
         if self._file is None:
             return
         for event in self._file.open():
             self._keep(event)
             self._follow(event, event.tick if event.ring == ring else 0)
+        self._loaded = self._next
 
     def add(self, event: Event) -> None:
         """Add an event, to the file as well."""
-        self._keep(event)
+        number = self._keep(event)
         self._follow(event, event.tick)
         self._counts[event.kind] += 1
-        self.added += 1
-        if self._file is None:
+        if self._file is None or self._unwritten is not None:
             return
-        self._file.append(event)
-        if self._file.records > 2 * self._sizes.total() + MAX_STARTED:
-            self._file.rewrite(self.events())
+        if not self._file.append(event):
+            self._unwritten = number
+        elif self._file.records > max(2 * self._sizes.total() + MAX_STARTED, self._shorten_from):
+            self._shorten_from = 0 if self._file.rewrite(self.events()) else self._file.records + PATIENCE
 
     def retry(self) -> None:
-        """Write the file again if it could not be written."""
-        if self._file is not None and self._file.behind:
-            self._file.rewrite(self.events())
+        """Write the events that could not be written before."""
+        if self._file is None or self._unwritten is None:
+            return
+        if not self._file.is_writable:
+            self._unwritten = None if self._file.rewrite(self.events()) else self._unwritten
+            return
+        for number, event in self._numbered(self._unwritten):
+            self._unwritten = number
+            if not self._file.append(event):
+                return
+        self._unwritten = None
 
     def events(self) -> tuple[Event, ...]:
         """All events in the order in which they were added."""
-        if self._sorted is None:
-            every = [pair for subjects in self._kinds.values() for queue in subjects.values() for pair in queue]
-            self._sorted = tuple(event for _, event in sorted(every, key=lambda pair: pair[0]))
-        return self._sorted
+        return tuple(event for _, event in self._numbered(0))
 
     def between(self, from_ns: int, to_ns: int, kinds: Collection[str] = (), subject: str = "") -> list[Event]:
         """The events that were noticed from wall time `from_ns` up to `to_ns`, exclusive, by time.
@@ -83,34 +102,56 @@ class EventLog:
 
     def after(self, number: int) -> Iterator[Event]:
         """The events that this process added after the first `number`, as far as they are still kept."""
-        fresh = self.added - number
-        return iter(self.events()[-fresh:] if fresh > 0 else ())
+        return (event for _, event in self._numbered(self._loaded + number))
 
     def counts(self) -> Mapping[str, int]:
         """The number of events added by this process, for every kind."""
         return self._counts
 
     def close(self) -> None:
-        """Close the file."""
+        """Write what could not be written before, if that is possible now, and close the file."""
+        self.retry()
         if self._file is not None:
             self._file.close()
 
-    def _keep(self, event: Event) -> None:
-        subjects = self._kinds.setdefault(event.kind, {})
-        subjects.setdefault(event.subject, deque()).append((next(self._numbers), event))
-        self._sizes[event.kind] += 1
-        if self._sizes[event.kind] > (MAX_STARTED if event.kind == STARTED else MAX_PER_KIND):
-            most = max(subjects, key=lambda subject: len(subjects[subject]))
+    def _numbered(self, first: int) -> tuple[tuple[int, Event], ...]:
+        """The events with their numbers, from the number `first` on."""
+        if self._sorted is None:
+            every = [pair for subjects in self._kinds.values() for queue in subjects.values() for pair in queue]
+            self._sorted = tuple(sorted(every, key=_number))
+        return self._sorted[bisect_left(self._sorted, first, key=_number) :]
+
+    def _keep(self, event: Event) -> int:
+        """The number of an event, which is now kept."""
+        number, self._next = self._next, self._next + 1
+        kind = event.kind if event.kind in KINDS else ""
+        subjects = self._kinds.setdefault(kind, {})
+        subjects.setdefault(event.subject, deque()).append((number, event))
+        self._sizes[kind] += 1
+        if self._sizes[kind] > (MAX_STARTED if kind == STARTED else MAX_PER_KIND):
+            self._sizes[kind] -= 1
+            # of subjects with equally many, the one with the oldest event
+            most = max(subjects, key=lambda subject: (len(subjects[subject]), -subjects[subject][0][0]))
             subjects[most].popleft()
-            self._sizes[event.kind] -= 1
             if not subjects[most]:
                 del subjects[most]
         self._sorted = None
+        return number
 
     def _follow(self, event: Event, tick: int) -> None:
         """Take over the states of ports."""
-        if event.kind == STARTED:
-            for name, members in event.details.get("ports", {}).items():
-                self.history.begin(name, state_from_json(members))
+        states = started_states(event)
+        if states is not None:
+            known = set(self.history.names())
+            for name in known | states.keys():
+                if name in known:
+                    # events of the time before may have been lost
+                    self.history.change(name, tick, None, states.get(name))
+                else:
+                    self.history.begin(name, states.get(name))
         elif event.before is not None or event.after is not None:
             self.history.change(event.subject, tick, event.before, event.after)
+
+
+def _number(pair: tuple[int, Event]) -> int:
+    return pair[0]

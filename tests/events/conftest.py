@@ -1,0 +1,3 @@
+from tests.ring.tiny import tiny_tmpfs
+
+__all__ = ["tiny_tmpfs"]

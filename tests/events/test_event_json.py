@@ -1,0 +1,164 @@
+"""Events as JSON: what is written is read again, and what is not an event is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.events.event import (
+    KINDS,
+    MAX_TEXT,
+    Event,
+    concerns,
+    from_json,
+    started_states,
+    state_from_json,
+    state_to_json,
+    to_json,
+)
+from ibpulse.model import PortState
+from tests.events.making import DOWN, UP, moved, numbered, started
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=20)
+NUMBERS = st.integers(0, 2**63 - 1)
+STATES = st.none() | st.builds(
+    PortState,
+    state=WORDS,
+    physical=WORDS,
+    active=st.booleans(),
+    rate_bytes_per_second=st.none() | st.floats(0, 1e15),
+    rail=st.booleans(),
+    stride=st.integers(1, 10**9),
+    problem=WORDS,
+)
+DETAILS = st.dictionaries(WORDS.filter(lambda name: name != "ports"), st.integers(-(2**63) + 1, 2**63 - 1) | WORDS)
+EVENTS = st.builds(
+    Event,
+    time_ns=NUMBERS,
+    kind=st.sampled_from(list(KINDS)),
+    subject=WORDS,
+    text=WORDS,
+    uncertainty_ns=NUMBERS,
+    before=STATES,
+    after=STATES,
+    details=DETAILS,
+    tick=NUMBERS,
+    ring=NUMBERS,
+)
+
+
+@given(EVENTS)
+def test_an_event_survives_json(event: Event) -> None:
+    assert from_json(json.loads(json.dumps(to_json(event)))) == event
+
+
+def test_every_event_has_its_time_kind_subject_and_text() -> None:
+    assert to_json(Event(0, "clock-step", "", "")) == {"time_ns": 0, "kind": "clock-step", "subject": "", "text": ""}
+
+
+def test_members_and_kinds_of_a_later_version_are_accepted() -> None:
+    members = {**to_json(numbered(5)), "kind": "teleported", "colour": "red", "after": {"state": "ACTIVE", "spin": 1}}
+    event = from_json(members)
+    assert (event.kind, event.after) == ("teleported", PortState("ACTIVE"))
+
+
+def test_a_text_for_people_is_shortened_and_has_no_control_characters() -> None:
+    event = Event(1, "capture", "", "\x1b[31m" + "x\n" * MAX_TEXT + "\ud800")
+    text = to_json(event)["text"]
+    assert text.startswith("\ufffd[31mx\ufffdx")
+    assert len(text) == MAX_TEXT
+    assert from_json(to_json(event)).text == text
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ([], "an event is not an object"),
+        ({"kind": 5}, "kind of an event is not a text"),
+        ({"kind": None}, "kind of an event is not a text"),
+        ({"kind": ""}, "kind of an event is empty"),
+        ({"kind": "x" * 257}, "kind of an event is not a text of at most 256 characters"),
+        ({"subject": "a\nb"}, "subject of an event is not a text"),
+        ({"subject": None}, "subject of an event is not a text"),
+        ({"text": "x" * 1001}, "text of an event is not a text of at most 1000 characters"),
+        ({"text": "\ud800"}, "text of an event is not a text"),
+        ({"text": "\x1b]0;owned\x07"}, "text of an event is not a text"),
+        ({"time_ns": None}, "time_ns of an event is not a number"),
+        ({"time_ns": -1}, "time_ns of an event is not a number"),
+        ({"time_ns": 2**63}, "time_ns of an event is not a number"),
+        ({"time_ns": 1.5}, "time_ns of an event is not a number"),
+        ({"time_ns": True}, "time_ns of an event is not a number"),
+        ({"uncertainty_ns": "1"}, "uncertainty_ns of an event is not a number"),
+        ({"tick": 10**4000}, "tick of an event is not a number"),
+        ({"ring": float("inf")}, "ring of an event is not a number"),
+        ({"details": []}, "details of an event are not a plain object"),
+        ({"details": {"x": float("nan")}}, "details of an event are not a plain object"),
+        ({"details": {"x": float("-inf")}}, "details of an event are not a plain object"),
+        ({"details": {"x": 2**64}}, "details of an event are not a plain object"),
+        ({"details": {"x": "\udfff"}}, "details of an event are not a plain object"),
+        ({"details": {"\ud800": 1}}, "details of an event are not a plain object"),
+        ({"details": {"x": nested(8)}}, "details of an event are not a plain object"),
+        ({"before": "ACTIVE"}, "the state of a port is not an object"),
+        ({"after": {"active": 1}}, "active of a port's state is not valid"),
+        ({"after": {"rail": None}}, "rail of a port's state is not valid"),
+        ({"after": {"stride": 0}}, "stride of a port's state is not valid"),
+        ({"after": {"stride": True}}, "stride of a port's state is not valid"),
+        ({"after": {"stride": 10**30}}, "stride of a port's state is not valid"),
+        ({"after": {"state": "x" * 257}}, "state of a port's state is not valid"),
+        ({"after": {"problem": None}}, "problem of a port's state is not valid"),
+        ({"after": {"rate_bytes_per_second": float("nan")}}, "rate_bytes_per_second of a port's state is not valid"),
+        ({"after": {"rate_bytes_per_second": float("inf")}}, "rate_bytes_per_second of a port's state is not valid"),
+        ({"after": {"rate_bytes_per_second": -1}}, "rate_bytes_per_second of a port's state is not valid"),
+        ({"after": {"rate_bytes_per_second": 10**400}}, "rate_bytes_per_second of a port's state is not valid"),
+        ({"after": {"rate_bytes_per_second": False}}, "rate_bytes_per_second of a port's state is not valid"),
+        ({"kind": "started", "details": {"ports": []}}, "ports in the details of an event are not an object"),
+        ({"kind": "started", "details": {"ports": {"a:1": 5}}}, "the state of a port is not an object"),
+    ],
+)
+def test_what_is_not_an_event_is_refused_with_the_member_that_is_wrong(members: Any, fault: str) -> None:
+    if isinstance(members, dict):
+        members = {**to_json(numbered(5)), **members}
+    with pytest.raises(ValueError, match=fault):
+        from_json(members)
+
+
+def test_details_may_be_nested_to_a_depth() -> None:
+    assert from_json({**to_json(numbered(5)), "details": {"x": nested(7)}}).details == {"x": nested(7)}
+
+
+def test_a_start_holds_the_states_of_the_ports() -> None:
+    event = from_json(to_json(started(3, mlx5_0=UP, mlx5_1=DOWN)))
+    assert started_states(event) == {"mlx5_0:1": UP, "mlx5_1:1": DOWN}
+    assert started_states(Event(3, "started", "", "")) is None
+    assert started_states(numbered(3)) is None
+
+
+def test_a_state_survives_json_and_a_port_that_did_not_exist_has_none() -> None:
+    assert state_from_json(json.loads(json.dumps(state_to_json(DOWN)))) == DOWN
+    assert from_json(to_json(moved(1, "a:1", None, UP))).before is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "asked", "expected"),
+    [
+        ("mlx5_0:1", "mlx5_0:1", True),
+        ("mlx5_0:1", "mlx5_0", True),
+        ("mlx5_0", "mlx5_0:1", True),
+        ("mlx5_0:2", "mlx5_0:1", False),
+        ("mlx5_01:1", "mlx5_0", False),
+        ("", "mlx5_0:1", False),
+    ],
+)
+def test_an_event_of_a_device_concerns_its_ports(subject: str, asked: str, expected: bool) -> None:
+    assert concerns(numbered(1, subject), asked) is expected

@@ -1,0 +1,132 @@
+"""The port history against a list with the state at every single tick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.events import PortHistory
+from ibpulse.events.port_history import Span
+from ibpulse.model import PortState
+from tests.events.making import DOWN, SLOW, UP
+
+TICKS = 30
+NAMES = ("mlx5_2:1", "mlx5_10:1")
+
+State = PortState | None
+
+
+@dataclass
+class EveryTick:
+    """The state of each port at every tick from 0 on."""
+
+    ports: dict[str, list[State]] = field(default_factory=dict)
+
+    def begin(self, name: str, state: State) -> None:
+        self.ports.setdefault(name, [state] * TICKS)
+        self.tidy()
+
+    def change(self, name: str, tick: int, before: State, after: State) -> None:
+        line = self.ports.setdefault(name, [before] * TICKS)
+        begin = max(tick, self.last_change(name) or 0)
+        line[begin:] = [after] * (TICKS - begin)
+        self.tidy()
+
+    def forget_before(self, tick: int) -> None:
+        for line in self.ports.values():
+            line[:tick] = [line[tick]] * tick
+        self.tidy()
+
+    def tidy(self) -> None:
+        self.ports = {name: line for name, line in self.ports.items() if any(line)}
+
+    def last_change(self, name: str) -> int | None:
+        line = self.ports.get(name, [None] * TICKS)
+        return max((tick for tick in range(1, TICKS) if line[tick] != line[tick - 1]), default=None)
+
+    def spans(self, name: str, first: int, end: int) -> list[Span]:
+        if name not in self.ports:
+            return []
+        found, tick = [], first
+        for state, run in groupby(self.ports[name][first:end]):
+            length = len(list(run))
+            found.append(Span(tick, tick + length, state))
+            tick += length
+        return found
+
+
+STATES = st.sampled_from([None, UP, DOWN, SLOW])
+STEPS = st.one_of(
+    st.tuples(st.just("begin"), st.sampled_from(NAMES), STATES),
+    st.tuples(st.just("change"), st.sampled_from(NAMES), st.integers(0, TICKS - 1), STATES, STATES),
+    st.tuples(st.just("forget_before"), st.integers(0, TICKS - 1)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEPS, max_size=25), st.integers(0, TICKS), st.integers(0, TICKS))
+def test_every_question_is_answered_as_from_a_list_of_all_ticks(
+    steps: list[tuple[Any, ...]], first: int, end: int
+) -> None:
+    history, every = PortHistory(), EveryTick()
+    for name, *arguments in steps:
+        getattr(history, name)(*arguments)
+        getattr(every, name)(*arguments)
+    assert history.names() == [name for name in NAMES if name in every.ports]
+    for name in NAMES:
+        line = every.ports.get(name, [None] * TICKS)
+        assert [history.at(name, tick) for tick in range(TICKS)] == line
+        assert history.now(name) == line[-1]
+        assert history.since(name) == every.last_change(name)
+        assert history.spans(name, first, end) == every.spans(name, first, end)
+    seen = {name: [state for state in every.ports.get(name, [])[first:end] if state] for name in NAMES}
+    assert list(history.during(first, end).items()) == [(name, states[-1]) for name, states in seen.items() if states]
+    for tick in range(TICKS):
+        found = {name: line[tick] for name in NAMES if (line := every.ports.get(name)) and line[tick]}
+        assert list(history.states_at(tick).items()) == list(found.items())
+    edges = {tick for line in every.ports.values() for tick in range(first + 1, end) if line[tick] != line[tick - 1]}
+    assert history.edges(NAMES, first, end) == sorted(edges)
+
+
+def test_a_port_that_goes_down_keeps_its_past() -> None:
+    history = PortHistory()
+    history.begin("mlx5_0:1", UP)
+    history.change("mlx5_0:1", 100, UP, DOWN)
+    assert history.spans("mlx5_0:1", 90, 110) == [Span(90, 100, UP), Span(100, 110, DOWN)]
+
+
+def test_a_state_for_less_than_a_tick_leaves_no_change() -> None:
+    history = PortHistory()
+    history.begin("mlx5_0:1", UP)
+    history.change("mlx5_0:1", 100, UP, DOWN)
+    history.change("mlx5_0:1", 100, DOWN, UP)
+    assert history.spans("mlx5_0:1", 90, 110) == [Span(90, 110, UP)]
+    assert history.since("mlx5_0:1") is None
+
+
+def test_a_change_of_unknown_time_is_before_all_ticks() -> None:
+    history = PortHistory()
+    history.change("mlx5_0:1", 0, DOWN, UP)
+    assert (history.at("mlx5_0:1", 0), history.since("mlx5_0:1")) == (UP, None)
+
+
+def test_a_port_that_disappeared_is_listed_until_the_history_has_moved_past_it() -> None:
+    history = PortHistory()
+    history.begin("mlx5_0:1", UP)
+    history.change("mlx5_0:1", 100, UP, None)
+    history.forget_before(99)
+    assert (history.names(), history.now("mlx5_0:1")) == (["mlx5_0:1"], None)
+    history.forget_before(100)
+    assert history.names() == []
+
+
+def test_a_long_history_that_is_forgotten_takes_no_memory() -> None:
+    history = PortHistory()
+    for tick in range(1, 10_000):
+        history.change("mlx5_0:1", tick, None, UP if tick % 2 else DOWN)
+        history.forget_before(tick - 10)
+    assert len(history.spans("mlx5_0:1", 0, 10_000)) == 11
