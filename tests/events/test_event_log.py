@@ -274,6 +274,8 @@ def test_in_a_new_ring_every_port_has_had_its_last_state_from_the_beginning(path
     # ticks of the new ring begin again, below those of the old one
     again.add(moved(3, "mlx5_0:1", SLOW, DOWN))
     assert (again.history.at("mlx5_0:1", 2), again.history.at("mlx5_0:1", 3)) == (SLOW, DOWN)
+    again.add(started(5, mlx5_0=DOWN, mlx5_1=UP, mlx5_2=DOWN, mlx5_9=UP))
+    assert (again.history.at("mlx5_1:1", 4), again.history.at("mlx5_1:1", 5)) == (None, UP)
 
 
 def test_a_start_brings_the_history_up_to_date(path: Path) -> None:

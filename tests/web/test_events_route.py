@@ -11,7 +11,6 @@ import pytest
 
 from ibpulse.events import KINDS
 from ibpulse.web.routes import events_route
-from tests.docs.pages import ROOT
 from tests.web.conftest import make_client
 from tests.web.event_logs import KINDS_USED, NOW_NS, SUBJECTS, make_log
 from tests.web.rings import Node
@@ -166,9 +165,3 @@ async def test_an_unknown_port_gets_the_names_of_the_known(client: httpx.AsyncCl
     answer = await client.get(EVENTS, params={"port": name})
     assert answer.status_code == 404
     assert answer.json()["detail"] == (f"No such port or device: {name!r}. Known ports: mlx5_0:1, mlx5_1:1, mlx5_9:1.")
-
-
-def test_the_document_lists_every_kind_with_its_meaning() -> None:
-    section = (ROOT / "docs/api.md").read_text().partition("## `/api/v1/events`")[2].partition("\n## ")[0]
-    rows = [f"| `{kind}` | {meaning} |" for kind, meaning in KINDS.items()]
-    assert [line for line in section.splitlines() if line in rows] == rows

@@ -41,6 +41,7 @@ MAX_INTEGER = 2**63 - 1
 MAX_RATE = 1e15
 MAX_STRIDE = 10**9
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# half a character, which UTF-8 cannot hold
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -76,17 +77,14 @@ def concerns(event: Event, subject: str) -> bool:
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as values of JSON: time, kind, subject and text, and the other members that are known.
+    """The event as values of JSON: its time and kind, and the other members unless they are empty or 0.
 
-    A long text is shortened, and characters that cannot be shown are replaced, as `from_json` demands.
+    Text that `from_json` would refuse is shortened, or replaced in part.
     """
-    members: dict[str, Any] = {
-        "time_ns": event.time_ns,
-        "kind": _showable(event.kind, MAX_SUBJECT),
-        "subject": _showable(event.subject, MAX_SUBJECT),
-        "text": _showable(event.text, MAX_TEXT),
-    }
+    members: dict[str, Any] = {"time_ns": event.time_ns, "kind": _readable(event.kind, MAX_SUBJECT)}
     optional = {
+        "subject": _readable(event.subject, MAX_SUBJECT),
+        "text": _readable(event.text, MAX_TEXT),
         "uncertainty_ns": event.uncertainty_ns,
         "before": event.before and state_to_json(event.before),
         "after": event.after and state_to_json(event.after),
@@ -98,9 +96,8 @@ def to_json(event: Event) -> dict[str, Any]:
     return members
 
 
-def _showable(text: str, longest: int) -> str:
-    shown = text if text.isprintable() else "".join(each if each.isprintable() else REPLACEMENT for each in text)
-    return shown[:longest]
+def _readable(text: str, longest: int) -> str:
+    return SURROGATE.sub(REPLACEMENT, text[:longest])
 
 
 def state_to_json(state: PortState) -> dict[str, Any]:
@@ -116,21 +113,19 @@ def from_json(members: object) -> Event:
     """
     _check(isinstance(members, dict), "an event is not an object")
     assert isinstance(members, dict)
-    for name, longest in (("kind", MAX_SUBJECT), ("subject", MAX_SUBJECT), ("text", MAX_TEXT)):
-        text = members.get(name)
-        _check(_is_text(text, longest), f"{name} of an event is not a text of at most {longest} characters")
-    _check(members["kind"] != "", "kind of an event is empty")
     for name in ("time_ns", "uncertainty_ns", "tick", "ring"):
         number = members.get(name, None if name == "time_ns" else 0)
         plain = type(number) is int and 0 <= number <= MAX_INTEGER
         _check(plain, f"{name} of an event is not a number of nanoseconds or ticks")
     details = members.get("details", {})
     _check(isinstance(details, dict) and _is_json(details, MAX_DEPTH), "details of an event are not a plain object")
+    states = {name: state_from_json(members.get(name)) for name in ("before", "after")}
+    for name, longest in (("kind", MAX_SUBJECT), ("subject", MAX_SUBJECT), ("text", MAX_TEXT)):
+        text = members.get(name, None if name == "kind" else "")
+        _check(_is_text(text, longest), f"{name} of an event is not a text of at most {longest} characters")
     known = {field.name for field in dataclasses.fields(Event)}
-    values = {name: value for name, value in members.items() if name in known}
-    for name in ("before", "after"):
-        values[name] = state_from_json(members.get(name))
-    event = Event(**values)
+    values = {"subject": "", "text": "", **{name: value for name, value in members.items() if name in known}}
+    event = Event(**{**values, **states})
     started_states(event)
     return event
 
@@ -155,7 +150,7 @@ def _check(valid: bool, fault: str) -> None:
 
 
 def _is_text(value: object, longest: int) -> bool:
-    return isinstance(value, str) and len(value) <= longest and value.isprintable()
+    return isinstance(value, str) and len(value) <= longest and SURROGATE.search(value) is None
 
 
 def _is_json(value: object, depth: int) -> bool:

@@ -139,18 +139,15 @@ class EventLog:
         return number
 
     def _follow(self, event: Event, tick: int) -> None:
-        """Take over the states of ports."""
+        """Take over the states of ports; the tick is 0 if it is unknown."""
         states = started_states(event)
         if states is not None:
-            known = set(self.history.names())
-            for name in known | states.keys():
-                if name in known:
-                    # events of the time before may have been lost
-                    self.history.change(name, tick, None, states.get(name))
-                else:
-                    self.history.begin(name, states.get(name))
+            # events of the time before may have been lost
+            for name in {*self.history.names(), *states}:
+                self.history.begin(name, states.get(name))
+                self.history.change(name, tick or None, None, states.get(name))
         elif event.before is not None or event.after is not None:
-            self.history.change(event.subject, tick, event.before, event.after)
+            self.history.change(event.subject, tick or None, event.before, event.after)
 
 
 def _number(pair: tuple[int, Event]) -> int:

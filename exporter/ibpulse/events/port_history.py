@@ -32,34 +32,31 @@ class Span:
 
 
 class PortHistory:
-    """The states of the ports. Ticks are those of one ring; what was before the first change is assumed unchanged.
-
-    The tick 0 is before every tick of the ring.
-    """
+    """The states of the ports. Ticks are those of one ring; what was before the first change is assumed unchanged."""
 
     def __init__(self) -> None:
         self._ports: dict[str, _Timeline] = {}
 
     def begin(self, name: str, state: PortState | None) -> None:
         """Set the state before the first change of a port that is not known yet."""
-        if state is not None:
-            self._ports.setdefault(name, _Timeline([state]))
+        self._ports.setdefault(name, _Timeline([state]))
 
-    def change(self, name: str, tick: int, before: PortState | None, after: PortState | None) -> None:
-        """A port is in another state from `tick` on. A tick that is older than the last change counts as that one.
+    def change(self, name: str, tick: int | None, before: PortState | None, after: PortState | None) -> None:
+        """A port is in another state from `tick` on.
 
-        `before` is the state before the first change of a port that is not known yet.
+        A tick that is older than the last change, or unknown (None), counts as the last change; if there was none, the
+        state of an unknown tick is that before the first change. `before` is only used for a port that is not known
+        yet.
         """
         line = self._ports.setdefault(name, _Timeline([before]))
-        if line.ticks and tick <= line.ticks[-1]:
+        if line.ticks and (tick is None or tick <= line.ticks[-1]):
             tick = line.ticks.pop()
             line.states.pop()
-        if tick <= 0:
+        if tick is None:
             line.states[-1] = after
         elif after != line.states[-1]:
             line.ticks.append(tick)
             line.states.append(after)
-        self._drop_unless_it_existed(name)
 
     def forget_before(self, tick: int) -> None:
         """Forget changes before a tick, and ports that did not exist since."""
@@ -67,15 +64,12 @@ class PortHistory:
             line = self._ports[name]
             old = bisect.bisect_right(line.ticks, tick)
             del line.ticks[:old], line.states[:old]
-            self._drop_unless_it_existed(name)
-
-    def _drop_unless_it_existed(self, name: str) -> None:
-        if self._ports[name].states == [None]:
-            del self._ports[name]
+            if line.states == [None]:
+                del self._ports[name]
 
     def names(self) -> list[str]:
         """The ports that existed at any time, in natural order."""
-        return sorted(self._ports, key=natural_key)
+        return sorted((name for name, line in self._ports.items() if line.states != [None]), key=natural_key)
 
     def now(self, name: str) -> PortState | None:
         """The newest state of a port; None if it does not exist."""
