@@ -33,7 +33,7 @@ class WindowQuery(SpanQuery):
     direction: Direction = Field("both", description="Direction of traffic, from the port's point of view.")
     unit: Unit = Field(
         "bytes_per_second",
-        description="Bytes per second, or the ratio to the port's data rate; bytes is the name of bytes_per_second in 0.1.",
+        description="Bytes per second (bytes in version 0.1, still accepted), or the ratio to the port's data rate.",
     )
     resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
     max_points: Annotated[
