@@ -98,6 +98,11 @@ class PortState:
     stride: int = 1
     problem: str = ""
 
+    @property
+    def link_down(self) -> bool:
+        """Whether the link is known not to be ACTIVE."""
+        return not self.active and self.problem in ("", "no-counters")
+
 
 PROBLEMS = {
     "no-counters": "no file of the port counts bytes",

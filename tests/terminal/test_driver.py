@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.terminal.display import choose_marks, set_encoding
-from ibpulse.terminal.screen import ASCII, BLOCKS
+from ibpulse.terminal.styled_text import ASCII, BLOCKS
 from tests.running import eventually
 from tests.terminal.panes import Pane, needs_tmux, pane
 

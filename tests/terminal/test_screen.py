@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ibpulse.terminal.screen import ASCII, BLOCKS, LEAST_COLUMNS, LEAST_ROWS, Style, last_first, lay_out, spark_width
-from ibpulse.terminal.view import SamplerView
-from tests.terminal.views import rail, summary, view
+from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, spark_width
+from ibpulse.terminal.styled_text import ASCII, BLOCKS, Style
+from ibpulse.terminal.view import SamplerView, View
+from tests.terminal.views import event, rail, summary, view
 
 WHOLE = """\
 ibpulse  http://node7:10055                            every 10 ms  00:00:00 UTC
@@ -17,12 +19,12 @@ node      231.4 GB/s  transmit 115.0  receive 116.4  last 10 s
           active mean 310.1  peak 615.2  duty cycle 74.68 %
 CV        0.20 (10ms)  0.30 (50ms)  0.39 (100ms)
 step      314.9 ms (score 1.00)  signature dense_like (confidence 0.59)
-rails     2 of 2 active  fairness 1.000  other ports: 1
+rails     2 of 2 rails active  fairness 1.000  other ports: 1
 rail      last 3.9 s, peaks of 100 ms              transmit GB/s   receive GB/s
 mlx5_0:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
 mlx5_1:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
 sampler   99.98 % captured  wake-up delay 0.12 ms  0 read errors  1 restarts
-q quits   + and - change the time scale"""
+q quits  + - time scale  blank: no traffic  · missing  × link down"""
 
 
 def texts(lines: list) -> list[str]:
@@ -70,12 +72,12 @@ def test_some_of_the_rails_are_shown_where_there_is_no_room_for_all() -> None:
         return lines[-3], [line[:8] for line in lines if line.startswith("mlx5_")]
 
     assert shown(0) == ("rails 1 to 3 of 8; arrow keys show the others", ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"])
-    end = last_first(view(8), 80, 13)
+    end = last_first(view(8), 80, 13, BLOCKS)
     assert end == 5
     for first in (end, 1000):
         assert shown(first) == ("rails 6 to 8 of 8; arrow keys show the others", ["mlx5_5:1", "mlx5_6:1", "mlx5_7:1"])
     assert shown(-1) == shown(0)
-    assert last_first(view(8), 80, 24) == 0
+    assert last_first(view(8), 80, 24, BLOCKS) == 0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(59, 24), (80, 11), (10, 2), (1, 1)])
@@ -87,7 +89,7 @@ def test_a_terminal_that_is_too_small_is_told_so(columns: int, rows: int) -> Non
 
 def test_the_words_for_what_is_not_known_yet() -> None:
     lines = texts(lay_out(view(1, summary=None, sampler=None), 80, 24, BLOCKS))
-    assert lines[1:3] == ["node      no second is complete yet", "rails     1"]
+    assert lines[1:3] == ["node      no second is complete yet", "rails     1  other ports: 1"]
     assert lines[-2] == "sampler   no data yet"
 
 
@@ -107,23 +109,92 @@ def test_numbers_that_are_not_known_are_dashes() -> None:
         "          active mean 310.1  peak -  duty cycle -",
         "CV        -",
         "step      - (score 1.00)  signature dense_like (confidence 0.59)",
-        "rails     2 of 2 active  other ports: 1",
+        "rails     2 of 2 rails active  other ports: 1",
     ]
 
 
-def test_sick_rails_are_named_and_marked() -> None:
-    rails = (rail("mlx5_0:1"), rail("mlx5_1:1", active=False, state="DOWN"), rail("mlx5_2:1", active=False, state=""))
-    sick = view(3, rails=rails, summary=summary(8, idle=(1, 6), slow=(2, 3, 4, 5, 7, 0)))
-    lines = lay_out(sick, 80, 24, BLOCKS)
+def incident(count: int = 8, **changes: Any) -> View:
+    """Rails 1 to 3 are down, unreadable and gone, 4 is slow, 6 is idle."""
+    rails = [rail(f"mlx5_{number}:1") for number in range(count)]
+    rails[1] = rail("mlx5_1:1", active=False, state="DOWN", down=tuple(range(30, 40)), since=12)
+    rails[2] = replace(rail("mlx5_2:1", state="unreadable", since=40), means=(None, None))
+    rails[3] = replace(rail("mlx5_3:1", active=False, state="disappeared", since=90_000), means=(None, None))
+    for gone in rails[2:4]:
+        gone.peaks[:, 25:] = np.nan
+    events = (event(90_000, "first"), event(12, "mlx5_1:1: link went down"))
+    told = {"summary": summary(count, idle=(6, 1), slow=(4,)), "events": events, **changes}
+    return view(count, rails=tuple(rails), **told)
+
+
+def test_rails_in_trouble_say_so_on_their_own_row_and_keep_their_past() -> None:
+    lines = lay_out(incident(), 80, 24, BLOCKS)
     said = texts(lines)
-    assert said[5] == "rails     6 of 8 active  fairness 1.000  other ports: 1"
+    past = "▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂"
+    assert said[8].startswith(f"mlx5_0:1       {past}▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████")
+    assert said[9] == f"mlx5_1:1       {past}▂▃▃▃▄×××××××××× DOWN since 23:59:48"
+    assert said[10] == f"mlx5_2:1       {past}··············· unreadable since 23:59:20"
+    assert said[11] == f"mlx5_3:1       {past}··············· disappeared since 2025-11-19"
+    assert said[12].startswith(f"mlx5_4:1  slow {past}")
+    assert said[14].startswith(f"mlx5_6:1  idle {past}")
+    for row in (9, 10, 11):
+        assert lines[row][0].style is lines[row][-1].style is Style.ALARM
+    styles = {span.text[0]: span.style for row in (9, 10) for span in lines[row][1:-1]}
+    assert styles == {" ": Style.RATE, "×": Style.ALARM, "·": Style.DIM}
+    assert said[-1].endswith("blank: no traffic  · missing  × link down")
+
+
+def test_the_head_counts_the_rails_that_are_active_and_names_the_others() -> None:
+    said = texts(lay_out(incident(), 80, 24, BLOCKS))
+    assert said[5] == "rails     4 of 8 rails active  fairness 1.000  other ports: 1"
     # a rail that is down is not reported as idle too
-    assert said[6] == "          2 down: mlx5_1:1, mlx5_2:1  1 idle: mlx5_6:1  5 slow: mlx5_0:1, mlx5_3"
-    wide = texts(lay_out(sick, 120, 24, BLOCKS))[6]
-    assert wide.endswith("5 slow: mlx5_0:1, mlx5_3:1, mlx5_4:1, mlx5_5:1, ...")
-    assert lines[6][-1].style is Style.WARNING
-    assert said[9:11] == ["mlx5_1:1  DOWN", "mlx5_2:1  not active"]
-    assert {span.style for span in lines[9]} == {Style.WARNING}
+    assert said[6] == "          1 down  1 unreadable  1 disappeared  1 idle  1 slow"
+    wide = lay_out(incident(), 130, 24, BLOCKS)[6]
+    assert wide[-1].text == (
+        "1 down: mlx5_1:1  1 unreadable: mlx5_2:1  1 disappeared: mlx5_3:1  1 idle: mlx5_6:1  1 slow: mlx5_4:1"
+    )
+    assert wide[-1].style is Style.WARNING
+
+
+def test_many_names_are_cut() -> None:
+    sick = view(8, summary=summary(8, slow=(2, 3, 4, 5, 7, 0)))
+    assert texts(lay_out(sick, 80, 24, BLOCKS))[6] == "          6 slow: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1, ..."
+
+
+def test_a_link_without_a_state_is_not_active() -> None:
+    lines = texts(lay_out(view(1, rails=(rail("mlx5_0:1", active=False, state=""),)), 80, 24, BLOCKS))
+    assert lines[6] == "          1 down: mlx5_0:1"
+    assert lines[8].startswith("mlx5_0:1  ")
+    assert lines[8].endswith(" not active")
+
+
+@pytest.mark.parametrize(
+    ("rails", "columns", "rows", "events"), [(8, 60, 14, 0), (4, 60, 14, 0), (8, 80, 24, 2), (16, 80, 24, 1)]
+)
+def test_the_newest_events_are_shown_where_there_is_room(rails: int, columns: int, rows: int, events: int) -> None:
+    said = texts(lay_out(incident(max(rails, 7)) if rails > 4 else view(4), columns, rows, BLOCKS))
+    expected = ["events    23:59:48  mlx5_1:1: link went down", "          2025-11-19  first"]
+    assert [line for line in said if line in expected] == expected[:events]
+    assert len(said) <= rows
+    assert sum(line.startswith("mlx5_") for line in said) >= min(rails, 3)
+
+
+def test_a_long_event_is_cut_and_many_are_limited() -> None:
+    many = tuple(event(seconds, f"number {seconds}" + " long" * 40, "link-up") for seconds in range(50, 0, -1))
+    lines = lay_out(view(2, events=many), 80, 40, BLOCKS)
+    shown = [line for line in lines if "number" in line[-1].text]
+    assert [line[-1].text.split()[2] for line in shown] == ["1", "2", "3", "4", "5", "6", "7", "8"]
+    assert all(line[-1].text.endswith("...") and len(line[-1].text) == 70 for line in shown)
+    assert {line[-1].style for line in shown} == {Style.PLAIN}
+    assert lay_out(view(2, events=(event(1, "down"),)), 80, 40, BLOCKS)[-3][-1].style is Style.WARNING
+
+
+@pytest.mark.parametrize("columns", range(LEAST_COLUMNS, 90))
+def test_no_word_is_cut_at_any_width(columns: int) -> None:
+    whole = {word for line in texts(lay_out(incident(), 300, 40, BLOCKS)) for word in line.split()}
+    short = {"last", "1.4", "(0.59)", "scale", "none", "down", "+", "-"}
+    for line in texts(lay_out(incident(events=()), columns, 24, BLOCKS)):
+        words = [word.rstrip(",") for word in line.split() if not set(word) <= set("▁▂▃▄▅▆▇█▏▎▍▌▋▊▉·× ")]
+        assert {word for word in words if word not in whole and not word.replace(".", "").isdigit()} <= short
 
 
 def test_a_rail_whose_counters_are_not_read_is_named() -> None:
@@ -134,7 +205,11 @@ def test_a_rail_whose_counters_are_not_read_is_named() -> None:
 
 def test_a_node_without_rails_is_told_where_to_look() -> None:
     lines = texts(lay_out(view(0, summary=None), LEAST_COLUMNS, 24, BLOCKS))
-    assert lines[1:4] == ["node      -", "rails     0", "no rails: no port's bytes are counted; see `ibpulse doctor`"]
+    assert lines[1:4] == [
+        "node      -",
+        "rails     0  other ports: 1",
+        "no rails: no port's bytes are counted; see `ibpulse doctor`",
+    ]
 
 
 def test_a_rail_of_unknown_rate_is_drawn_against_the_highest_of_all() -> None:
@@ -148,7 +223,7 @@ def test_a_rail_of_unknown_rate_is_drawn_against_the_highest_of_all() -> None:
 
 
 def test_a_rail_with_less_history_than_width_begins_on_the_right() -> None:
-    young = replace(rail("mlx5_0:1"), peaks=np.full((2, 5), 50e9, dtype=np.float32))
+    young = replace(rail("mlx5_0:1"), peaks=np.full((2, 5), 50e9, dtype=np.float32), down=np.zeros(5, dtype=np.bool_))
     line = texts(lay_out(view(1, rails=(young,)), 80, 24, BLOCKS))[7]
     assert line[10:49] == "█████".rjust(39)
 

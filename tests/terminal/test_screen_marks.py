@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ibpulse.terminal.screen import ASCII, BLOCKS, bar, sparkline
+from ibpulse.terminal.styled_text import ASCII, BLOCKS, bar, fit, sparkline
 
 
 def test_a_sparkline_rises_with_its_values_and_tells_nothing_from_not_known() -> None:
@@ -40,3 +40,19 @@ def test_a_bar_is_filled_to_an_eighth_of_a_cell(share: float, text: str) -> None
 
 def test_a_bar_without_blocks_is_filled_to_a_cell() -> None:
     assert [bar(share, 4, ASCII) for share in (0, 0.01, 0.5, 1)] == ["    ", "#   ", "##  ", "####"]
+
+
+def test_each_kind_of_nothing_has_a_character_of_its_own() -> None:
+    for marks in (BLOCKS, ASCII):
+        signs = [*marks.levels, marks.unknown, marks.down]
+        assert len(set(signs)) == len(signs)
+
+
+def test_the_first_choice_that_fits_is_taken_and_the_last_one_shortened() -> None:
+    assert [fit(columns, ["long", "words"], ["a", "b", "c"]) for columns in (11, 10, 7, 6, 1)] == [
+        "long  words",
+        "a  b  c",
+        "a  b  c",
+        "a  b",
+        "a",
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ibpulse.aggregator.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.events import Event
 from ibpulse.terminal.view import RailView, SamplerView, View
 
 NONE = DirectionSummary(None, None, None, None)
@@ -14,13 +15,32 @@ WALL_NS = 1_763_683_200 * 10**9
 
 
 def rail(
-    name: str, *, active: bool = True, state: str = "ACTIVE", rate: float | None = 50e9, level: float = 0.5
+    name: str,
+    *,
+    active: bool = True,
+    state: str = "ACTIVE",
+    rate: float | None = 50e9,
+    level: float = 0.5,
+    down: tuple[int, ...] = (),
+    since: int | None = None,
 ) -> RailView:
-    """A rail whose peaks rise from nothing to its data rate, twice, and whose mean is `level` of 50 GB/s."""
+    """A rail whose peaks rise from nothing to its data rate, twice, and whose mean is `level` of 50 GB/s.
+
+    The bins `down` have no traffic because the link was down; the state began `since` seconds ago.
+    """
     ramp = np.tile(np.linspace(0, 50e9, 20, dtype=np.float32), 2)
     peaks = np.array([ramp, ramp / 2], dtype=np.float32)
     peaks[:, 3] = np.nan
-    return RailView(name, active, state, rate, peaks, (level * 50e9, level * 25e9))
+    marked = np.zeros(40, dtype=np.bool_)
+    marked[list(down)] = True
+    peaks[:, marked] = 0
+    since_ns = None if since is None else WALL_NS - since * 10**9
+    return RailView(name, active, state, rate, peaks, (level * 50e9, level * 25e9), marked, since_ns, WALL_NS)
+
+
+def event(seconds_ago: int, text: str, kind: str = "link-down") -> Event:
+    """An event of a port."""
+    return Event(WALL_NS - seconds_ago * 10**9, kind, "mlx5_0:1", text)
 
 
 def summary(ports: int = 8, *, idle: tuple[int, ...] = (), slow: tuple[int, ...] = (), **changes: Any) -> Summary:

@@ -21,8 +21,6 @@ GIGA = 1e9
 PERCENT = 100.0
 # rates are not more exact than this
 TOLERANCE = 0.005
-UNKNOWN_LINKS = ("unreadable", "hung", "disappeared")
-"""Problems with which nothing is known about the link."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 
 
@@ -134,7 +132,7 @@ def _inactive(spans: Sequence[Span], ticks: int) -> Bools:
     """The samples for which the link is known not to be ACTIVE: (samples,)."""
     found = np.zeros(ticks, dtype=np.bool_)
     for span in spans:
-        if span.state is not None and not span.state.active and span.state.problem not in UNKNOWN_LINKS:
+        if span.state is not None and span.state.link_down:
             found[span.first : span.end] = True
     return found
 

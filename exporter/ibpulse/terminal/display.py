@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from ibpulse.errors import IbpulseError
-from ibpulse.terminal.screen import ASCII, BLOCKS, Line, Marks, Style
+from ibpulse.terminal.styled_text import ASCII, BLOCKS, Line, Marks, Style
 
 STDIN = 0
 # curses waits this long for the rest of an escape sequence, and blocks everything else meanwhile
@@ -140,7 +140,7 @@ def choose_marks(encoding: str) -> Marks:
     """Block characters if the terminal's encoding has them, otherwise ASCII."""
     try:
         BLOCKS.levels.encode(encoding)
-        BLOCKS.parts.encode(encoding)
+        (BLOCKS.parts + BLOCKS.unknown + BLOCKS.down).encode(encoding)
     except (LookupError, UnicodeEncodeError):
         return ASCII
     return BLOCKS
@@ -154,6 +154,7 @@ def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
         Style.DIM: curses.A_DIM,
         Style.RATE: curses.A_NORMAL,
         Style.WARNING: curses.A_BOLD,
+        Style.ALARM: curses.A_BOLD,
     }
     if environ.get("NO_COLOR") or not curses.has_colors():
         return found
@@ -162,8 +163,10 @@ def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
         curses.use_default_colors()
         curses.init_pair(1, curses.COLOR_CYAN, -1)
         curses.init_pair(2, curses.COLOR_YELLOW, -1)
+        curses.init_pair(3, curses.COLOR_RED, -1)
         found[Style.RATE] = curses.color_pair(1)
         found[Style.WARNING] |= curses.color_pair(2)
+        found[Style.ALARM] |= curses.color_pair(3)
     return found
 
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from ibpulse.errors import DaemonError
 from ibpulse.terminal.display import STDIN, Display, open_display
-from ibpulse.terminal.screen import Span, Style, last_first, lay_out, spark_width
+from ibpulse.terminal.screen import last_first, lay_out, spark_width
+from ibpulse.terminal.styled_text import Span, Style
 from ibpulse.terminal.view import View, Watcher
 
 REFRESH_SECONDS = 0.5
@@ -126,7 +127,7 @@ class Terminal:
 
     def _scroll(self, view: View, rails: int) -> None:
         columns, rows = self._display.size()
-        end = last_first(view, columns, rows, self._status_note())
+        end = last_first(view, columns, rows, self._display.marks, self._status_note())
         self._first = min(max(0, self._first + rails), end)
 
     def _resize(self) -> None:

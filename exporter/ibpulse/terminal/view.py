@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import datetime
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,17 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator import Summary
-from ibpulse.arrays import Singles
+from ibpulse.arrays import Bools, Singles
+from ibpulse.events import Event
+from ibpulse.events.port_history import Span
 
 SUMMARY_WINDOW_SECONDS = 10
 # the costliest part of a view, and two seconds hardly change a window of ten
 SUMMARY_EVERY_SECONDS = 2
+TROUBLES = ("unreadable", "hung", "disappeared")
+"""Words for the state of a port of which nothing is known."""
+DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class RailView:
     """One rail: `peaks` float32 (2, points) are the highest rates of each bin, `means` those of the last second,
     transmit and receive, None for missing data. `rate_bytes_per_second` is the data rate of one direction.
+
+    `state` is the kernel's word for the link, or one of `TROUBLES`, at the wall time `now_ns`; it began at `since_ns`,
+    None if that is unknown. `down` (points,) marks bins without traffic in which the link was down.
     """
 
     name: str
@@ -29,6 +38,16 @@ class RailView:
     rate_bytes_per_second: float | None
     peaks: Singles
     means: tuple[float | None, float | None]
+    down: Bools
+    since_ns: int | None = None
+    now_ns: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """The state in words if the port cannot carry traffic or nothing is known about it, otherwise empty."""
+        if self.active and self.state not in TROUBLES:
+            return ""
+        return self.state or "not active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,7 @@ class View:
     """The content of the screen: `summary` covers the last ten whole seconds, None before there are any.
 
     `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are not rails.
+    `events` are the newest events of the node by time.
     """
 
     place: str
@@ -57,6 +77,7 @@ class View:
     others: int
     summary: Summary | None
     sampler: SamplerView | None
+    events: tuple[Event, ...] = ()
 
 
 class Watcher(Protocol):
@@ -73,6 +94,25 @@ class Watcher(Protocol):
 def bin_width(interval_ns: int, wanted_ns: int) -> int:
     """Width of a bin in ns: `wanted_ns`, rounded up to a multiple of the interval."""
     return -(-wanted_ns // interval_ns) * interval_ns
+
+
+def clock_text(time_ns: int, now_ns: int) -> str:
+    """A wall-clock time in UTC, `07:40:12`; the date if it is more than a day ago."""
+    when = datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC)
+    return f"{when:%H:%M:%S}" if abs(now_ns - time_ns) < DAY_SECONDS * 1_000_000_000 else f"{when:%Y-%m-%d}"
+
+
+def down_bins(spans: Sequence[Span], first: int, width: int, peaks: Singles) -> Bools:
+    """The bins without traffic in which the link was down: (bins,).
+
+    `first` is the beginning of the first bin and `width` the length of each, in the unit of the spans.
+    """
+    found = np.zeros(peaks.shape[1], dtype=np.bool_)
+    for span in spans:
+        if span.state is not None and span.state.link_down:
+            found[max(0, (span.first - first) // width) : max(0, -(-(span.end - first) // width))] = True
+    with np.errstate(invalid="ignore"):
+        return np.asarray(found & ~(peaks > 0).any(axis=0))
 
 
 def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:

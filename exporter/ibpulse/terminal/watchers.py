@@ -10,25 +10,41 @@ from pydantic import TypeAdapter
 
 from ibpulse.aggregator import AggregatorOptions, Resolutions, Summary, read_sampler, summarize
 from ibpulse.arrays import Singles
-from ibpulse.client import DaemonConnection, RemotePorts, ask_metrics, ask_ports, ask_window, reading
+from ibpulse.client import (
+    DaemonConnection,
+    RemotePort,
+    RemotePorts,
+    RemoteWindow,
+    ask_events,
+    ask_metrics,
+    ask_ports,
+    ask_window,
+    reading,
+)
 from ibpulse.errors import DaemonError
-from ibpulse.model import Fabric
+from ibpulse.events import Event, PortHistory
+from ibpulse.model import Fabric, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, read_rates, settled_tick, widest_stride
 from ibpulse.terminal.view import (
     SUMMARY_EVERY_SECONDS,
     SUMMARY_WINDOW_SECONDS,
+    TROUBLES,
     BinCache,
     RailView,
     SamplerView,
     View,
     bin_width,
+    down_bins,
     mean_of,
 )
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
-PORTS_SECONDS = 5.0
+PORTS_SECONDS = 2.0
+# how far back events are shown, and how late they may come
+EVENTS_NS, LATE_NS = 3600 * SECOND_NS, 60 * SECOND_NS
+MOST_EVENTS = 1000
 MEAN_SPAN = "1s"
 # a second of 1 ms samples would make a long response
 MEAN_NS = 100_000_000
@@ -44,7 +60,7 @@ METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
 class DaemonWatcher:
-    """Fetches from a daemon: its windows every time, its summary every other second, its ports now and then."""
+    """Fetches from a daemon: its windows every time, its ports, events and summary every other second."""
 
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -53,6 +69,7 @@ class DaemonWatcher:
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
         self._sampler: SamplerView | None = None
+        self._events = RecentEvents()
 
     def fetch(self, points: int, wanted_ns: int) -> View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide.
@@ -64,12 +81,13 @@ class DaemonWatcher:
             return self._fetch(points, wanted_ns, self._clock())
         except DaemonError:
             # the next answer may come from another daemon, with other ports and another interval
-            self._ports, self._summary_due = None, 0.0
+            self._ports, self._summary_due, self._events = None, 0.0, RecentEvents()
             raise
 
     def _fetch(self, points: int, wanted_ns: int, now: float) -> View:
         if self._ports is None or now >= self._ports_due:
             self._ports, self._ports_due = ask_ports(self._connection), now + PORTS_SECONDS
+            self._events.due = True
         if now >= self._summary_due:
             self._summary = self._ask_summary()
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
@@ -90,29 +108,74 @@ class DaemonWatcher:
         means = ask_window(
             self._connection, [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
         )
-        counted = [port for port in ports.ports if port.source]
-        rails = tuple(
-            RailView(
-                name=port.name,
-                active=port.active,
-                state=port.state,
-                rate_bytes_per_second=port.rate_bytes_per_second,
-                peaks=peaks.both(port.name),
-                means=(mean_of(means.both(port.name)[0]), mean_of(means.both(port.name)[1])),
-            )
-            for port in counted
-            if port.rail
-        )
+        self._events.update(self._connection, peaks.newest_ns)
+        shown = [port for port in ports.ports if port.rail and (port.source or port.state in TROUBLES)]
+        history = self._events.history(shown)
         return View(
             place=self._connection.place,
             wall_ns=peaks.start_ns + peaks.values.shape[1] * peaks.step_ns,
             interval_ns=ports.interval_ns,
             bin_ns=bin_ms * MILLISECOND_NS,
-            rails=rails,
-            others=len(ports.ports) - len(rails),
+            rails=tuple(_rail(port, peaks, means, history) for port in shown),
+            others=len(ports.ports) - len(shown),
             summary=self._summary,
             sampler=self._sampler,
+            events=self._events.events,
         )
+
+
+def _rail(port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory) -> RailView:
+    transmit, receive = means.both(port.name)
+    highest = peaks.both(port.name)
+    end_ns = peaks.start_ns + highest.shape[1] * peaks.step_ns
+    spans = history.spans(port.name, peaks.start_ns, end_ns)
+    return RailView(
+        name=port.name,
+        active=port.active,
+        state=port.state,
+        rate_bytes_per_second=port.rate_bytes_per_second,
+        peaks=highest,
+        means=(mean_of(transmit), mean_of(receive)),
+        down=down_bins(spans, peaks.start_ns, peaks.step_ns, highest),
+        since_ns=port.since_ns,
+        now_ns=end_ns,
+    )
+
+
+class RecentEvents:
+    """The events of a daemon's last hour, asked for bit by bit; none of a daemon of version 0.1."""
+
+    def __init__(self) -> None:
+        self.events: tuple[Event, ...] = ()
+        self.due = True
+        self._kept = True
+        self._asked_ns = 0
+
+    def update(self, connection: DaemonConnection, now_ns: int) -> None:
+        """Ask for the events since the last time, if that is due.
+
+        Raises:
+            DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+        """
+        if not (self.due and self._kept):
+            return
+        from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)
+        found = ask_events(connection, from_ns)
+        self.due, self._asked_ns, self._kept = False, now_ns, found is not None
+        if found is not None:
+            older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
+            self.events = (*older, *found.events)[-MOST_EVENTS:]
+
+    def history(self, ports: Sequence[RemotePort]) -> PortHistory:
+        """The states of the ports; its ticks are wall times in ns. Without events nothing is known of the past."""
+        history = PortHistory()
+        for event in self.events:
+            if (event.before, event.after) != (None, None):
+                history.change(event.subject, event.time_ns, event.before, event.after)
+        for port in ports if self._kept else ():
+            problem = port.state if port.state in TROUBLES else ""
+            history.begin(port.name, PortState(port.state, active=port.active, problem=problem))
+        return history
 
 
 def _sampler(found: Mapping[str, float]) -> SamplerView | None:
@@ -179,6 +242,7 @@ class RingWatcher:
                     rate_bytes_per_second=port.rate_bytes_per_second,
                     peaks=peaks.get(str(port.id), nothing),
                     means=means.get(str(port.id), (None, None)),
+                    down=np.zeros(points, dtype=np.bool_),
                 )
                 for port in rails
             ),
