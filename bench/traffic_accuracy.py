@@ -29,6 +29,7 @@ from bench.signals import (
 from bench.snapshots import build_fabric
 from ibpulse.aggregator import AggregatorOptions
 from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.events import PortHistory
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -179,11 +180,11 @@ def measure(signal: Signal, sampling: Sampling) -> Summary:
         ring.begin_segment(1, 0)
         fill(ring, signal, sampling, ticks)
         reader = RingReader(ring)
-        fabric = build_fabric(RAILS)
+        ports = build_fabric(RAILS).ports
         end_ns = (BEGIN_SECOND + WINDOW_SECONDS) * 10**9
         now_ns = SECONDS * 10**9
         try:
-            return summarize(reader, fabric, AggregatorOptions(), lambda _: 1, WINDOW_SECONDS, end_ns, now_ns)
+            return summarize(reader, ports, PortHistory(), AggregatorOptions(), WINDOW_SECONDS, end_ns, now_ns)
         finally:
             del reader
             ring.close()

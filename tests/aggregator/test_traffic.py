@@ -341,7 +341,7 @@ def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) 
     ring.write("mlx5_0:1", (square(40e9, 33, 47), square(7e9, 10, 20)), 1, 1600, holes=(700, 701, 900))
     ring.write("mlx5_1:1", (square(40e9, 33, 47), constant(0.05e9)), 1, 1600, resets=(1111,))
     gauges = follow(ring, aggregator, 11, 15)
-    found = aggregator.summarize(ring.fabric, 10, 15 * SECOND_NS)
+    found = aggregator.summarize(ring.fabric.ports, 10, 15 * SECOND_NS)
     window = gauges.node[0]
     assert (found.start_ms, found.end_ms) == (5_000, 15_000)
     assert found.node.bandwidth_peak_bytes_per_second == pytest.approx(window.bandwidth_peak_bytes_per_second)

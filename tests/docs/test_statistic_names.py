@@ -46,7 +46,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Views:
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(last // 100))
     assert snapshot.end_tick == last
-    summary = aggregator.summarize(ring.fabric, SECONDS, int(ring.reader.wall_ns(np.array([last]))[0]))
+    summary = aggregator.summarize(ring.fabric.ports, SECONDS, int(ring.reader.wall_ns(np.array([last]))[0]))
     streamed = orjson.loads(orjson.dumps(describe_second(snapshot)))["node"]
     report = run_of(recording_of(ring)).values
     families = {row.name: row for row in rows_of(snapshot)}

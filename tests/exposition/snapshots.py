@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.events import KINDS
+from ibpulse.events.watch import KnownPort
 from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import (
@@ -17,6 +20,7 @@ from ibpulse.model import (
     Fabric,
     Port,
     PortReadings,
+    PortState,
     SamplerHealth,
     Topology,
 )
@@ -92,7 +96,17 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
     aggregator.update(_read_all(ring.fabric, 7, 1), HEALTH, ring.now_after(4))
     fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
     made = aggregator.update(fabric, HEALTH, ring.now_after(5))
-    return replace(made, captures=CAPTURES)
+    return replace(made, captures=CAPTURES, known_ports=_know(ports), event_counts=dict.fromkeys(KINDS, 3))
+
+
+def _know(ports: Sequence[Port]) -> tuple[KnownPort, ...]:
+    """The ports with different totals, the first of them unreadable."""
+    states = [PortState(port.state, "LinkUp", port.active, port.rate_bytes_per_second, port.rail) for port in ports]
+    states[0] = replace(states[0], problem="unreadable")
+    return tuple(
+        KnownPort(port, state, None, state.problem, 1.5 * number, 2 * number)
+        for number, (port, state) in enumerate(zip(ports, states, strict=True))
+    )
 
 
 def node(path: Path, ports: int = 8) -> Snapshot:

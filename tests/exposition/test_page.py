@@ -144,11 +144,11 @@ def series_of(snapshot: Snapshot, link_layer: str, counter_set: CounterSet) -> l
 
 
 @pytest.mark.parametrize("link_layer", ["InfiniBand", "Ethernet"])
-def test_a_node_of_eight_ports_has_at_most_a_thousand_series(tmp_path: Path, link_layer: str) -> None:
+def test_a_node_of_eight_ports_keeps_to_its_budget_of_series(tmp_path: Path, link_layer: str) -> None:
     series = series_of(node(tmp_path), link_layer, "diagnostic")
     assert len(series) == len({line.rpartition(" ")[0] for line in series})
-    # room for what is there only while something is wrong
-    assert len(series) <= 990
+    # the budget is 1,100; the rest is room for what is there only while something is wrong, and for jobs
+    assert len(series) <= 1010
 
 
 def test_the_docs_say_what_all_counters_of_a_port_cost(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ async def test_the_host_of_a_capture_comes_from_the_settings(
     ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
 ) -> None:
     given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
-    captures = Captures(load_settings(given, {}), ring.reader)
+    captures = Captures(load_settings(given, {}), ring.reader, EventLog())
     captures.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     capture = await taken(captures.recorder, captures.recorder.ask(TRIGGER))
     assert capture.meta.host == host

@@ -54,7 +54,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     ring = Ring.create(tmp_path_factory.mktemp("ring"), *(port(f"{device}:1") for device in DEVICES), seconds=90)
     fill(ring, request.param)
     end_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK - 1 + SECONDS * 100]))[0])
-    summary = Aggregator(ring.reader, AggregatorOptions()).summarize(ring.fabric, SECONDS, end_ns)
+    summary = Aggregator(ring.reader, AggregatorOptions()).summarize(ring.fabric.ports, SECONDS, end_ns)
     assert (summary.end_ms - summary.start_ms, summary.end_ms) == (SECONDS * 1000, end_ns // 1_000_000)
     return summary, run_of(recording_of(ring))
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from ibpulse.aggregator import AggregatorOptions
 from ibpulse.aggregator.summary import summarize
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
+from ibpulse.events import PortHistory
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -101,11 +103,12 @@ class Node:
             "metrics": lambda accept, names: (f"# {accept} {list(names)}\n".encode(), "text/plain; version=0.0.4"),
             "heartbeat_age_seconds": lambda: 0.02,
             "ready": lambda: (True, "Ready: every port was sampled."),
+            "known_ports": lambda: tuple(KnownPort(port, state_of(port)) for port in fabric(self.slots).ports),
             "summarize": lambda seconds, end_ns: summarize(
                 RingReader(self.ring),
-                fabric(self.slots),
+                fabric(self.slots).ports,
+                PortHistory(),
                 AggregatorOptions(),
-                lambda port: 1,
                 seconds,
                 end_ns,
                 (self.now_tick + 2) * INTERVAL_NS + 1,
@@ -115,6 +118,11 @@ class Node:
             "wall_clock_ns": lambda: (self.now_tick + 2) * INTERVAL_NS + 1,
         }
         return WebParts(**{**given, **changes})
+
+
+def state_of(port: Port) -> PortState:
+    problem = "" if port.source else "no-counters"
+    return PortState(port.state, "LinkUp", port.active, port.rate_bytes_per_second, port.rail, problem=problem)
 
 
 def fabric(names: Sequence[str] | Mapping[str, int]) -> Fabric:

@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.summary import summarize
-from ibpulse.ring.reader import RingReader
+from ibpulse.events import PortHistory
 from tests.aggregator.rings import Ring, constant, port, square
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, Node, instant_ns, make_node
@@ -127,7 +127,8 @@ async def test_bursts_and_gaps_have_their_mean_length_and_bytes(tmp_path: Path) 
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
     ring.write("mlx5_0:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
     ring.write("mlx5_1:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
-    found = summarize(ring.reader, ring.fabric, AggregatorOptions(), lambda _: 1, 10, None, 10_300_000_000)
+    ports, history = ring.fabric.ports, PortHistory()
+    found = summarize(ring.reader, ports, history, AggregatorOptions(), 10, None, 10_300_000_000)
     assert (found.node.rails, found.node.bursts.count, found.node.gaps.count) == (1, 19, 19)
     assert found.node.bursts.mean_seconds == pytest.approx(0.2)
     assert found.node.bursts.mean_bytes == pytest.approx(8e9)
@@ -137,20 +138,15 @@ async def test_bursts_and_gaps_have_their_mean_length_and_bytes(tmp_path: Path) 
     assert (found.ports[1].bursts, found.ports[1].rail_share_ratio, found.ports[1].rail_idle) == (19, None, None)
 
 
-async def test_what_is_finer_than_the_resolution_of_a_port_is_null(node: Node) -> None:
-    parts = node.parts()
-    found = summarize(
-        RingReader(node.ring),
-        parts.fabric(),
-        AggregatorOptions(),
-        lambda port: 4 if port.slot == 0 else 1,
-        5,
-        None,
-        parts.wall_clock_ns(),
-    )
-    assert found.ports[0].transmit.mean_bytes_per_second is not None
+def test_what_is_finer_than_the_resolution_of_a_port_is_null(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
+    # a counter that is refreshed every fourth tick
+    ring.write("mlx5_0:1", (lambda tick: 0.0 if tick % 4 else 80e9, constant(0.0)), 1, 1100)
+    ring.write("mlx5_1:1", (constant(20e9), constant(0.0)), 1, 1100)
+    found = summarize(ring.reader, ring.fabric.ports, PortHistory(), AggregatorOptions(), 5, None, 10_300_000_000)
+    assert found.ports[0].transmit.mean_bytes_per_second == pytest.approx(20e9)
     assert found.ports[0].transmit.peak_bytes_per_second is None
-    assert found.ports[1].transmit.peak_bytes_per_second is not None
+    assert found.ports[1].transmit.peak_bytes_per_second == pytest.approx(20e9)
     assert found.node.bandwidth_peak_bytes_per_second is None
     assert found.node.burstiness_cv["10ms"] is None
     assert found.node.burstiness_cv["50ms"] is not None

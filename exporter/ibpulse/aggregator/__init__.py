@@ -8,12 +8,11 @@ The modules build on each other in this order:
 3. `traffic`: rail balance, saturation and signature, derived from these totals.
 4. `totals`: reads whole seconds from the ring and adds them to 2 and 3.
 5. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
-6. `snapshot_ports`: the ports of a snapshot. `summary`: the statistics of one requested window.
-7. `aggregator`: schedules the seconds and makes the snapshot.
+6. `past_ports`: the ports as they were in a second. `snapshot_ports`: the ports of a snapshot.
+7. `summary`: the statistics of one requested window. `aggregator`: schedules the seconds and makes the snapshot.
 """
 
 from ibpulse.aggregator.aggregator import Aggregator
-from ibpulse.aggregator.last_minute import Resolutions
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.snapshot import RailStanding, Snapshot
 from ibpulse.aggregator.snapshot_ports import read_sampler
@@ -24,7 +23,6 @@ __all__ = [
     "AggregatorOptions",
     "NodeSummary",
     "RailStanding",
-    "Resolutions",
     "Snapshot",
     "Summary",
     "read_sampler",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
@@ -16,7 +18,9 @@ from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.arrays import Rows
-from ibpulse.model import CaptureCounts, Fabric, SamplerHealth
+from ibpulse.events import PortHistory
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS, format_duration
@@ -24,6 +28,7 @@ from ibpulse.units import SECOND_NS, format_duration
 log = logging.getLogger(__name__)
 
 NO_CAPTURES = CaptureCounts()
+NO_EVENTS: Mapping[str, int] = {}
 # Maximum distance between the clock and the ring at the start. A larger one means that the wall clock was stepped and
 # the sampler has not noticed yet.
 AGREE_SECONDS = 5
@@ -84,11 +89,13 @@ class AggregationSchedule:
 class Aggregator:
     """Turns a ring into snapshots, once a second.
 
-    The history in the ring fills the windows at the start; counters start at 0 with the first second after it.
+    The history in the ring fills the windows at the start; counters start at 0 with the first second after it. Each
+    second is judged by the states that `history` has for it; a port that it does not know counts as it is now.
     """
 
-    def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
+    def __init__(self, reader: RingReader, options: AggregatorOptions, history: PortHistory | None = None) -> None:
         self._reader = reader
+        self._history = PortHistory() if history is None else history
         self._options = options
         self._schedule = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._schedule.ticks_per_second
@@ -102,11 +109,17 @@ class Aggregator:
         self._skipped_seconds = 0
 
     def update(
-        self, fabric: Fabric, health: SamplerHealth, now_tick: int, captures: CaptureCounts = NO_CAPTURES
+        self,
+        fabric: Fabric,
+        health: SamplerHealth,
+        now_tick: int,
+        captures: CaptureCounts = NO_CAPTURES,
+        known_ports: Sequence[KnownPort] = (),
+        event_counts: Mapping[str, int] = NO_EVENTS,
     ) -> Snapshot:
         """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
 
-        `health` and `captures` are passed through to the snapshot.
+        `health`, `captures`, `known_ports` and `event_counts` are passed through to the snapshot.
         """
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
@@ -117,11 +130,15 @@ class Aggregator:
             self._skip(due)
             self._catch_up(due, placed, rows)
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
-        return self._snapshot(fabric, health, captures, placed, rows)
+        snapshot = self._snapshot(fabric, health, captures, placed, rows)
+        return replace(snapshot, known_ports=tuple(known_ports), event_counts=dict(event_counts))
 
-    def summarize(self, fabric: Fabric, seconds: int, end_ns: int | None = None) -> Summary:
-        """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread."""
-        return summarize(self._reader, fabric, self._options, self._resolutions.ticks_of, seconds, end_ns)
+    def summarize(self, ports: Sequence[Port], seconds: int, end_ns: int | None = None) -> Summary:
+        """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread.
+
+        `ports` are those that exist, and those that disappeared within the history.
+        """
+        return summarize(self._reader, ports, self._history, self._options, seconds, end_ns)
 
     def _skip(self, due: Due) -> None:
         if due.skipped:
@@ -135,17 +152,19 @@ class Aggregator:
 
     def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
+        begin = min(due.end, max(due.first, self._first_counted_second))
+        for first, end, counting in ((due.first, begin, False), (begin, due.end, True)):
+            for start, stop, ports in self._split(placed, first, end):
+                self._totals.add(start, stop, ports, rows, resolutions, counting)
+        last = self._ticks_per_second * due.end
+        ports = ports_during(placed, self._history, last - self._ticks_per_second + 1, last + 1)
+        self._totals.conclude(ports, rows, resolutions, due.end - begin)
+        rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+        self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)
+
+    def _split(self, placed: list[RingPort], first: int, end: int) -> Iterator[tuple[int, int, list[RingPort]]]:
         at_once = self._totals.seconds_at_once
-        first = due.first
-        while first < due.end:
-            counting = first >= self._first_counted_second
-            end = min(first + at_once, due.end if counting else min(due.end, self._first_counted_second))
-            self._totals.add(first, end, placed, rows, resolutions, counting)
-            first = end
-        counted = due.end - max(due.first, self._first_counted_second)
-        self._totals.conclude(placed, rows, resolutions, max(0, counted))
-        rails = [index for index, port in enumerate(placed) if port.port.rail and port.port.active]
-        self._step.look([placed[index] for index in rails], [resolutions[index] for index in rails], due.end)
+        return split_seconds(placed, self._history, first, end, self._ticks_per_second, at_once)
 
     def _snapshot(
         self,

@@ -19,6 +19,15 @@ SPAN_SECONDS = 60
 EVERY_SECONDS = 5
 
 
+def measure_resolution(reader: RingReader, port: RingPort, last_tick: int, threshold: float) -> float:
+    """The effective resolution (s) of a port's counters in the minute up to a tick, NaN if unknown."""
+    count = SPAN_SECONDS * SECOND_NS // reader.interval_ns // port.stride
+    block = read_planned(reader, [port.slot], port.stride, count + 1, last_tick)
+    return effective_resolution(
+        block.time_ns()[0], block.counters()[0], block.valid()[0], int(block.scale[0]), threshold
+    )
+
+
 class Resolutions:
     """Measures one port per call, in turn, so that the cost per second does not grow with the number of ports."""
 
@@ -35,14 +44,7 @@ class Resolutions:
         if ports:
             self._turn = (self._turn + 1) % len(ports)
             port = ports[self._turn]
-            self._found[_key(port)] = self._measure(port, last_tick)
-
-    def _measure(self, port: RingPort, last_tick: int) -> float:
-        count = SPAN_SECONDS * SECOND_NS // self._reader.interval_ns // port.stride
-        block = read_planned(self._reader, [port.slot], port.stride, count + 1, last_tick)
-        return effective_resolution(
-            block.time_ns()[0], block.counters()[0], block.valid()[0], int(block.scale[0]), self._threshold
-        )
+            self._found[_key(port)] = measure_resolution(self._reader, port, last_tick, self._threshold)
 
     def seconds_of(self, port: RingPort) -> float | None:
         """The last measured effective resolution, None while it is unknown."""

@@ -6,8 +6,10 @@ node window is parallel to `Snapshot.timescales`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ibpulse.events.watch import KnownPort
 from ibpulse.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.ring import layout
 from ibpulse.units import SECOND_NS
@@ -172,7 +174,8 @@ class SamplerSnapshot:
 class Snapshot:
     """The complete state at one second. `end_tick` is its last tick; before the first, it is 0 and `end_wall_ns` None.
 
-    `health` and `captures` come from the sampler's supervisor and from the flight recorder.
+    `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
+    ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
     """
 
     end_tick: int
@@ -189,3 +192,5 @@ class Snapshot:
     skipped_seconds: int
     counters: tuple[PortCounters, ...] = ()
     captures: CaptureCounts = field(default_factory=CaptureCounts)
+    known_ports: tuple[KnownPort, ...] = ()
+    event_counts: Mapping[str, int] = field(default_factory=dict)

@@ -1,22 +1,27 @@
 """All statistics of one window, computed from the ring on request.
 
-They come from the same code as the running totals, applied only to the seconds of the window.
+They come from the same code as the running totals, applied only to the seconds of the window, with the states of the
+ports at that time. Therefore a window of the past has the same statistics whenever it is asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.aggregator.last_minute import measure_step
+from ibpulse.aggregator.last_minute import measure_resolution, measure_step
 from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
+from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.arrays import Rows
-from ibpulse.model import Fabric
+from ibpulse.events import PortHistory
+from ibpulse.events.port_changes import DISAPPEARED
+from ibpulse.model import Port
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
 from ibpulse.units import SECOND_NS, format_duration
@@ -68,9 +73,13 @@ class DirectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class PortSummary:
-    """One port; the rail values are null for a port that is not a rail."""
+    """One port; the rail values are null for a port that is not a rail.
+
+    `state` is the last state of its link in the window, as the kernel names it, or `disappeared`.
+    """
 
     port: str
+    state: str
     rail: bool
     observed_seconds: float
     transmit: DirectionSummary
@@ -95,20 +104,28 @@ class Summary:
 
 def summarize(
     reader: RingReader,
-    fabric: Fabric,
+    known: Sequence[Port],
+    history: PortHistory,
     options: AggregatorOptions,
-    resolution_ticks: Callable[[RingPort], int],
     seconds: int,
     end_ns: int | None,
     now_ns: int | None = None,
 ) -> Summary:
-    """The summary of the newest `seconds` whole seconds, or of those before the wall time `end_ns`."""
+    """The summary of the newest `seconds` whole seconds, or of those before the wall time `end_ns`.
+
+    It has those of the `known` ports that existed in these seconds according to the history, and those that the
+    history does not know.
+    """
     slots = reader.ring.slots()
-    ports = place_ports(reader, fabric.ports, slots)
+    placed = place_ports(reader, known, slots)
     ticks = SECOND_NS // reader.interval_ns
-    newest = settled_tick(reader, widest_stride(port.stride for port in ports), now_ns)
+    newest = settled_tick(reader, widest_stride(port.stride for port in placed), now_ns)
     end = (newest if end_ns is None else min(newest, reader.tick_at(end_ns))) // ticks
     first = max(0, end - seconds)
+    span = first * ticks + 1, end * ticks + 1
+    existed, ever = history.during(*span), set(history.names())
+    placed = [port for port in placed if str(port.port.id) in existed or str(port.port.id) not in ever]
+    ports = ports_during(placed, history, *span)
     narrowed = replace(
         options,
         windows_ns=(seconds * SECOND_NS,),
@@ -117,9 +134,9 @@ def summarize(
     )
     totals = RunningTotals(reader, narrowed)
     rows = totals.rows_of(ports, slots)
-    resolutions = [resolution_ticks(port) for port in ports]
-    for begin in range(first, end, totals.seconds_at_once):
-        totals.add(begin, min(end, begin + totals.seconds_at_once), ports, rows, resolutions, True)
+    resolutions = [_resolution_ticks(reader, port, end * ticks, options.active_bytes_per_second) for port in ports]
+    for begin, stop, then in split_seconds(placed, history, first, end, ticks, totals.seconds_at_once):
+        totals.add(begin, stop, then, rows, resolutions, True)
     totals.conclude(ports, rows, resolutions, 0)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
     return Summary(
@@ -127,8 +144,24 @@ def summarize(
         start_ms=start_ns // 1_000_000,
         end_ms=stop_ns // 1_000_000,
         node=_node(reader, narrowed, totals, ports, resolutions, end * ticks),
-        ports=_ports(totals, ports, rows, resolutions, seconds),
+        ports=_ports(totals, ports, rows, resolutions, seconds, _last_words(ports, history, end * ticks)),
     )
+
+
+def _resolution_ticks(reader: RingReader, port: RingPort, last_tick: int, threshold: float) -> int:
+    """Ticks of the finest statistic that the port's counters resolved in the minute up to a tick."""
+    seconds = measure_resolution(reader, port, last_tick, threshold)
+    return finest_ticks(None if math.isnan(seconds) else seconds, reader.interval_ns, port.stride)
+
+
+def _last_words(ports: Sequence[RingPort], history: PortHistory, tick: int) -> list[str]:
+    """The states of the links at a tick, in words."""
+    names, known = [str(port.port.id) for port in ports], set(history.names())
+    states = [history.at(name, tick) for name in names]
+    return [
+        (state.state if state else DISAPPEARED) if name in known else port.port.state
+        for name, state, port in zip(names, states, ports, strict=True)
+    ]
 
 
 def _node(
@@ -173,7 +206,7 @@ def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
 
 
 def _ports(
-    totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int
+    totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int, states: list[str]
 ) -> tuple[PortSummary, ...]:
     sums = totals.table.sums.sum(seconds)[rows]
     ways = describe_directions(
@@ -190,6 +223,7 @@ def _ports(
         found.append(
             PortSummary(
                 port=str(port.port.id),
+                state=states[index],
                 rail=port.port.rail,
                 observed_seconds=float(sums[index, 0, OBSERVED]),
                 transmit=transmit,

@@ -17,9 +17,11 @@ import uvloop
 
 from ibpulse import __version__, exposition
 from ibpulse.aggregator import Snapshot
+from ibpulse.aggregator.summary import Summary
 from ibpulse.commands.wiring import (
     make_aggregator,
     make_alert_receiver,
+    make_event_log,
     make_flight_recorder,
     make_local_rules,
     make_supervisor,
@@ -27,6 +29,7 @@ from ibpulse.commands.wiring import (
 from ibpulse.config import Settings
 from ibpulse.errors import CaptureError, RingError
 from ibpulse.events import EventLog
+from ibpulse.events.watch import CounterResets
 from ibpulse.metrics.web import WebCounts
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -41,12 +44,13 @@ log = logging.getLogger(__name__)
 SPARE_SECONDS = 2
 # The newest second is whole this long after its end: see the aggregator's schedule.
 AGGREGATION_SECONDS_AFTER = 0.25
+MOST_NAMED = 4
 
 
 class Captures:
     """The flight recorder with its local rules and its alert receiver."""
 
-    def __init__(self, settings: Settings, reader: RingReader, events: EventLog | None = None) -> None:
+    def __init__(self, settings: Settings, reader: RingReader, events: EventLog) -> None:
         capture = settings.capture
         self.recorder = make_flight_recorder(settings, reader, events)
         self._rules = make_local_rules(settings)
@@ -111,11 +115,13 @@ class Daemon:
         self._settings = settings
         self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
         self._reader = RingReader(self._ring)
-        self._supervisor = make_supervisor(settings, self._ring)
-        self._aggregator = make_aggregator(settings, self._reader)
+        self._events = make_event_log(directory, self._ring)
+        self._supervisor = make_supervisor(settings, self._ring, self._events)
+        self._aggregator = make_aggregator(settings, self._reader, self._events.history)
+        self._resets = CounterResets(self._events, self._reader)
         self._registry = exposition.process_registry()
         self._counts = WebCounts()
-        self._captures = Captures(settings, self._reader)
+        self._captures = Captures(settings, self._reader, self._events)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
@@ -183,7 +189,7 @@ class Daemon:
             metrics=self._metrics,
             heartbeat_age_seconds=self._supervisor.heartbeat_age_seconds,
             ready=self._ready,
-            summarize=lambda seconds, end_ns: self._aggregator.summarize(self._supervisor.fabric, seconds, end_ns),
+            summarize=self._summarize,
             version=__version__,
             limits=WebLimits(max_values=self._settings.web.max_points),
             counts=self._counts,
@@ -191,7 +197,13 @@ class Daemon:
             ending=self._ending,
             web_config=self._web_config,
             captures=self._captures.parts,
+            events=self._events,
+            known_ports=self._supervisor.known_ports,
         )
+
+    def _summarize(self, seconds: int, end_ns: int | None) -> Summary:
+        ports = [known.port for known in self._supervisor.known_ports()]
+        return self._aggregator.summarize(ports, seconds, end_ns)
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
         return exposition.render(self._snapshot, self._registry, accept, names, self._counts)
@@ -202,7 +214,9 @@ class Daemon:
             return True, "Ready: no port of this node counts bytes; checking for one every few seconds."
         if self._supervisor.heartbeat_age_seconds() is None:
             return False, "Not ready: waiting for the first sample."
-        return True, f"Ready: sampling {ports} ports."
+        troubled = [known for known in self._supervisor.known_ports() if known.problem]
+        missing = "".join(f" {known.port.id}: {known.problem}." for known in troubled[:MOST_NAMED])
+        return True, f"Ready: sampling {ports} ports.{missing}"
 
     async def _aggregate_every_second(self) -> None:
         while True:
@@ -212,6 +226,12 @@ class Daemon:
     def _aggregate(self) -> None:
         supervisor, captures = self._supervisor, self._captures
         self._snapshot = self._aggregator.update(
-            supervisor.fabric, supervisor.health(), self._reader.newest_tick(), captures.recorder.counts()
+            supervisor.fabric,
+            supervisor.health(),
+            self._reader.newest_tick(),
+            captures.recorder.counts(),
+            supervisor.known_ports(),
+            self._events.counts(),
         )
+        self._resets.note({str(port.port.id): port.resets for port in self._snapshot.ports})
         captures.note(self._snapshot)

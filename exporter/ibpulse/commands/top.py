@@ -130,6 +130,7 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
             lambda: supervisor.health().restarts,
             aggregator_options(settings),
             f"{platform.node()}, sampled here",
+            sampler.events.history,
         )
 
 

@@ -9,18 +9,22 @@ from pathlib import Path
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.config import Settings
-from ibpulse.events import EventLog
+from ibpulse.events import EventLog, PortHistory
+from ibpulse.events.event_file import NAME as EVENTS_NAME
+from ibpulse.events.event_file import EventFile
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.ring.file import RingFile
+from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sampler
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
+from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 
@@ -46,9 +50,17 @@ def supervisor_options(settings: Settings) -> SupervisorOptions:
     )
 
 
-def make_supervisor(settings: Settings, ring: RingFile) -> Supervisor:
+def make_event_log(directory: Path, ring: RingFile) -> EventLog:
+    """The event log next to the ring, with the events of earlier daemons."""
+    events = EventLog(EventFile(directory / EVENTS_NAME))
+    events.load(ring.words[H_CREATED_WALL_NS])
+    return events
+
+
+def make_supervisor(settings: Settings, ring: RingFile, events: EventLog) -> Supervisor:
     """The daemon's supervisor, which also reads error counters."""
-    return Supervisor(ring, make_inventory(settings, settings.slow.counters), supervisor_options(settings))
+    inventory, states = make_inventory(settings, settings.slow.counters), StatePoller(Path(settings.path.sysfs))
+    return Supervisor(ring, inventory, supervisor_options(settings), events, states)
 
 
 def make_temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
@@ -58,7 +70,11 @@ def make_temporary_sampler(settings: Settings, history_seconds: int) -> Abstract
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
     """
     return temporary_sampler(
-        make_inventory(settings), supervisor_options(settings), settings.sampler.interval, history_seconds
+        make_inventory(settings),
+        supervisor_options(settings),
+        settings.sampler.interval,
+        history_seconds,
+        StatePoller(Path(settings.path.sysfs)),
     )
 
 
@@ -82,12 +98,12 @@ def aggregator_options(settings: Settings) -> AggregatorOptions:
     )
 
 
-def make_aggregator(settings: Settings, reader: RingReader) -> Aggregator:
-    """The aggregator over a ring."""
-    return Aggregator(reader, aggregator_options(settings))
+def make_aggregator(settings: Settings, reader: RingReader, history: PortHistory) -> Aggregator:
+    """The aggregator over a ring; `history` has the states of its ports."""
+    return Aggregator(reader, aggregator_options(settings), history)
 
 
-def make_flight_recorder(settings: Settings, reader: RingReader, events: EventLog | None = None) -> FlightRecorder:
+def make_flight_recorder(settings: Settings, reader: RingReader, events: EventLog) -> FlightRecorder:
     """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
     options = CaptureOptions(

@@ -6,6 +6,7 @@ import platform
 
 from ibpulse import __version__
 from ibpulse.aggregator.snapshot import LATENESS_BUCKETS, TICK_DURATION_BUCKETS, SamplerSnapshot, Snapshot
+from ibpulse.events import KINDS
 from ibpulse.metrics.row import Labels, Subject, single
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts, DevicePlace, DeviceReads, SamplerHealth
 
@@ -36,6 +37,10 @@ def _scheduler(snapshot: Snapshot) -> list[tuple[Labels, SamplerHealth]]:
 
 def _build(snapshot: Snapshot) -> list[tuple[Labels, None]]:
     return [((__version__, platform.python_version()), None)]
+
+
+def _event_counts(snapshot: Snapshot) -> list[tuple[Labels, int]]:
+    return [((kind,), count) for kind, count in snapshot.event_counts.items()]
 
 
 def _taken(snapshot: Snapshot) -> list[tuple[Labels, int]]:
@@ -153,6 +158,7 @@ SAMPLER_ROWS = (
 )
 
 SNAPSHOT: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
+EVENT_KIND = Subject(("kind",), _event_counts)
 BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
     SNAPSHOT.gauge(
@@ -171,6 +177,11 @@ EXPORTER_ROWS = (
         "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
         "seconds",
+    ),
+    EVENT_KIND.counter(
+        "ibpulse_events_total",
+        f"Events since this process started, by kind: {', '.join(KINDS)}.",
+        lambda count: count,
     ),
     BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )

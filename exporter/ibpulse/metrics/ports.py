@@ -15,8 +15,10 @@ from ibpulse.aggregator.snapshot import (
     Snapshot,
     UtilizationMoments,
 )
+from ibpulse.events.port_changes import DISAPPEARED
+from ibpulse.events.watch import KnownPort
 from ibpulse.metrics.row import Labels, Metric, Subject
-from ibpulse.model import DIRECTIONS, PortId
+from ibpulse.model import DIRECTIONS, PROBLEMS, PortId
 
 PORT_LABELS = ("device", "port")
 IDENTITY_LABELS = (
@@ -52,6 +54,22 @@ def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
 
 INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "source"), _infos)
 PORT = Subject(PORT_LABELS, _ports)
+
+
+def _existing(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
+    return [(port_values(known.port.id), known) for known in snapshot.known_ports if known.state is not None]
+
+
+def _problems(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
+    return [
+        ((*port_values(known.port.id), problem), known)
+        for known in snapshot.known_ports
+        if (problem := known.state.problem if known.state else DISAPPEARED)
+    ]
+
+
+EXISTING = Subject(PORT_LABELS, _existing)
+PROBLEM = Subject((*PORT_LABELS, "problem"), _problems)
 # a port with a byte source and a slot in the ring
 SAMPLED = Subject(PORT_LABELS, _sampled)
 
@@ -110,6 +128,24 @@ _PORT_ROWS = (
         "Samples discarded because their time is uncertain: reading the port took over a tenth of the sampling "
         "interval, or came less than half an interval after a delayed sample.",
         lambda port: port.uncertain_reads,
+    ),
+    EXISTING.counter(
+        "ibpulse_port_down_seconds_total",
+        "Time since this process started during which the port's link was not ACTIVE, read every second.",
+        lambda known: known.down_seconds,
+        "seconds",
+    ),
+    EXISTING.counter(
+        "ibpulse_port_state_changes_total",
+        "Changes of the port's link to ACTIVE or from it. One that came and went between two readings counts as two if "
+        "the kernel's link_downed counter shows it.",
+        lambda known: known.state_changes,
+    ),
+    PROBLEM.gauge(
+        "ibpulse_port_problem",
+        f"1 while the port has no samples for this reason: {', '.join(PROBLEMS)}. A port that disappeared is listed "
+        "until the history has passed it.",
+        lambda known: 1,
     ),
 )
 

@@ -60,6 +60,11 @@ class Quarantine:
         """The devices in quarantine because of a hung read."""
         return tuple(device for device, held in self._held.items() if not held.slow)
 
+    @property
+    def silent_devices(self) -> tuple[str, ...]:
+        """The devices in quarantine whose reads do not return at present."""
+        return tuple(device for device, held in self._held.items() if not held.slow and held.steady_since is None)
+
     def add(self, device: str) -> None:
         """Quarantine a device whose read hung; each time doubles the time for which it has to respond steadily."""
         times_hung = self._times_hung[device] = self._times_hung.get(device, -1) + 1

@@ -17,17 +17,21 @@ from typing import Protocol
 
 from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
+from ibpulse.events import Event, EventLog
+from ibpulse.events.watch import KnownPort
 from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.adaptive import AdaptiveInterval
+from ibpulse.sampler.followed_ports import FollowedPorts
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.sampler.sampling_interval import stride_for
 from ibpulse.sampler.scheduling import throttled_periods
+from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -60,18 +64,31 @@ class SupervisorOptions:
 
 
 class Supervisor:
-    """Keeps the sampler processes of one ring running for the ports found by the inventory."""
+    """Keeps the sampler processes of one ring running for the ports found by the inventory.
 
-    def __init__(self, ring: RingFile, inventory: PortInventory, options: SupervisorOptions) -> None:
-        self.fabric = Fabric()
+    Changes of the ports, of quarantine and of the wall clock go to `events`. `states` reads the state of the links more
+    often than the inventory; without it, a change is noticed at the next scan.
+    """
+
+    def __init__(
+        self,
+        ring: RingFile,
+        inventory: PortInventory,
+        options: SupervisorOptions,
+        events: EventLog | None = None,
+        states: StatePoller | None = None,
+    ) -> None:
         self.slots: dict[str, int] = {}
+        self.events = EventLog() if events is None else events
+        self._reader = RingReader(ring)
+        self._followed = FollowedPorts(self._reader, self.events, states)
         self._ring = ring
         self._inventory = inventory
         self._options = options
         self._main = Lane(ring, MAIN_LANE)
         self._ending = EndingProcesses()
         self._quarantine = Quarantine(ring, options.steady_seconds, self._ending)
-        self._adaptive = AdaptiveInterval(RingReader(ring))
+        self._adaptive = AdaptiveInterval(self._reader)
         self._header_log = HeaderLog(ring)
         self._generation = 0
         self._restarts = 0
@@ -84,6 +101,11 @@ class Supervisor:
         self._planned: tuple[PlannedPort, ...] = ()
         self._noticed: dict[str, float] = {}
         self._scanned = False
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric of the last scan, with the newest states of its ports."""
+        return self._followed.fabric
 
     async def start(self) -> None:
         """Scan once and start sampling.
@@ -100,6 +122,9 @@ class Supervisor:
             if self._ring.words[index]:
                 self._ring.words[index] = max(self._ring.words[index], now_tick)
             self._ring.words[at.lane_at(lane) + at.L_HEARTBEAT_NS] = 0
+        for slot in self._ring.slots().values():
+            # the status of an earlier sampler says nothing about now
+            self._ring.words[at.slot_at(slot) + at.S_STATUS] = at.OK
         await self._scan()
         self._main.start()
 
@@ -155,13 +180,30 @@ class Supervisor:
                 reopen_after = time.monotonic() + self._options.scan_seconds
 
     async def _scan(self) -> None:
-        self.fabric = await asyncio.to_thread(self._inventory.scan)
+        listed_ns = time.time_ns()
+        found = await asyncio.to_thread(self._inventory.scan)
+        if self._scanned:
+            self._followed.take_scan(found, listed_ns)
+        else:
+            await asyncio.to_thread(self._followed.take_scan, found, listed_ns)
         before = set(self.slots)
         faults = self._replan()
+        self._followed.note(self.slots, self._quarantine.silent_devices)
         if self._scanned:
             self._log_changes(before, set(self.slots))
         self._scanned = True
         self._log_notices((*self.fabric.notices, *faults))
+
+    def known_ports(self) -> tuple[KnownPort, ...]:
+        """The ports that exist, and those that disappeared within the history, in natural order."""
+        return self._followed.known_ports()
+
+    def _note(self, kind: str, device: str, text: str) -> None:
+        """Record an event of a device."""
+        now_ns = time.time_ns()
+        uncertainty_ns = round(POLL_SECONDS * SECOND_NS)
+        tick = self._reader.tick_at(now_ns)
+        self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick))
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
@@ -251,10 +293,19 @@ class Supervisor:
             self._poll_quarantine()
             self._adapt()
             self._header_log.log_changes(self.slots)
+            self._poll_states()
             rescan = self._ring.words[at.H_RESCAN]
             if rescan != self._rescan_seen:
                 self._rescan_seen = rescan
                 self._rescan_wanted.set()
+
+    def _poll_states(self) -> None:
+        if self._followed.poll():
+            self._followed.note(self.slots, self._quarantine.silent_devices)
+            self.events.retry()
+        if self._followed.outdated:
+            self._followed.outdated = False
+            self._rescan_wanted.set()
 
     def _poll_main(self) -> None:
         if not self._main.is_started():
@@ -301,6 +352,7 @@ class Supervisor:
         )
         if any(port.device == device for port in self._planned):
             self._quarantine.add(device)
+            self._note("quarantined", device, "a read hung; the device is sampled in a separate process")
         self._write_plans()
         self._start_main()
 
@@ -309,6 +361,7 @@ class Supervisor:
         recovered = self._quarantine.poll()
         for device in recovered:
             self._quarantine.release(device)
+            self._note("released", device, "responds again; it is sampled together with the others")
             log.warning("device %s responds again; sampling it together with the others", device)
         if recovered:
             self._write_plans()
@@ -321,6 +374,7 @@ class Supervisor:
             self._replan(force=True)
 
     def _stop(self) -> None:
+        self._followed.close()
         self._quarantine.stop()
         self._ending.add(self._main.terminate())
         self._ending.wait(STOP_SECONDS)

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.events import EventLog
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
+from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 SCRATCH = "ibpulse-sampling-"
@@ -27,6 +29,11 @@ class TemporarySampler:
     supervisor: Supervisor
     reader: RingReader
     task: asyncio.Task[None]
+
+    @property
+    def events(self) -> EventLog:
+        """The events since the sampler started; `events.history` has the states of the ports."""
+        return self.supervisor.events
 
     @property
     def ended(self) -> bool:
@@ -45,9 +52,15 @@ class TemporarySampler:
 
 @asynccontextmanager
 async def temporary_sampler(
-    inventory: PortInventory, options: SupervisorOptions, interval_ns: int, history_seconds: int
+    inventory: PortInventory,
+    options: SupervisorOptions,
+    interval_ns: int,
+    history_seconds: int,
+    states: StatePoller | None = None,
 ) -> AsyncIterator[TemporarySampler]:
     """Sample every port of the inventory while the block runs, into a ring that holds `history_seconds`.
+
+    `states` reads the state of the links.
 
     Raises:
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
@@ -55,7 +68,7 @@ async def temporary_sampler(
     with _scratch_directory() as scratch:
         ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns)
         try:
-            supervisor = Supervisor(ring, inventory, options)
+            supervisor = Supervisor(ring, inventory, options, states=states)
             await supervisor.start()
             task = asyncio.create_task(supervisor.run(), name="supervisor")
             # let the task begin, because a task that never ran would not stop the sampler when cancelled

@@ -38,6 +38,10 @@ class StatePoller:
         """Devices with a read that began over `seconds` ago and has not returned."""
         self.gone: frozenset[PortId] = frozenset()
         """Ports that did not exist when they were last read; the caller should scan again."""
+        self.listing: frozenset[str] = frozenset()
+        """Names of all devices at the beginning of the last round; the caller should scan again when it changes."""
+        self.listed_ns = 0
+        """Wall time of that listing."""
         self._class_folder = os.path.join(os.path.abspath(sysfs), "class")
         self._seconds = seconds
         self._devices: dict[str, _DeviceLinks] = {}
@@ -83,6 +87,12 @@ class StatePoller:
             self._worker = None
 
     def _begin_round(self) -> None:
+        self.listed_ns = time.time_ns()
+        try:
+            # the directory belongs to no device, so this cannot hang
+            self.listing = frozenset(os.listdir(os.path.join(self._class_folder, "infiniband")))
+        except OSError:
+            self.listing = frozenset()
         idle = [device for device in self._devices.values() if not device.is_busy_since(math.inf)]
         if idle:
             self._worker = self._worker or _Worker()

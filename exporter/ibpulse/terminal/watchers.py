@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from pydantic import TypeAdapter
 
-from ibpulse.aggregator import AggregatorOptions, Resolutions, Summary, read_sampler, summarize
+from ibpulse.aggregator import AggregatorOptions, Summary, read_sampler, summarize
 from ibpulse.arrays import Singles
 from ibpulse.client import (
     DaemonConnection,
@@ -207,13 +207,14 @@ class RingWatcher:
         restarts: Callable[[], int],
         options: AggregatorOptions,
         place: str,
+        history: PortHistory | None = None,
     ) -> None:
         self._reader = reader
+        self._history = PortHistory() if history is None else history
         self._fabric = fabric
         self._restarts = restarts
         self._options = options
         self._place = place
-        self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._bins = BinCache()
         self._summed_second = 0
         self._summary: Summary | None = None
@@ -256,10 +257,7 @@ class RingWatcher:
         second = settled_tick(self._reader, widest_stride(port.stride for port in placed)) // ticks
         if second - self._summed_second < SUMMARY_EVERY_SECONDS:
             return
-        self._resolutions.measure_next(placed, second * ticks)
-        summary = summarize(
-            self._reader, fabric, self._options, self._resolutions.ticks_of, SUMMARY_WINDOW_SECONDS, None
-        )
+        summary = summarize(self._reader, fabric.ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
         if self._summary or any(port.observed_seconds for port in summary.ports):
             self._summary, self._summed_second = summary, second
 

@@ -9,6 +9,8 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from ibpulse.events.watch import KnownPort
+from ibpulse.instants import format_rfc3339
 from ibpulse.model import Port, Topology
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
@@ -32,23 +34,25 @@ def describe_ports(parts: WebParts) -> dict[str, Any]:
     fabric = parts.fabric()
     return {
         "interval_seconds": parts.reader.interval_ns / SECOND_NS,
-        "ports": [_describe(port, parts) for port in fabric.ports],
+        "ports": [_describe(port, parts) for port in parts.known_ports()],
         "notices": list(fabric.notices),
         "stuck_devices": list(fabric.stuck_devices),
     }
 
 
-def _describe(port: Port, parts: WebParts) -> dict[str, Any]:
+def _describe(known: KnownPort, parts: WebParts) -> dict[str, Any]:
+    port = known.port
     return {
         "name": str(port.id),
         "device": port.id.device,
         "port": port.id.port,
-        "state": port.state,
-        "active": port.active,
+        "state": known.word,
+        "since": None if known.since_ns is None else format_rfc3339(known.since_ns),
+        "active": known.state is not None and port.active,
         "rate_bytes_per_second": port.rate_bytes_per_second,
         "rail": port.rail,
         "source": _source(port, parts),
-        "problem": port.problem,
+        "problem": known.problem,
         "identity": asdict(port.identity),
     }
 

@@ -50,7 +50,7 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         ProblemError: a parameter is invalid, a port is unknown, or the response would be too large.
     """
     names, slots = _ports(query.port, parts)
-    known = {str(port.id): port.rate_bytes_per_second for port in parts.fabric().ports}
+    known = {str(port.port.id): port.port.rate_bytes_per_second for port in parts.known_ports()}
     plan = WindowPlan(
         ports=names,
         slots=slots,
@@ -60,15 +60,18 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         bins=_bins(query, parts),
         statistic=query.statistic,
         unit=query.unit,
+        history=parts.events.history,
     )
     _refuse_too_many(plan, parts.limits)
     return plan
 
 
 def _ports(wanted: Sequence[str], parts: WebParts) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    slots = parts.slots()
+    # a port that disappeared keeps its slot, and its past
+    kept, known = parts.reader.ring.slots(), [port.port for port in parts.known_ports() if port.port.source]
+    slots = {name: kept[name] for port in known if (name := str(port.id)) in kept}
     if not wanted:
-        names = [str(port.id) for port in parts.fabric().ports if port.source and str(port.id) in slots]
+        names = list(slots)
         return tuple(names), tuple(slots[name] for name in names)
     if len(wanted) > parts.limits.max_ports:
         raise bad_parameter("port", f"{len(wanted)} ports requested; the maximum is {parts.limits.max_ports}")
@@ -82,8 +85,8 @@ def _ports(wanted: Sequence[str], parts: WebParts) -> tuple[tuple[str, ...], tup
 
 
 def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> ProblemError:
-    for port in parts.fabric().ports:
-        if str(port.id) == text:
+    for port in parts.known_ports():
+        if str(port.port.id) == text:
             reason = f"Port {text} is not sampled: {port.problem or 'waiting for its first sample'}."
             return ProblemError("unknown-port", 404, reason, known_ports=sampled)
     known = ", ".join(sampled) or "none"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.bins import BinGrid, Statistic
+from ibpulse.events import PortHistory
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.ring.window import read_series, runs_of_wall_time
+from ibpulse.ring.window import TickRun, read_series, runs_of_wall_time
 from ibpulse.units import MILLISECOND_NS
 
 Unit = Literal["bytes_per_second", "bytes", "ratio"]
@@ -68,7 +69,10 @@ def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> i
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins."""
+    """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
+
+    `rates` are those of now; `history` has those of the past.
+    """
 
     ports: tuple[str, ...]
     slots: tuple[int, ...]
@@ -78,6 +82,7 @@ class WindowPlan:
     bins: Bins
     statistic: Statistic
     unit: Unit
+    history: PortHistory = field(default_factory=PortHistory)
 
     @property
     def series(self) -> int:
@@ -123,19 +128,49 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     oldest = reader.oldest_tick(now_ns)
     bins = plan.bins
     grid = BinGrid(len(plan.ports), bins.first, bins.points, bins.width, plan.statistic)
-    for run in runs_of_wall_time(segments, oldest, newest, bins.first, bins.end):
+    runs = runs_of_wall_time(segments, oldest, newest, bins.first, bins.end)
+    divisors = _constant_rates(plan, runs) if plan.unit == "ratio" else {}
+    for run in runs:
         for row, values in read_series(reader, plan.slots, run, newest):
-            grid.add(row, run.wall_tick, values)
+            changes = divisors.get(row, 1.0) is None
+            grid.add(row, run.wall_tick, _divide(values, plan, row, run) if changes else values)
     values = grid.values()
-    if plan.unit == "ratio":
-        values = _divide(values, plan.rates)
+    if divisors:
+        each = np.array([divisors[row] or 1.0 for row in range(len(plan.ports))])
+        values = np.divide(values, each[:, None, None], dtype=np.float64).astype(np.float32)
     chosen = values[:, list(plan.directions)] if len(plan.directions) == 1 else values
     held = max(oldest, segments[0][0]) if segments else newest
     oldest_ms, newest_ms = (int(ns) // MILLISECOND_NS for ns in reader.wall_ns(np.array([held, newest])))
     return WindowValues(plan, chosen.reshape(plan.series, bins.points), oldest_ms, newest_ms)
 
 
-def _divide(values: npt.NDArray[np.float32], rates: Sequence[float | None]) -> npt.NDArray[np.float32]:
-    """Utilisation, NaN if the port's data rate is unknown."""
-    divisors = np.array([rate or np.nan for rate in rates], dtype=np.float64)
-    return np.divide(values, divisors[:, None, None], dtype=np.float64).astype(np.float32)
+def _rates(plan: WindowPlan, row: int, run: TickRun) -> list[tuple[int, float]]:
+    """The line rates of a port in a run: first tick and rate (bytes/s) of each part; NaN if unknown."""
+    spans = plan.history.spans(plan.ports[row], run.tick, run.tick + run.count)
+    found: list[tuple[int, float]] = []
+    for span in spans:
+        rate = (span.state and span.state.rate_bytes_per_second) or np.nan
+        # nothing is measured where a port does not exist, so its rate there does not matter
+        if not found or (span.state is not None and not _same(rate, found[-1][1])):
+            found.append((span.first, rate))
+    return found or [(run.tick, plan.rates[row] or np.nan)]
+
+
+def _constant_rates(plan: WindowPlan, runs: Sequence[TickRun]) -> dict[int, float | None]:
+    """The line rate of each port, by row; None if it changes within the runs."""
+    found: dict[int, float | None] = {}
+    for row in range(len(plan.ports)):
+        rates = [rate for run in runs for _, rate in _rates(plan, row, run)] or [np.nan]
+        found[row] = rates[0] if all(_same(rate, rates[0]) for rate in rates) else None
+    return found
+
+
+def _same(first: float, second: float) -> bool:
+    return first == second or (np.isnan(first) and np.isnan(second))
+
+
+def _divide(values: npt.NDArray[np.float32], plan: WindowPlan, row: int, run: TickRun) -> npt.NDArray[np.float32]:
+    """Utilisation of a port whose line rate changes within the run; NaN while it is unknown."""
+    begins, rates = zip(*_rates(plan, row, run), strict=True)
+    lengths = np.diff([*begins, run.tick + run.count])
+    return np.asarray(values / np.repeat(rates, lengths), dtype=np.float32)

@@ -1,0 +1,150 @@
+"""The ports of the last scan with the newest states of their links; what changes goes to the event log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from ibpulse.events import EventLog
+from ibpulse.events.port_changes import HUNG, UNREADABLE, SeenPort
+from ibpulse.events.watch import KnownPort, PortWatch
+from ibpulse.model import Fabric, Port, PortId
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.lane import explain_errno
+from ibpulse.sysfs.state_poller import LinkReading, StatePoller
+
+# even if no link changed, counters may have become unreadable
+NOTE_SECONDS = 1.0
+# healthy links answer within milliseconds
+FIRST_READING_SECONDS = 0.25
+
+
+class FollowedPorts:
+    """Joins what the scan, the state poller, the quarantine and the ring say about each port.
+
+    Without `states`, the states are those of the last scan. `fabric` is replaced when something changes.
+    """
+
+    def __init__(self, reader: RingReader, events: EventLog, states: StatePoller | None) -> None:
+        self.fabric = Fabric()
+        self.outdated = False
+        """Whether devices have come or gone since the last scan."""
+        self._ring = reader.ring
+        self._states = states
+        self._watch = PortWatch(events, reader)
+        self._scan = Fabric()
+        self._readings: Mapping[PortId, LinkReading] = {}
+        self._listed: tuple[frozenset[str], frozenset[PortId]] = (frozenset(), frozenset())
+        self._listed_ns = 0
+        self._noted_at = 0.0
+        self._begun = False
+
+    def take_scan(self, fabric: Fabric, listed_ns: int) -> None:
+        """Continue with the ports of a scan, which listed the devices at this wall time.
+
+        The first call waits for the first readings, so it may take a moment.
+        """
+        self._scan, self._listed_ns = fabric, listed_ns
+        if self._states is not None:
+            self._states.follow(fabric.ports)
+            self._readings = self._states.poll() if self._begun else _first_readings(self._states)
+            self._listed = (self._states.listing, self._states.gone)
+        self._begun, self.outdated = True, False
+        self._join()
+
+    def poll(self) -> bool:
+        """Take new readings; whether `note` is due. Call it several times a second."""
+        now, readings = time.monotonic(), self._readings
+        if self._states is not None:
+            readings = self._states.poll()
+            self._follow_listing(self._states)
+        if readings is self._readings and now < self._noted_at + NOTE_SECONDS:
+            return False
+        self._readings = readings
+        self._join()
+        return True
+
+    def note(self, slots: Mapping[str, int], silent_devices: Collection[str]) -> None:
+        """Record the changes since the last call; `slots` gives the slots of ports in the ring.
+
+        `silent_devices` are those whose counter reads do not return.
+        """
+        self._noted_at = time.monotonic()
+        hung = {*silent_devices, *(self._states.hung_devices if self._states else ())}
+        seen = [self._see(port, slots.get(str(port.id)), hung) for port in self.fabric.ports]
+        self._watch.update(seen, self._listed_ns, {*hung, *self.fabric.stuck_devices})
+
+    def known_ports(self) -> tuple[KnownPort, ...]:
+        """The ports that exist, and those that disappeared within the history, in natural order."""
+        return self._watch.known_ports()
+
+    def close(self) -> None:
+        """Stop reading states."""
+        if self._states is not None:
+            self._states.close()
+
+    def _follow_listing(self, states: StatePoller) -> None:
+        listed = (states.listing, states.gone)
+        if listed == self._listed:
+            self._listed_ns = states.listed_ns
+        else:
+            self._listed, self.outdated = listed, True
+
+    def _join(self) -> None:
+        """Bring the ports of the scan up to the newest readings."""
+        ports = tuple(_apply(self._readings.get(port.id), port) for port in self._scan.ports)
+        fabric = replace(self._scan, ports=ports)
+        if fabric != self.fabric or fabric.counters is not self.fabric.counters:
+            self.fabric = fabric
+
+    def _see(self, port: Port, slot: int | None, hung: Collection[str]) -> SeenPort:
+        reading = self._readings.get(port.id)
+        problem, reason = self._find_problem(port, reading, slot, hung)
+        stride = 1 if slot is None else max(1, self._ring.slot_word(slot, at.S_STRIDE))
+        # a problem is noticed now, and the last reading may be old
+        taken_ns = reading.taken_ns if reading and not problem else self._listed_ns
+        if reading is None:
+            return SeenPort(port, taken_ns, 0, "", stride, problem, reason, link_known=bool(port.state))
+        return SeenPort(
+            port=port,
+            time_ns=time.time_ns() if problem else taken_ns,
+            previous_ns=0 if problem else reading.previous_ns,
+            physical=reading.physical,
+            stride=stride,
+            problem=problem,
+            reason=reason,
+            downs=reading.link_downed,
+            link_known=not reading.problem and port.id.device not in hung,
+        )
+
+    def _find_problem(
+        self, port: Port, reading: LinkReading | None, slot: int | None, hung: Collection[str]
+    ) -> tuple[str, str]:
+        """A word of `PROBLEMS` and a sentence, both empty for a healthy port."""
+        if port.id.device in hung:
+            return HUNG, "a read of its device does not return"
+        if slot is not None and self._ring.slot_word(slot, at.S_STATUS) == at.LEFT_ALONE:
+            number = self._ring.slot_word(slot, at.S_LAST_ERRNO)
+            return UNREADABLE, f"its byte counters cannot be read ({explain_errno(number)})"
+        if reading is not None and reading.problem:
+            return reading.problem, reading.reason
+        return "", ""
+
+
+def _first_readings(states: StatePoller) -> Mapping[PortId, LinkReading]:
+    deadline = time.monotonic() + FIRST_READING_SECONDS
+    while not (readings := states.poll()) and time.monotonic() < deadline:
+        time.sleep(FIRST_READING_SECONDS / 50)
+    return readings
+
+
+def _apply(reading: LinkReading | None, port: Port) -> Port:
+    """The port of a scan with the state and the rate of a newer reading."""
+    if reading is None or reading.problem:
+        return port
+    rate_text = reading.rate_text if reading.active else port.identity.rate
+    identity = port.identity if rate_text == port.identity.rate else replace(port.identity, rate=rate_text)
+    rate = reading.rate_bytes_per_second
+    return replace(port, active=reading.active, state=reading.state, rate_bytes_per_second=rate, identity=identity)
