@@ -72,8 +72,9 @@ class Daemon:
         return total
 
     def list_devices(self) -> list[str]:
-        """Names of the devices whose ports it shows, sorted."""
-        return sorted({port["device"] for port in self.fetch_json("/api/v1/ports")["ports"]})
+        """Names of the devices whose ports it shows as existing, sorted."""
+        ports = self.fetch_json("/api/v1/ports")["ports"]
+        return sorted({port["device"] for port in ports if port["state"] != "disappeared"})
 
     def read_rates(self, device: str, direction: str = "transmit", **span: str) -> list[float | None]:
         """Bytes per second, one for each tick of a span; None is a hole."""
