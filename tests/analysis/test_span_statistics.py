@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,8 +25,8 @@ def series_of(rates: np.ndarray, first_tick: int = 1, finest: int = 1, down: tup
     count = len(rates)
     rails = RailTraits(
         names=tuple(f"mlx5_{rail}:1" for rail in range(count)),
-        up=np.array([rail not in down for rail in range(count)]),
-        line_rates=np.full(count, LINE),
+        up=np.array([[rail not in down] * rates.shape[2] for rail in range(count)]),
+        line_rates=np.full((count, rates.shape[2]), LINE),
         strides=np.ones(count, dtype=np.int64),
         finest_ticks=np.full(count, finest, dtype=np.int64),
     )
@@ -106,6 +108,69 @@ def test_a_rail_whose_link_is_down_carries_nothing_and_hides_no_other() -> None:
     assert found.coverage.observed_ratio == 1.0
 
 
+def with_states(rates: np.ndarray, up: np.ndarray, line_rates: np.ndarray) -> SpanStatistics:
+    """The statistics of rails whose links and line rates change: (rails, samples)."""
+    whole = series_of(rates).rails
+    traits = replace(whole, up=up, line_rates=line_rates)
+    seconds = np.where(np.isnan(rates), 0.0, 0.01)
+    return describe_span(add_up(rates, seconds, traits, TICK_NS, TICK_NS), OPTIONS)
+
+
+@pytest.mark.parametrize("while_down", [0.0, np.nan])
+def test_a_rail_that_is_down_part_of_the_time_keeps_its_past_and_is_judged_by_it(while_down: float) -> None:
+    rates = wave(10 * GB, 20, 30, 40, rails=4)
+    rates[2, :, 1000:1500] = while_down
+    up = np.ones((4, 2000), dtype=np.bool_)
+    up[2, 1000:1500] = False
+    found = with_states(rates, up, np.full((4, 2000), LINE))
+    assert found.rail_means == pytest.approx([8 * GB, 8 * GB, 6 * GB, 8 * GB])
+    assert found.node.mean == pytest.approx(30 * GB)
+    assert found.balance.ratio == pytest.approx([1, 1, 1, 1])
+    assert found.balance.share == pytest.approx([8 / 30, 8 / 30, 6 / 30, 8 / 30])
+    assert not found.balance.idle.any()
+    assert not found.balance.slow.any()
+    assert (found.coverage.observed_ratio, found.line) == (1.0, 4 * 2 * LINE)
+
+
+def test_a_rail_is_compared_with_its_siblings_in_the_time_in_which_it_was_up() -> None:
+    rates = np.full((4, 2, 2000), GB)
+    rates[:, :, 1000:] = 20 * GB
+    # up only while its siblings carry little, and then at half their rate
+    rates[1, :, :1000], rates[1, :, 1000:] = GB / 2, 0.0
+    up = np.ones((4, 2000), dtype=np.bool_)
+    up[1, 1000:] = False
+    found = with_states(rates, up, np.full((4, 2000), LINE))
+    assert found.balance.ratio[1] == pytest.approx(0.5)
+    assert (found.balance.slow.tolist(), found.balance.idle.any()) == ([False, True, False, False], False)
+
+
+def test_a_rail_that_is_never_up_is_as_before_and_a_second_in_which_it_is_up_counts_as_a_whole() -> None:
+    rates = wave(10 * GB, 20, 30, 40, rails=2)
+    up = np.ones((2, 2000), dtype=np.bool_)
+    up[1] = False
+    assert with_states(rates, up, np.full((2, 2000), LINE)).node.mean == pytest.approx(8 * GB)
+    up[1, 99] = True
+    assert with_states(rates, up, np.full((2, 2000), LINE)).node.mean == pytest.approx(8 * GB + 8 * GB / 20)
+
+
+def test_utilisation_is_of_the_line_rate_at_each_sample() -> None:
+    rates = np.full((2, 2, 2000), 10 * GB)
+    rates[:, :, 100] = 30 * GB
+    rates[:, :, 1900] = 20 * GB
+    line_rates = np.full((2, 2000), LINE)
+    line_rates[:, 1000:] = LINE / 2
+    found = with_states(rates, np.ones((2, 2000), np.bool_), line_rates)
+    assert found.line == pytest.approx(2 * 2 * LINE * 0.75)
+    assert found.node.peak == pytest.approx(2 * 2 * 30 * GB)
+    assert found.peak_utilization == pytest.approx(20 / 25)
+
+
+def test_a_line_rate_that_does_not_change_is_exact() -> None:
+    found = describe(wave(10 * GB, 20, 30, 40, rails=3))
+    assert found.line == 3 * 2 * LINE
+    assert found.peak_utilization == found.node.peak / found.line
+
+
 def test_missing_data_is_counted_in_runs() -> None:
     rates = wave(10 * GB, 20, 30, 40)
     rates[0, 0, 100:105] = rates[0, 1, 1000:1050] = np.nan
@@ -140,6 +205,7 @@ def test_seconds_are_those_of_the_wall_clock(first_tick: int) -> None:
 
 
 def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:
-    rails = RailTraits(("a:1",), np.array([True]), np.array([LINE]), np.ones(1, np.int64), np.ones(1, np.int64))
+    ones = np.ones(1, np.int64)
+    rails = RailTraits(("a:1",), np.ones((1, 7), np.bool_), np.full((1, 7), LINE), ones, ones)
     series = add_up(np.ones((1, 2, 7)), np.ones((1, 2, 7)), rails, 17 * SECOND_NS, 300 * MILLISECOND_NS)
     assert (series.ticks_per_second, series.lead) == (3, 0)

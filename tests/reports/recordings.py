@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ibpulse.events import Event
+from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.comparison import Report, assemble
 from ibpulse.reports.run import Run, describe_run
@@ -25,12 +27,23 @@ def play(workload: Workload, seconds: float, seed: int = 0, rails: int = 8, tick
     return record(np.diff(moved, axis=0).transpose(1, 2, 0) / (tick_ns / SECOND_NS), tick_ns)
 
 
-def record(rates: np.ndarray, tick_ns: int = TICK_NS) -> Recording:
+def record(rates: np.ndarray, tick_ns: int = TICK_NS, events: tuple[Event, ...] = ()) -> Recording:
     """Rates (ports, 2, ticks), NaN in holes, as a recording that begins with a whole second."""
-    ports = tuple(RecordedPort(f"mlx5_{number}", 1, LINE) for number in range(len(rates)))
-    meta = RecordingMeta("node7", tick_ns, ports, "record")
+    ports = tuple(RecordedPort(f"mlx5_{number}", 1, LINE, state="ACTIVE") for number in range(len(rates)))
+    meta = RecordingMeta("node7", tick_ns, ports, "record", events=events)
     seconds = np.where(np.isnan(rates), 0.0, tick_ns / SECOND_NS)
     return Recording(meta, START_NS + tick_ns, rates.astype(np.float64), seconds)
+
+
+UP = PortState("ACTIVE", "LinkUp", True, LINE, True)
+DOWN = PortState("DOWN", "Polling", False, LINE, True)
+
+
+def change(seconds: float, before: PortState | None, after: PortState | None, subject: str = "mlx5_1:1") -> Event:
+    """A change that was noticed at the sample so many seconds after the first one."""
+    kind = "link-up" if after and after.active else "link-down"
+    time_ns = START_NS + TICK_NS + round(seconds * SECOND_NS)
+    return Event(time_ns, kind, subject, f"{subject}: {kind}", SECOND_NS, before, after, {"n": 1})
 
 
 def wave(high: float, busy: int, silent: int, times: int, ports: int = 1) -> np.ndarray:

@@ -93,11 +93,16 @@ def line_of_carriers(amounts: Floats, line_rates: Floats, directions: int = 2) -
     `amounts` (rails,) are bytes or mean rates, `line_rates` (rails,) the rates of one direction; a rail with NaN in
     either is ignored. The result is the sum for `directions` directions.
     """
-    known = ~np.isnan(amounts) & ~np.isnan(line_rates)
+    carrying = find_carriers(amounts, ~np.isnan(line_rates))
+    return directions * float(line_rates[carrying].sum()) if carrying.any() else float("nan")
+
+
+def find_carriers(amounts: Floats, known: Bools) -> Bools:
+    """The rails that carry traffic, or all if none does: (rails,). Those that are not `known` are left out."""
+    known = known & ~np.isnan(amounts)
     if not known.any():
-        return float("nan")
-    carrying = amounts[known] >= CARRYING * amounts[known].max()
-    return directions * float(line_rates[known][carrying].sum())
+        return known
+    return np.asarray(known & (amounts >= CARRYING * amounts[known].max()))
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:

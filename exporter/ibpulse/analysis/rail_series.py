@@ -14,10 +14,11 @@ from ibpulse.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class RailTraits:
-    """Properties of the rails other than their rates; one value per rail.
+    """Properties of the rails other than their rates.
 
-    `line_rates` are the rates of one direction, NaN if unknown. A rail is sampled every `strides` ticks, and its
-    counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`.
+    `up` and `line_rates` are (rails, samples): whether the link is ACTIVE, and the line rate of one direction, NaN if
+    unknown; while the link is down it is the last one. The others are (rails,): a rail is sampled every `strides`
+    ticks, and its counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`.
     """
 
     names: tuple[str, ...]
@@ -26,15 +27,22 @@ class RailTraits:
     strides: Counts
     finest_ticks: Counts
 
+    @property
+    def ever_up(self) -> Bools:
+        """Whether the link is ACTIVE at any sample: (rails,)."""
+        return np.asarray(self.up.any(axis=1))
+
 
 @dataclass(frozen=True, slots=True)
 class RailSeries:
     """The rails of a time range.
 
-    `rates` and `seconds` are (rails, 2, samples), 0 where `good` (rails, samples) is false. `directions` (2, samples),
-    `measured` (samples,) and `whole` (samples,) describe the sum over the rails whose link is up, with 0 and false for
-    missing data. The arrays are padded to whole seconds: up to `ticks_per_second - 1` samples are missing at each end.
-    `lead` is the index of the first recorded sample. `recorded` is true for each direction that has any value.
+    `rates` and `seconds` are (rails, 2, samples), 0 where `good` (rails, samples) is false: where data is missing, and
+    in seconds in which the link is not ACTIVE at any sample. `up` (rails, samples) is false in those seconds.
+    `directions` (2, samples), `measured` (samples,) and `whole` (samples,) describe the sum over the rails that are
+    up, with 0 and false for missing data. The arrays are padded to whole seconds: up to `ticks_per_second - 1` samples
+    are missing at each end. `lead` is the index of the first recorded sample. `recorded` is true for each direction
+    that has any value.
     """
 
     rails: RailTraits
@@ -46,6 +54,7 @@ class RailSeries:
     rates: Floats
     seconds: Floats
     good: Bools
+    up: Bools
     directions: Floats
     measured: Floats
     whole: Bools
@@ -63,12 +72,12 @@ class RailSeries:
     @property
     def coarsest_stride(self) -> int:
         """Ticks between two samples of the rail that is sampled least often."""
-        return int(self.rails.strides[self.rails.up].max(initial=1))
+        return int(self.rails.strides[self.rails.ever_up].max(initial=1))
 
     @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters resolve; 1 unless some do not change at every sample."""
-        return coarsest_ticks(self.rails.finest_ticks[self.rails.up].tolist())
+        return coarsest_ticks(self.rails.finest_ticks[self.rails.ever_up].tolist())
 
 
 def add_up(
@@ -85,14 +94,14 @@ def add_up(
     span = slice(lead, lead + ticks)
     shape = (len(bytes_per_second), 2, blocks * per_second)
     rates, measured, good = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], shape[2]), dtype=np.bool_)
-    known = ~np.isnan(bytes_per_second)
+    known, up = ~np.isnan(bytes_per_second), _up_by_second(rails.up, lead, per_second)
     recorded = [bool(known[:, way].any()) for way in range(2)]
-    good[:, span] = known[:, recorded].all(axis=1) if any(recorded) else False
+    good[:, span] = known[:, recorded].all(axis=1) & up[:, span] if any(recorded) else False
     for way, there in enumerate(recorded):
         if there:
             rates[:, way, span] = np.where(good[:, span], bytes_per_second[:, way], 0.0)
         measured[:, way, span] = np.where(good[:, span], seconds[:, way if there else 1 - way], 0.0)
-    summed = _sum_up(rates, measured, good, rails.up, per_second)
+    summed = _sum_up(rates, measured, good, per_second)
     return RailSeries(
         rails=rails,
         interval_ns=interval_ns,
@@ -103,22 +112,25 @@ def add_up(
         rates=rates,
         seconds=measured,
         good=good,
+        up=up,
         directions=summed.directions.reshape(2, -1),
         measured=summed.measured.ravel(),
         whole=summed.good.ravel(),
     )
 
 
-def _sum_up(rates: Floats, seconds: Floats, good: Bools, up: Bools, ticks_per_second: int) -> NodeTicks:
-    count, blocks = np.count_nonzero(up), rates.shape[2] // ticks_per_second
+def _up_by_second(up: Bools, lead: int, ticks_per_second: int) -> Bools:
+    """Whether each rail is up at any sample of the same second, padded to whole seconds: (rails, samples)."""
+    count, ticks = up.shape
+    padded = np.pad(up, ((0, 0), (lead, -(lead + ticks) % ticks_per_second)))
+    seconds = padded.reshape(count, -1, ticks_per_second).any(axis=2)
+    return np.asarray(np.repeat(seconds, ticks_per_second, axis=1))
+
+
+def _sum_up(rates: Floats, seconds: Floats, good: Bools, ticks_per_second: int) -> NodeTicks:
+    count, blocks = len(rates), rates.shape[2] // ticks_per_second
     split = (count, 2, blocks, ticks_per_second)
-    return sum_rails(
-        Seconds(
-            rates[up].reshape(split),
-            seconds[up].reshape(split),
-            good[up].reshape(count, blocks, ticks_per_second),
-        )
-    )
+    return sum_rails(Seconds(rates.reshape(split), seconds.reshape(split), good.reshape(count, blocks, -1)))
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ibpulse.analysis import moments, signature
-from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, line_of_carriers
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers
 from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, usual_peak
@@ -26,7 +26,7 @@ from ibpulse.analysis.resampling_units import (
 )
 from ibpulse.analysis.signature import Signature, SignatureOptions, describe_features, find_signature
 from ibpulse.analysis.steps import NONE, Steps, find_steps
-from ibpulse.arrays import Floats
+from ibpulse.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,16 @@ class Coverage:
 class SpanStatistics:
     """The statistics of a span; NaN if unknown.
 
-    `whole` holds the statistics of the whole span. `rail_means` (rails,) are the mean rates behind `balance`. `units`
-    are the units for resampling; `step_sums` (steps, fields) are the sums of the whole steps, `steps` their statistics.
+    `whole` holds the statistics of the whole span. `line` is the line rate of the rails that carry traffic, its mean if
+    it changes; `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the
+    mean rates behind `balance`, whose ratios and verdicts are about the time in which a rail is up. `units` are the
+    units for resampling; `step_sums` (steps, fields) are the sums of the whole steps, `steps` their statistics.
     """
 
     series: RailSeries
     whole: UnitStatistics
     line: float
+    peak_utilization: float
     bursts: RunStatistics
     gaps: RunStatistics
     censored_seconds: float
@@ -88,7 +91,8 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     sums = Sums(series, active, options.timescales_ns)
     rails = sum_over_span(series, active)
     means = rails.mean_rates()
-    line = line_of_carriers(means, series.rails.line_rates, sum(series.recorded))
+    lines = find_lines(series, means)
+    line = _mean_line(series, lines)
     period, steps = find_rhythm(series)
     units, step_sums = split(sums, series, steps, period.seconds)
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
@@ -97,13 +101,14 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
         series=series,
         whole=whole,
         line=line,
+        peak_utilization=_peak(series, lines),
         bursts=bursts,
         gaps=gaps,
         censored_seconds=censored_seconds,
         period=period,
         steps=describe_steps(step_sums.sum(axis=0)),
         step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
-        balance=balance_rails(means, rails.active_rates(), BalanceOptions(active_bytes_per_second=active)),
+        balance=_judge_rails(series, rails, BalanceOptions(active_bytes_per_second=active)),
         rail_means=means,
         signature=_name_traffic(series, whole, line, options.signature),
         coverage=_describe_coverage(series),
@@ -112,16 +117,57 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     )
 
 
-def sum_over_span(series: RailSeries, active_bytes_per_second: float) -> RailSums:
-    """The sums for the balance of the rails; time is taken from the first recorded direction."""
-    ways = np.flatnonzero(series.recorded)
-    chosen = series.good[:, None] & (series.rates > active_bytes_per_second)
+def sum_over_span(series: RailSeries, active_bytes_per_second: float, during: Bools | None = None) -> RailSums:
+    """The sums for the balance of the rails, of the samples `during` (samples,) or of all.
+
+    Time is taken from the first recorded direction. A rail that is down part of the time carries nothing meanwhile.
+    """
+    ways, recorded = np.flatnonzero(series.recorded), slice(series.lead, series.lead + series.ticks)
+    rates, seconds, good, up = series.rates, series.seconds, series.good, series.up[:, recorded]
+    chosen = np.ones(series.ticks, dtype=np.bool_)
+    if during is not None:
+        rates, seconds, good, chosen = rates * during, seconds * during, good & during, during[recorded]
+    observed = seconds[:, ways[0]].sum(axis=-1) if len(ways) else np.zeros(len(rates))
+    down_seconds = np.count_nonzero(chosen & ~up, axis=1) * series.interval_seconds
     return RailSums(
-        active=moments.weighted_sums(series.rates, series.seconds, chosen),
-        moved_bytes=np.einsum("pwi,pwi->pw", series.rates, series.seconds),
-        observed_seconds=series.seconds[:, ways[0]].sum(axis=-1) if len(ways) else np.zeros(len(series.rates)),
-        up=series.rails.up,
+        active=moments.weighted_sums(rates, seconds, good[:, None] & (rates > active_bytes_per_second)),
+        moved_bytes=np.einsum("pwi,pwi->pw", rates, seconds),
+        observed_seconds=np.where(observed > 0, observed + down_seconds, observed),
+        up=np.asarray((chosen & up).any(axis=1)),
     )
+
+
+def _judge_rails(series: RailSeries, sums: RailSums, options: BalanceOptions) -> Balance:
+    """The balance of the rails; one that is down part of the time is compared with its siblings in the other part."""
+    balance = balance_rails(sums.mean_rates(), sums.active_rates(), options)
+    up = series.up[:, series.lead : series.lead + series.ticks]
+    for rail in np.flatnonzero(up.any(axis=1) & ~up.all(axis=1)):
+        part = sum_over_span(series, options.active_bytes_per_second, series.up[rail])
+        judged = balance_rails(part.mean_rates(), part.active_rates(), options)
+        for whole, then in zip(_verdicts(balance), _verdicts(judged), strict=True):
+            whole[rail] = then[rail]
+    return balance
+
+
+def _verdicts(balance: Balance) -> tuple[Floats, Bools, Bools]:
+    return balance.ratio, balance.idle, balance.slow
+
+
+def find_lines(series: RailSeries, mean_rates: Floats) -> Floats:
+    """Line rate of the rails that carry traffic, in the recorded directions, at each recorded sample: (samples,)."""
+    rates = series.rails.line_rates
+    carrying = find_carriers(mean_rates, np.asarray(~np.isnan(rates).any(axis=1)))
+    if not carrying.any():
+        return np.full(series.ticks, np.nan)
+    return np.asarray(sum(series.recorded) * rates[carrying].sum(axis=0))
+
+
+def _mean_line(series: RailSeries, lines: Floats) -> float:
+    """The mean of the line rate over the measured time."""
+    measured = series.measured[series.lead : series.lead + series.ticks]
+    if not measured.any() or (lines == lines[0]).all():
+        return float(lines[0])
+    return float((lines * measured).sum() / measured.sum())
 
 
 def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
@@ -133,7 +179,7 @@ def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
     bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
     span = len(series.whole) * series.interval_seconds
     bins = int(span / bin_seconds)
-    known = np.flatnonzero(series.rails.up & series.good.any(axis=1))
+    known = np.flatnonzero(series.rails.ever_up & series.good.any(axis=1))
     if bins < 1 or not len(known):
         return find_rails_period([], bin_seconds), NONE
     edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
@@ -159,9 +205,15 @@ def _bins_of(series: RailSeries, rail: int, edges: Floats) -> Floats:
 def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics:
     """The statistics of the whole span, with its peak."""
     node = statistics.node
-    known = series.whole.any() and series.resolution_ticks == 1
-    peak = np.asarray(np.nanmax(series.bandwidth) if known else np.nan)
+    peak = np.asarray(_peak(series, np.ones(series.ticks)))
     return replace(statistics, node=replace(node, peak=peak, peak_to_mean=moments.quotient(peak, node.mean)))
+
+
+def _peak(series: RailSeries, units: Floats) -> float:
+    """The highest sample in `units` (samples,); NaN if the counters do not resolve single samples."""
+    if not series.whole.any() or series.resolution_ticks > 1:
+        return math.nan
+    return float(np.nanmax(series.bandwidth[series.lead : series.lead + series.ticks] / units))
 
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:

@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from ibpulse import __version__
 from ibpulse.errors import RecordingError
+from ibpulse.events import Event
+from ibpulse.events.event import state_to_json
 from ibpulse.reports.comparison import Changes, Report
-from ibpulse.reports.report_table import Cell, TableSection, about, columns, remarks, sections
+from ibpulse.reports.report_table import (
+    Cell,
+    EventList,
+    TableSection,
+    about,
+    columns,
+    event_lists,
+    remarks,
+    sections,
+)
 from ibpulse.reports.run import Run
 from ibpulse.units import SECOND_NS
 
@@ -79,6 +90,21 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,
         "ports": [asdict(port) for port in run.ports],
+        "events": [_event(event) for event in run.events],
+        "events_left_out": run.events_left_out,
+    }
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "time": _instant(event.time_ns),
+        "uncertainty_seconds": event.uncertainty_ns / SECOND_NS,
+        "kind": event.kind,
+        "subject": event.subject,
+        "text": event.text,
+        "before": event.before and state_to_json(event.before),
+        "after": event.after and state_to_json(event.after),
+        "details": dict(event.details),
     }
 
 
@@ -103,6 +129,10 @@ def render_markdown(report: Report) -> str:
     for section in sections(report):
         lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
         lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
+    for events in event_lists(report):
+        lines += ["", f"**{escape(events.title)}**", ""]
+        lines += [f"- {after}, {at}: {escape(text)}" for after, at, text in events.lines]
+        lines += [f"- {escape(events.more)}"] if events.more else []
     notes = [f"- {escape(about(run))}" for run in report.runs]
     notes += [f"- {escape(remark)}" for remark in remarks(report)]
     return "\n".join(["# Report", "", *lines, "", *notes]) + "\n"
@@ -135,6 +165,7 @@ def render_page(report: Report) -> str:
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
+        event_lists=event_lists(report),
         remarks=remarks(report),
     )
 
@@ -163,16 +194,23 @@ def render_text(report: Report) -> str:
     found = sections(report)
     parts = [_wrap(about(run)) for run in report.runs]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
+    parts += [_list_events(events) for events in event_lists(report)]
     parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
     return "\n\n".join(["\n".join(parts[: len(report.runs)]), *parts[len(report.runs) :]]) + "\n"
+
+
+def _list_events(events: EventList) -> str:
+    width = max(len(after) for after, _, _ in events.lines)
+    lines = [_wrap(f"  {after:>{width}}  {at}  {text}", 4) for after, at, text in events.lines]
+    return "\n".join([events.title, *lines, *([f"  {events.more}"] if events.more else [])])
 
 
 def _short(head: str) -> str:
     return head if len(head) <= LONGEST_NAME else "…" + head[1 - LONGEST_NAME :]
 
 
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def _wrap(text: str, indent: int = 2) -> str:
+    return textwrap.fill(text, 100, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:

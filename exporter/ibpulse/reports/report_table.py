@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
+from ibpulse.events import Event
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
 from ibpulse.text import NOT_KNOWN, SCALES, find_scale, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
+
+MAX_EVENTS = 20
+LEAST_DOUBT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,43 @@ def _port_text(port: PortLine | None) -> str:
     if port is None:
         return NOT_KNOWN
     state = " idle" if port.idle else " slow" if port.slow else ""
+    if port.down_seconds:
+        state += f", down {plain_text(port.down_seconds, 'seconds')}"
     return f"{plain_text(port.mean_bytes_per_second, 'rate')}, {plain_text(port.share_ratio, 'ratio')}{state}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventList:
+    """The events of a run: each line is the time after the beginning, the wall time, and a sentence."""
+
+    title: str
+    lines: tuple[tuple[str, str, str], ...]
+    more: str
+
+
+def event_lists(report: Report) -> tuple[EventList, ...]:
+    """The first events of each run that has any, and the number of those left out."""
+    return tuple(
+        EventList(f"Events of {name}", tuple(_event_line(run, event) for event in run.events[:MAX_EVENTS]), _more(run))
+        for name, run in zip(report.names, report.runs, strict=True)
+        if run.events
+    )
+
+
+def _event_line(run: Run, event: Event) -> tuple[str, str, str]:
+    at = datetime.fromtimestamp(event.time_ns / SECOND_NS, UTC)
+    doubt = event.uncertainty_ns / SECOND_NS
+    # a shorter time is not worth a word in a report of seconds
+    since = f" (or up to {plain_text(doubt, 'seconds')} earlier)" if doubt >= LEAST_DOUBT_SECONDS else ""
+    return f"+{(event.time_ns - run.start_ns) / SECOND_NS:.2f} s", f"{at:%H:%M:%S.%f}"[:-3] + " UTC", event.text + since
+
+
+def _more(run: Run) -> str:
+    hidden = max(0, len(run.events) - MAX_EVENTS)
+    found = [f"{hidden} more events; --format=json lists them."] if hidden else []
+    if run.events_left_out:
+        found.append(f"The recording left out {run.events_left_out} events that were too many for it.")
+    return " ".join(found)
 
 
 def about(run: Run) -> str:

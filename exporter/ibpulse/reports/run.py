@@ -14,6 +14,7 @@ from ibpulse.analysis.bootstrap import find_interval, resample
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
+from ibpulse.events import Event
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.reports.rows import ReportRow, Value, rows
 from ibpulse.reports.span import ReportOptions, choose_window
@@ -35,7 +36,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PortLine:
-    """One port: its mean rate, its share of all bytes, its rate ÷ the median of its siblings; None if unknown."""
+    """One port: its mean rate, its share of all bytes, its rate ÷ the median of its siblings; None if unknown.
+
+    The rate compared with the siblings, `idle` and `slow` are about the time in which its link was ACTIVE, which is all
+    but `down_seconds`.
+    """
 
     port: str
     mean_bytes_per_second: float | None
@@ -43,13 +48,15 @@ class PortLine:
     sibling_ratio: float | None
     idle: bool
     slow: bool
+    down_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """The report of one recording: `values` by row key, None if unknown; `spreads` of the rows that were resampled.
     `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
-    after. `units` names the resampled units: `step`, `block`, or empty if there are too few.
+    after. `units` names the resampled units: `step`, `block`, or empty if there are too few. `events` are those of the
+    covered part; `events_left_out` counts those of the recording that were too many for it.
     """
 
     path: Path
@@ -64,6 +71,8 @@ class Run:
     unit_count: int
     unit_seconds: float
     ports: tuple[PortLine, ...]
+    events: tuple[Event, ...] = ()
+    events_left_out: int = 0
 
 
 def describe_run(path: Path, recording: Recording, options: ReportOptions, place: int = 0) -> Run:
@@ -79,10 +88,11 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
     spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))
     window, interval_seconds = chosen.recording, span.series.interval_seconds
     lengths = span.units.sums[:, DURATION]
+    start_ns = window.start_ns - window.meta.interval_ns
     return Run(
         path=path,
         meta=recording.meta,
-        start_ns=window.start_ns - window.meta.interval_ns,
+        start_ns=start_ns,
         end_ns=window.end_ns - window.meta.interval_ns,
         cut_seconds=(chosen.cut_before * interval_seconds, chosen.cut_after * interval_seconds),
         recorded=span.series.recorded,
@@ -92,6 +102,8 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
         unit_count=len(lengths),
         unit_seconds=float(lengths.mean()) if len(lengths) else 0.0,
         ports=_ports(span),
+        events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
+        events_left_out=recording.meta.events_left_out,
     )
 
 
@@ -154,11 +166,12 @@ def _ports(span: SpanStatistics) -> tuple[PortLine, ...]:
         balance.ratio,
         balance.idle,
         balance.slow,
+        np.count_nonzero(~span.series.rails.up, axis=1) * span.series.interval_seconds,
         strict=True,
     )
     return tuple(
-        PortLine(name, _number(mean), _number(share), _number(ratio), bool(idle), bool(slow))
-        for name, mean, share, ratio, idle, slow in columns
+        PortLine(name, _number(mean), _number(share), _number(ratio), bool(idle), bool(slow), float(down))
+        for name, mean, share, ratio, idle, slow, down in columns
     )
 
 

@@ -14,8 +14,10 @@ from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions
+from ibpulse.arrays import Bools, Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
+from ibpulse.events.port_history import Span
 from ibpulse.recordings import Recording
 from ibpulse.units import MILLISECOND_NS
 
@@ -103,7 +105,8 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions) -> R
 def _choose_ports(path: Path, recording: Recording, options: ReportOptions) -> list[int]:
     ports = recording.meta.ports
     if not options.ports:
-        rails = [row for row, port in enumerate(ports) if port.rail]
+        states = recording.states
+        rails = [row for row, port in enumerate(ports) if _is_rail(states.spans(str(port.id), 0, recording.ticks))]
         if not rails:
             raise RecordingError(f"recording {path} has no rail; choose ports with --port: it has {_names(recording)}")
         return rails
@@ -113,6 +116,10 @@ def _choose_ports(path: Path, recording: Recording, options: ReportOptions) -> l
     if missing:
         raise RecordingError(f"recording {path} has no port {', '.join(missing)}; it has {_names(recording)}")
     return chosen
+
+
+def _is_rail(spans: Sequence[Span]) -> bool:
+    return any(span.state is not None and span.state.rail for span in spans)
 
 
 def _names(recording: Recording) -> str:
@@ -141,12 +148,29 @@ def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
     """The ports of `rows` and their sum, over all samples of a recording."""
     ports, interval_ns = [recording.meta.ports[row] for row in rows], recording.meta.interval_ns
     finest = [finest_ticks(port.resolution_seconds, interval_ns, port.stride) for port in ports]
+    names = tuple(str(port.id) for port in ports)
+    states = recording.states
+    lines = [_over_time(states.spans(name, 0, recording.ticks), recording.ticks) for name in names]
     rails = RailTraits(
-        names=tuple(str(port.id) for port in ports),
-        up=np.array([port.active for port in ports], dtype=np.bool_),
-        line_rates=np.array([port.rate_bytes_per_second or math.nan for port in ports]),
+        names=names,
+        up=np.stack([up for up, _ in lines]),
+        line_rates=np.stack([rates for _, rates in lines]),
         strides=np.array([port.stride for port in ports], dtype=np.int64),
         finest_ticks=np.array(finest, dtype=np.int64),
     )
     chosen = list(rows)
     return add_up(recording.bytes_per_second[chosen], recording.seconds[chosen], rails, recording.start_ns, interval_ns)
+
+
+def _over_time(spans: Sequence[Span], ticks: int) -> tuple[Bools, Floats]:
+    """Whether a port is up and its line rate, at each sample: (samples,)."""
+    up, rates = np.zeros(ticks, dtype=np.bool_), np.full(ticks, math.nan)
+    known = [span.state.rate_bytes_per_second for span in spans if span.state and span.state.rate_bytes_per_second]
+    # a rate that is not known yet is taken to be the first one that is
+    rate = known[0] if known else math.nan
+    for span in spans:
+        if span.state is not None:
+            up[span.first : span.end] = span.state.active
+            rate = span.state.rate_bytes_per_second or rate
+        rates[span.first : span.end] = rate
+    return up, rates
