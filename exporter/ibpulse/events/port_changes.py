@@ -56,6 +56,8 @@ def find_changes(
     name: str, before: PortState, wanted: PortState, reason: str, interval_ns: int
 ) -> Iterator[PortChange]:
     """The changes from one state to another, one property after the other; `reason` explains the problem."""
+    if before == wanted:
+        return
     after = replace(before, active=wanted.active, state=wanted.state, physical=wanted.physical)
     if kind := _kind_of_link_change(before, after):
         words = ", ".join(filter(None, (after.state, after.physical))) or "in an unknown state"

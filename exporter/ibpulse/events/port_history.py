@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ibpulse.model import PortState
 from ibpulse.text import natural_key
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Timeline:
     """The states of one port: `states[0]` before `ticks[0]`, then `states[n]` from `ticks[n - 1]` on."""
 
-    states: list[PortState | None]
-    ticks: list[int] = field(default_factory=list)
+    states: tuple[PortState | None, ...]
+    ticks: tuple[int, ...] = ()
 
     def at(self, tick: int) -> PortState | None:
         return self.states[bisect.bisect_right(self.ticks, tick)]
@@ -32,14 +32,17 @@ class Span:
 
 
 class PortHistory:
-    """The states of the ports. Ticks are those of one ring; what was before the first change is assumed unchanged."""
+    """The states of the ports. Ticks are those of one ring; what was before the first change is assumed unchanged.
+
+    One thread changes it; others may ask at the same time, because a timeline is replaced and never changed.
+    """
 
     def __init__(self) -> None:
         self._ports: dict[str, _Timeline] = {}
 
     def begin(self, name: str, state: PortState | None) -> None:
         """Set the state before the first change of a port that is not known yet."""
-        self._ports.setdefault(name, _Timeline([state]))
+        self._ports.setdefault(name, _Timeline((state,)))
 
     def change(self, name: str, tick: int | None, before: PortState | None, after: PortState | None) -> None:
         """A port is in another state from `tick` on.
@@ -48,28 +51,33 @@ class PortHistory:
         state of an unknown tick is that before the first change. `before` is only used for a port that is not known
         yet.
         """
-        line = self._ports.setdefault(name, _Timeline([before]))
-        if line.ticks and (tick is None or tick <= line.ticks[-1]):
-            tick = line.ticks.pop()
-            line.states.pop()
+        line = self._ports.setdefault(name, _Timeline((before,)))
+        states, ticks = line.states, line.ticks
+        if ticks and (tick is None or tick <= ticks[-1]):
+            tick, ticks, states = ticks[-1], ticks[:-1], states[:-1]
         if tick is None:
-            line.states[-1] = after
-        elif after != line.states[-1]:
-            line.ticks.append(tick)
-            line.states.append(after)
+            states = (*states[:-1], after)
+        elif after != states[-1]:
+            states, ticks = (*states, after), (*ticks, tick)
+        self._ports[name] = _Timeline(states, ticks)
 
     def forget_before(self, tick: int) -> None:
         """Forget changes before a tick, and ports that did not exist since."""
         for name in list(self._ports):
             line = self._ports[name]
-            old = bisect.bisect_right(line.ticks, tick)
-            del line.ticks[:old], line.states[:old]
-            if line.states == [None]:
+            if line.ticks and line.ticks[0] <= tick:
+                old = bisect.bisect_right(line.ticks, tick)
+                line = self._ports[name] = _Timeline(line.states[old:], line.ticks[old:])
+            if line.states == (None,):
                 del self._ports[name]
 
     def names(self) -> list[str]:
         """The ports that existed at any time, in natural order."""
-        return sorted((name for name, line in self._ports.items() if line.states != [None]), key=natural_key)
+        return sorted((name for name, line in list(self._ports.items()) if line.states != (None,)), key=natural_key)
+
+    def existing(self) -> set[str]:
+        """The ports that exist now."""
+        return {name for name, line in list(self._ports.items()) if line.states[-1] is not None}
 
     def now(self, name: str) -> PortState | None:
         """The newest state of a port; None if it does not exist."""

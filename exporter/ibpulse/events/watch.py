@@ -153,10 +153,9 @@ class PortWatch:
 
     def _note_missing(self, seen: set[str], silent: Collection[str]) -> None:
         history, now_ns = self._log.history, time.time_ns()
-        for name in set(history.names()) - seen:
+        for name in sorted(history.existing() - seen, key=natural_key):
             before = history.now(name)
-            if before is None:
-                continue
+            assert before is not None
             gone = SeenPort(self._ports.get(name) or _remember(name), now_ns)
             since_ns = max(self._listed_ns, self._seen_ns.get(name, 0))
             if gone.port.id.device not in silent:
