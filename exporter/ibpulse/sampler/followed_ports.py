@@ -17,6 +17,8 @@ from ibpulse.sysfs.state_poller import LinkReading, StatePoller
 
 # even if no link changed, counters may have become unreadable
 NOTE_SECONDS = 1.0
+# after new readings, none come for about this long
+PAUSE_SECONDS = 0.8
 # healthy links answer within milliseconds
 FIRST_READING_SECONDS = 0.25
 
@@ -38,7 +40,7 @@ class FollowedPorts:
         self._readings: Mapping[PortId, LinkReading] = {}
         self._listed: tuple[frozenset[str], frozenset[PortId]] = (frozenset(), frozenset())
         self._listed_ns = 0
-        self._noted_at = 0.0
+        self._noted_at = self._poll_at = 0.0
         self._begun = False
 
     def take_scan(self, fabric: Fabric, listed_ns: int) -> None:
@@ -56,13 +58,15 @@ class FollowedPorts:
 
     def poll(self) -> bool:
         """Take new readings; whether `note` is due. Call it several times a second."""
-        now, readings = time.monotonic(), self._readings
-        if self._states is not None:
+        now, fresh = time.monotonic(), False
+        if self._states is not None and now >= self._poll_at:
             readings = self._states.poll()
             self._follow_listing(self._states)
-        if readings is self._readings and now < self._noted_at + NOTE_SECONDS:
+            fresh, self._readings = readings is not self._readings, readings
+            # the next round begins a second after this one, and its results are there soon after
+            self._poll_at = now + PAUSE_SECONDS if fresh else now
+        if not fresh and now < self._noted_at + NOTE_SECONDS:
             return False
-        self._readings = readings
         self._join()
         return True
 
