@@ -71,6 +71,10 @@ class PortHistory:
             if line.states == (None,):
                 del self._ports[name]
 
+    def __contains__(self, name: str) -> bool:
+        """Whether anything is known of a port."""
+        return name in self._ports
+
     def names(self) -> list[str]:
         """The ports that existed at any time, in natural order."""
         return sorted((name for name, line in list(self._ports.items()) if line.states != (None,)), key=natural_key)

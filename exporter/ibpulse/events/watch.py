@@ -93,17 +93,20 @@ class PortWatch:
             self._ports[name] = each.port
             self._problems[name] = each.reason or each.port.problem
             self._seen_ns[name] = each.time_ns
+            totals.last_downs = each.downs
         self._note_missing({str(each.port.id) for each in seen}, silent)
         if first:
             self._record_start()
         self._listed_ns = listed_ns
         self._note_clock_steps()
         history.forget_before(self._reader.oldest_tick())
+        for name in [name for name in self._ports if name not in history]:
+            for kept in (self._ports, self._problems, self._seen_ns, self._since, self._totals):
+                kept.pop(name, None)
 
     def known_ports(self) -> tuple[KnownPort, ...]:
         """The ports that exist, and those that disappeared within the history, in natural order."""
-        history = self._log.history
-        return tuple(self._describe(name) for name in sorted({*history.names(), *self._ports}, key=natural_key))
+        return tuple(self._describe(name) for name in self._log.history.names())
 
     def _describe(self, name: str) -> KnownPort:
         state, totals = self._log.history.now(name), self._totals.get(name, _Totals())
@@ -139,7 +142,7 @@ class PortWatch:
 
     def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, totals: _Totals, since_ns: int) -> int:
         """Record a flap between two readings, which only `link_downed` shows; returns the changes of state in it."""
-        last, totals.last_downs = totals.last_downs, seen.downs
+        last = totals.last_downs
         if last is None or seen.downs is None:
             return 0
         totals.unexplained_downs += max(0, seen.downs - last) - (before.active and not after.active)

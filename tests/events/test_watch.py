@@ -1,0 +1,247 @@
+"""The watch records each change of the ports once, with the states before and after, and counts them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from ibpulse.events import Event, EventLog
+from ibpulse.events.event_file import EventFile
+from ibpulse.events.port_changes import SeenPort
+from ibpulse.events.watch import CounterResets, PortWatch
+from ibpulse.model import ByteSource, Port, PortId, PortIdentity
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.ring.reader import RingReader
+
+SECOND_NS = 1_000_000_000
+TICK_NS = 10_000_000
+SOURCE = ByteSource("port_data", ("/t",), ("/r",), 4)
+NDR = 50e9
+
+
+def port(name: str, *, active: bool = True, rate: float | None = NDR, guid: str = "", rail: bool = True) -> Port:
+    device, _, number = name.partition(":")
+    return Port(
+        PortId(device, int(number)),
+        PortIdentity(guid=guid or f"guid of {device}"),
+        active,
+        "ACTIVE" if active else "DOWN",
+        rate if active else None,
+        SOURCE,
+        rail,
+    )
+
+
+@dataclass
+class Node:
+    """A watch over a ring, with a clock that the test sets: `second` counts from the start of the node."""
+
+    directory: Path
+    second: float = 0.0
+    begin_ns: int = field(default_factory=lambda: time.time_ns() // SECOND_NS * SECOND_NS)
+
+    def __post_init__(self) -> None:
+        self.ring = RingFile.open_or_create(self.directory / "ring", TICK_NS, 30_000)
+        if not self.ring.segments():
+            self.ring.begin_segment(1, 0)
+        self.reader = RingReader(self.ring)
+        self.start()
+
+    def start(self) -> None:
+        """A new daemon."""
+        self.log = EventLog(EventFile(self.directory / "events"))
+        self.log.load(self.ring.words[H_CREATED_WALL_NS])
+        self.watch = PortWatch(self.log, self.reader, lambda: self.second)
+        self.told = len(self.log.events())
+
+    def see(self, *ports: Port | SeenPort, silent: tuple[str, ...] = ()) -> list[Event]:
+        """The events of a look at the node one second after the last, without those of the start."""
+        self.second += 1
+        now_ns = self.begin_ns + round(self.second * SECOND_NS)
+        seen = [each if isinstance(each, SeenPort) else SeenPort(each, 0) for each in ports]
+        self.watch.update([replace(each, time_ns=now_ns) for each in seen], now_ns, silent)
+        fresh = self.log.events()[self.told :]
+        self.told = len(self.log.events())
+        return [event for event in fresh if event.kind != "started"]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.ring.close()
+
+
+def kinds(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.kind, event.subject) for event in events]
+
+
+def test_a_node_that_is_seen_for_the_first_time_has_no_events_but_its_start(node: Node) -> None:
+    assert node.see(port("mlx5_0:1"), port("mlx5_1:1", active=False)) == []
+    (started,) = node.log.events()
+    assert started.kind == "started"
+    assert {name: state["active"] for name, state in started.details["ports"].items()} == {
+        "mlx5_0:1": True,
+        "mlx5_1:1": False,
+    }
+
+
+def test_nothing_is_recorded_while_nothing_changes(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    assert [node.see(port("mlx5_0:1")) for _ in range(5)] == [[]] * 5
+
+
+def test_a_link_that_goes_down_keeps_its_rate_and_comes_back(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    (down,) = node.see(SeenPort(port("mlx5_0:1", active=False), 0, physical="Polling"))
+    (up,) = node.see(port("mlx5_0:1"))
+    assert (down.kind, up.kind) == ("link-down", "link-up")
+    assert down.before is not None
+    assert down.after is not None
+    assert (down.before.active, down.after.active, down.after.rate_bytes_per_second) == (True, False, NDR)
+    assert down.text == "mlx5_0:1: link down (DOWN, Polling)"
+    # noticed at second 2, one second after the reading before it
+    assert (down.time_ns, down.uncertainty_ns) == (node.begin_ns + 2 * SECOND_NS, SECOND_NS)
+    assert down.tick == down.time_ns // TICK_NS
+    assert node.log.history.at("mlx5_0:1", down.tick - 1) == down.before
+    assert node.log.history.at("mlx5_0:1", down.tick) == down.after
+
+
+def test_several_changes_at_once_are_several_events_that_follow_from_each_other(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    events = node.see(
+        SeenPort(port("mlx5_0:1", rate=NDR / 2, rail=False), 0, stride=5, problem="unreadable", reason="EINVAL")
+    )
+    assert [event.kind for event in events] == ["rate-change", "role-change", "unreadable", "interval-change"]
+    assert [event.before for event in events[1:]] == [event.after for event in events[:-1]]
+    assert events[0].text == "mlx5_0:1: line rate is 25GB/s, was 50GB/s"
+    assert events[2].text == "mlx5_0:1: EINVAL"
+    assert events[3].text == "mlx5_0:1: sampled every 50 ms, was 10 ms"
+
+
+def test_time_down_and_changes_of_the_link_are_counted(node: Node) -> None:
+    up, down = port("mlx5_0:1"), port("mlx5_0:1", active=False)
+    for each in (up, down, down, down, up, up, down):
+        node.see(each)
+    (known,) = node.watch.known_ports()
+    # down from the second look to the fifth
+    assert (known.down_seconds, known.state_changes) == (3.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("looks", "flaps", "changes"),
+    [
+        ([(True, 3), (True, 4)], 1, 2),
+        ([(True, 3), (True, 6)], 3, 6),
+        # an ordinary way down and up, counted once by the kernel: when it goes down, or when it comes back
+        ([(True, 3), (False, 4), (True, 4)], 0, 2),
+        ([(True, 3), (False, 3), (True, 4)], 0, 2),
+        # it went down once more while it was down
+        ([(True, 3), (False, 5), (True, 5)], 1, 4),
+        # a device that does not count
+        ([(True, 0), (False, 0), (True, 0), (False, 0), (True, 0)], 0, 4),
+        # a counter that was reset, and one that has reached its maximum
+        ([(True, 200), (True, 0), (True, 1)], 1, 2),
+        ([(True, 255), (False, 255), (True, 255)], 0, 2),
+    ],
+)
+def test_a_flap_between_two_readings_is_found_by_link_downed(
+    node: Node, looks: list[tuple[bool, int]], flaps: int, changes: int
+) -> None:
+    for active, downs in looks:
+        node.see(SeenPort(port("mlx5_0:1", active=active), 0, downs=downs))
+    found = [event for event in node.log.events() if event.kind == "link-flap"]
+    assert sum(event.details["link_downed"] for event in found) == flaps
+    assert node.watch.known_ports()[0].state_changes == changes
+
+
+def test_a_renamed_device_disappears_and_appears_with_the_same_guid(node: Node) -> None:
+    node.see(port("mlx5_0:1", guid="b8ce:1"), port("mlx5_1:1", guid="b8ce:2"))
+    events = node.see(port("mlx5_1:1", guid="b8ce:2"), port("gpu7:1", guid="b8ce:1"))
+    assert sorted(kinds(events)) == [("appeared", "gpu7:1"), ("disappeared", "mlx5_0:1")]
+    assert {event.details["guid"] for event in events} == {"b8ce:1"}
+    assert next(event.text for event in events if event.kind == "appeared") == (
+        "gpu7:1 appeared; it has the GUID of mlx5_0:1"
+    )
+
+
+def test_a_port_that_disappeared_stays_listed_and_says_since_when(node: Node) -> None:
+    node.see(port("mlx5_0:1"), port("mlx5_1:1"))
+    node.see(port("mlx5_1:1"))
+    node.see(port("mlx5_1:1"))
+    first, second = node.watch.known_ports()
+    assert (first.word, first.state, first.since_ns) == ("disappeared", None, node.log.events()[-1].time_ns)
+    assert "disappeared" in first.problem
+    assert (second.word, second.problem) == ("ACTIVE", "")
+
+
+def test_a_port_that_disappeared_is_forgotten_with_the_history(node: Node) -> None:
+    node.see(port("mlx5_0:1"), port("mlx5_1:1"))
+    node.see(port("mlx5_1:1"))
+    node.log.history.forget_before(2**60)
+    assert [str(known.port.id) for known in node.watch.known_ports()] == ["mlx5_1:1"]
+
+
+def test_a_device_that_does_not_answer_has_not_disappeared(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    (hung,) = node.see(silent=("mlx5_0",))
+    assert (hung.kind, hung.after and hung.after.problem) == ("unreadable", "hung")
+    assert node.see(silent=("mlx5_0",)) == []
+    assert node.watch.known_ports()[0].word == "hung"
+    (back,) = node.see(port("mlx5_0:1"))
+    assert back.kind == "readable"
+
+
+def test_a_link_whose_state_cannot_be_read_is_not_down(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    unread = replace(port("mlx5_0:1", active=False), state="")
+    (event,) = node.see(SeenPort(unread, 0, problem="unreadable", reason="state cannot be read", link_known=False))
+    assert event.kind == "unreadable"
+    assert event.after is not None
+    assert (event.after.active, event.after.state, event.after.rate_bytes_per_second) == (True, "ACTIVE", NDR)
+
+
+def test_what_changed_while_no_daemon_ran_is_noticed_at_the_start(node: Node) -> None:
+    node.see(port("mlx5_0:1"), port("mlx5_1:1"), port("mlx5_2:1"))
+    node.log.close()
+    node.second += 60
+    node.start()
+    events = node.see(port("mlx5_0:1", active=False), port("mlx5_1:1"), port("mlx5_3:1"))
+    assert sorted(kinds(events)) == [
+        ("appeared", "mlx5_3:1"),
+        ("disappeared", "mlx5_2:1"),
+        ("link-down", "mlx5_0:1"),
+    ]
+    # at most a minute and the two looks before: since the last event of the first daemon
+    assert all(event.uncertainty_ns >= 60 * SECOND_NS for event in events if event.kind != "disappeared")
+    assert node.watch.known_ports()[2].word == "disappeared"
+
+
+def test_a_restart_without_a_change_records_the_start_alone(node: Node) -> None:
+    node.see(port("mlx5_0:1", active=False))
+    node.log.close()
+    node.start()
+    assert node.see(port("mlx5_0:1", active=False)) == []
+    assert [event.kind for event in node.log.events()] == ["started", "started"]
+
+
+def test_a_step_of_the_wall_clock_is_recorded_once_with_its_size(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    now = node.begin_ns // TICK_NS + 500
+    node.ring.begin_segment(now, 300)
+    (step,) = node.see(port("mlx5_0:1"))
+    assert (step.kind, step.details, step.tick) == ("clock-step", {"seconds": -3.0}, now)
+    assert step.text == "the wall clock was set back by 3 s"
+    assert node.see(port("mlx5_0:1")) == []
+
+
+def test_an_increase_of_counter_resets_is_an_event_of_its_port(node: Node) -> None:
+    resets = CounterResets(node.log, node.reader)
+    for counts in ({"mlx5_0:1": 0, "mlx5_1:1": 0}, {"mlx5_0:1": 0, "mlx5_1:1": 2}, {"mlx5_0:1": 0, "mlx5_1:1": 2}):
+        resets.note(counts)
+    assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1")]
