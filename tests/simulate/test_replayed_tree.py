@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import FabricError
-from ibpulse.model import PortIdentity
+from ibpulse.events import Event
+from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
 from ibpulse.simulate.replayed_tree import Player, Replay, counters_path
@@ -21,6 +22,10 @@ from tests.recordings.recordings import make_meta
 
 INTERVAL_NS = 10_000_000
 START_NS = 1_763_683_200 * 10**9
+RECORDED_NS = 1_700_000_000 * 10**9
+UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+DOWN = PortState("INIT", "Polling", False, 50e9, True)
+HALF = PortState("ACTIVE", "LinkUp", True, 25e9, True)
 IDENTITY = PortIdentity(
     link_layer="InfiniBand",
     rate="400 Gb/sec (4X NDR)",
@@ -38,12 +43,15 @@ RAIL = RecordedPort("mlx5_3", 1, 50e9, True, True, "ACTIVE", "port_data", identi
 
 
 @contextmanager
-def replaying(directory: Path, *ports: RecordedPort, ticks: int = 4) -> Iterator[Replay]:
+def replaying(
+    directory: Path, *ports: RecordedPort, ticks: int = 4, events: tuple[Event, ...] = (), loop: bool = False
+) -> Iterator[Replay]:
     """A replay of ports that move 4 kB a tick, built, with its first step one interval after `START_NS`."""
     shape = (len(ports), 2, ticks)
-    recording = Recording(make_meta(ports=1), 0, np.zeros((1, 2, 1)), np.zeros((1, 2, 1)))
-    recording = Recording(replace(recording.meta, ports=ports), 0, np.full(shape, 4e5), np.full(shape, 0.01))
-    player = Player(lambda: iter([recording]), len(ports), 1.0)
+    meta = replace(make_meta(ports=1), ports=ports, events=events)
+    recording = Recording(meta, RECORDED_NS, np.full(shape, 4e5), np.full(shape, 0.01))
+    pieces = [recording.cut(first, first + 3) for first in range(0, ticks, 3)]
+    player = Player(lambda: iter(pieces), len(ports), 1.0, loop)
     replay = Replay(directory, recording.meta, player, INTERVAL_NS, START_NS)
     try:
         replay.build()
@@ -144,6 +152,46 @@ def test_the_counters_step_once_an_interval_and_catch_up(tmp_path: Path) -> None
             seen.append(counter(tmp_path, RAIL, "port_xmit_data"))
         assert [words - START_WORDS[0] for words in seen] == [0, 0, 0, 1000, 1000, 3000, 4000, 4000]
         assert counter(tmp_path, RAIL, "port_rcv_data") == START_WORDS[1] + 4000
+
+
+def change(sample: int, before: PortState | None, after: PortState | None, port: RecordedPort = RAIL) -> Event:
+    time_ns = RECORDED_NS + sample * INTERVAL_NS + 1
+    return Event(time_ns, "link-down", str(port.id), "", before=before, after=after)
+
+
+def seen_at(replay: Replay, directory: Path, steps: int) -> list[tuple[str, bool, float | None]]:
+    """The ports of the tree after so many steps: name, whether they are ACTIVE, and data rate."""
+    replay.write(START_NS + steps * INTERVAL_NS)
+    ports = Inventory(directory).scan().ports
+    return [(str(port.id), port.active, port.rate_bytes_per_second) for port in ports]
+
+
+def test_links_go_down_and_change_their_rate_with_the_samples(tmp_path: Path) -> None:
+    events = (change(2, UP, DOWN), change(4, DOWN, HALF), change(6, HALF, UP))
+    with replaying(tmp_path, RAIL, ticks=8, events=events) as replay:
+        found = [seen_at(replay, tmp_path, steps)[0][1:] for steps in range(8)]
+        up, down, half = (True, 50e9), (False, None), (True, 25e9)
+        assert found == [up, up, up, down, down, half, half, up]
+    folder = tmp_path / counters_path(RAIL) / ".."
+    with replaying(tmp_path, RAIL, ticks=8, events=events) as replay:
+        replay.write(START_NS + 3 * INTERVAL_NS)
+        assert [(folder / name).read_text() for name in ("state", "phys_state")] == ["2: INIT\n", "2: Polling\n"]
+        net = tmp_path / "class/net/ib3"
+        assert [(net / name).read_text() for name in ("operstate", "speed")] == ["down\n", "400000\n"]
+
+
+def test_devices_disappear_and_appear_with_the_last_and_the_first_of_their_ports(tmp_path: Path) -> None:
+    second = replace(RAIL, port=2)
+    events = (change(1, None, UP), change(2, None, UP, second), change(4, UP, None), change(5, UP, None, second))
+    with replaying(tmp_path, RAIL, second, ticks=8, events=events) as replay:
+        found = [len(seen_at(replay, tmp_path, steps)) for steps in range(8)]
+    assert found == [0, 0, 2, 2, 2, 2, 0, 0]
+
+
+def test_a_loop_starts_with_the_links_of_the_beginning(tmp_path: Path) -> None:
+    with replaying(tmp_path, RAIL, ticks=4, events=(change(2, UP, DOWN),), loop=True) as replay:
+        found = [seen_at(replay, tmp_path, steps)[0][1] for steps in range(9)]
+    assert found == [True, True, True, False, False, True, True, False, False]
 
 
 def test_packets_follow_once_a_second(tmp_path: Path) -> None:

@@ -93,10 +93,8 @@ async def node_source(settings: Settings) -> AsyncIterator[SampleSource]:
         IbpulseError: nothing can be sampled.
     """
     from ibpulse.commands.wiring import make_temporary_sampler  # not for help texts
-    from ibpulse.events import EventLog
     from ibpulse.recordings.source import ring_source
 
     async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
-        # TODO(events): the sampler's own log
-        yield await ring_source(sampler.reader, supervisor.fabric, supervisor.slots, sampler.check, EventLog())
+        yield await ring_source(sampler.reader, supervisor.fabric, supervisor.slots, sampler.check, sampler.events)

@@ -3,5 +3,5 @@
 timeline    the bytes of a workload at every instant; workloads, fsdp: the workloads
 faults      the faults by name; nic: one NIC, its counters under traffic and faults
 tree        the sysfs tree as text; tree_files writes it, in phase with the sampler
-fabric      a running fabric; replayed_tree: a recording as a fabric
+fabric      a running fabric; replayed_tree: a recording as a fabric, whose links replayed_links writes
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,15 +19,22 @@ import numpy.typing as npt
 from ibpulse.errors import FabricError
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.simulate.replayed_links import (
+    ETHERNET,
+    INFINIBAND,
+    NAME,
+    ReplayedLinks,
+    class_link,
+    device_path,
+    link_files,
+    net_path,
+    pci_path,
+)
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS, Listing, climb
 from ibpulse.simulate.tree_files import SimulatedCounterFile, Stop, clear_tree, keep_phase, write_listing
 from ibpulse.units import SECOND_NS, WORD_BYTES
 
-STATES = {"NOP": 0, "DOWN": 1, "INIT": 2, "ARMED": 3, "ACTIVE": 4, "ACTIVE_DEFER": 5}
 VIRTUAL_FUNCTION = "vf"
-INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
-_PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}):[0-9a-f]{2}\.[0-7]")
 # steps of a fraction of a sample do not add up exactly
 _NOTHING = 1e-6
 MARKER = "replay.json"
@@ -44,7 +50,7 @@ def list_ports(ports: Sequence[RecordedPort]) -> Listing:
     """
     listing = Listing()
     for port in ports:
-        if not _NAME.fullmatch(port.device):
+        if not NAME.fullmatch(port.device):
             raise FabricError(
                 f'port "{port.id}" cannot be replayed: its device name is not a valid file name; '
                 "record it, or import it, under a name of letters, digits, '_', '-' and '.'"
@@ -57,38 +63,27 @@ def list_ports(ports: Sequence[RecordedPort]) -> Listing:
 
 def counters_path(port: RecordedPort) -> str:
     """The directory of a port's counters, from the root of the tree."""
-    return f"{_device_path(port)}/ports/{port.port}/counters"
-
-
-def rate_text(port: RecordedPort) -> str:
-    """The port's `rate` file: as recorded, or derived from the recorded data rate."""
-    if port.identity.rate or port.rate_bytes_per_second is None:
-        return port.identity.rate
-    gigabits = round(port.rate_bytes_per_second * 8 / 1e9 * 2) / 2
-    return f"{gigabits:g} Gb/sec (4X NDR)"
+    return f"{device_path(port)}/ports/{port.port}/counters"
 
 
 def _add_function(listing: Listing, port: RecordedPort) -> None:
     """The PCI function and the network device, where the recording names them."""
-    pci, identity = _pci_path(port), port.identity
+    pci, identity = pci_path(port), port.identity
     if pci:
         listing.files[f"{pci}/numa_node"] = f"{identity.numa_node or -1}\n"
-        if _NAME.fullmatch(identity.driver):
+        if NAME.fullmatch(identity.driver):
             driver = f"bus/pci/drivers/{identity.driver}"
             listing.files[f"{driver}/uevent"] = "\n"
             listing.links[f"{pci}/driver"] = climb(pci) + driver
         if identity.kind == VIRTUAL_FUNCTION:
             # a link suffices; the rest of the PCI device is not in the recording
             listing.links[f"{pci}/physfn"] = "."
-    if _NAME.fullmatch(identity.netdev):
-        net = f"{pci or 'devices/virtual'}/net/{identity.netdev}"
-        speed = -1 if port.rate_bytes_per_second is None else round(port.rate_bytes_per_second * 8 / 1e6)
-        listing.files |= {f"{net}/operstate": "up\n" if port.active else "down\n", f"{net}/speed": f"{speed}\n"}
+    if net := net_path(port):
         listing.links[f"class/net/{identity.netdev}"] = f"../../{net}"
 
 
 def _add_device(listing: Listing, port: RecordedPort) -> None:
-    path, identity = _device_path(port), port.identity
+    path, identity = device_path(port), port.identity
     facts = {
         "node_type": "1: CA",
         "node_guid": identity.guid,
@@ -100,18 +95,16 @@ def _add_device(listing: Listing, port: RecordedPort) -> None:
         "board_id": identity.board,
     }
     listing.files |= _lines(path, facts)
-    if _pci_path(port):
+    if pci_path(port):
         listing.links[f"{path}/device"] = "../.."
-    listing.links[f"class/infiniband/{port.device}"] = f"../../{path}"
+    link, target = class_link(port)
+    listing.links[link] = target
 
 
 def _add_port(listing: Listing, port: RecordedPort) -> None:
-    path = f"{_device_path(port)}/ports/{port.port}"
-    state = "ACTIVE" if port.active else port.state if port.state in STATES and port.state != "ACTIVE" else "DOWN"
+    path = f"{device_path(port)}/ports/{port.port}"
+    listing.files |= link_files(port, port.first_state)
     facts = {
-        "state": f"{STATES[state]}: {state}",
-        "phys_state": "5: LinkUp" if port.active else "3: Disabled",
-        "rate": rate_text(port),
         "link_layer": port.identity.link_layer or INFINIBAND,
         "lid": "0x0" if port.identity.link_layer == ETHERNET else "0x1",
         "gid_attrs/ndevs/0": port.identity.netdev,
@@ -122,24 +115,18 @@ def _add_port(listing: Listing, port: RecordedPort) -> None:
     listing.files |= _lines(path, {f"hw_counters/{name}": "0" for name in HW_COUNTERS})
 
 
-def _pci_path(port: RecordedPort) -> str:
-    """The directory of the PCI function; empty for a device without one."""
-    found = _PCI_ADDRESS.fullmatch(port.identity.pci_address)
-    return f"devices/pci{found[1]}/{found[0]}" if found else ""
-
-
-def _device_path(port: RecordedPort) -> str:
-    return f"{_pci_path(port) or 'devices/virtual'}/infiniband/{port.device}"
-
-
 def _lines(folder: str, facts: Mapping[str, str]) -> dict[str, str]:
     return {f"{folder}/{name}": f"{text}\n" for name, text in facts.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Bytes and missing samples from the beginning of a piece to each sample: (ports, 2, ticks + 1)."""
+    """Bytes and missing samples from the beginning of a piece to each sample: (ports, 2, ticks + 1).
 
+    `first` is the index in the recording of the first sample.
+    """
+
+    first: int
     moved: npt.NDArray[np.float64]
     holes: npt.NDArray[np.int64]
 
@@ -160,7 +147,8 @@ class _Sums:
 class Player:
     """Plays a recording in steps of `ticks_per_step` samples, possibly a fraction; `loop` starts over at its end.
 
-    `words` are the counter values, int64 (ports, 2), in 4-octet words. `pieces` starts reading the recording.
+    `words` are the counter values, int64 (ports, 2), in 4-octet words; `sample` is the index of the sample that they
+    have reached, -1 before the first one. `pieces` starts reading the recording, whose first sample is at `start_ns`.
     """
 
     def __init__(
@@ -169,8 +157,11 @@ class Player:
         self.words = np.tile(np.array(START_WORDS, dtype=np.int64), (ports, 1))
         self.over = False
         self.rounds = 0
+        self.sample = -1
+        self.start_ns = 0
         self._begin = pieces
         self._pieces = pieces()
+        self._begins = True
         self._ticks_per_step = ticks_per_step
         self._loop = loop
         self._rest = np.zeros((ports, 2))
@@ -190,6 +181,7 @@ class Player:
             moved += self._piece.moved_until(end) - self._piece.moved_until(self._at)
             hole |= self._piece.holes[:, :, math.ceil(end - _NOTHING)] > self._piece.holes[:, :, math.floor(self._at)]
             left, self._at = left - (end - self._at), end
+            self.sample = self._piece.first + math.ceil(end - _NOTHING) - 1
             if self._piece.ticks - end < _NOTHING:
                 self._turn()
         self.over = self._piece is None
@@ -210,14 +202,17 @@ class Player:
         piece = next(self._pieces, None)
         if piece is None and self._loop:
             self.rounds += 1
-            self._pieces = self._begin()
+            self._pieces, self._begins = self._begin(), True
             piece = next(self._pieces, None)
         if piece is None:
             return None
+        if self._begins:
+            self._begins, self.start_ns = False, piece.start_ns
+        first = (piece.start_ns - self.start_ns) // piece.meta.interval_ns
         holes = np.isnan(piece.bytes_per_second)
         moved = np.where(holes, 0.0, piece.bytes_per_second) * piece.seconds
         before = ((0, 0), (0, 0), (1, 0))
-        return _Sums(np.pad(moved.cumsum(axis=2), before), np.pad(holes.cumsum(axis=2, dtype=np.int64), before))
+        return _Sums(first, np.pad(moved.cumsum(axis=2), before), np.pad(holes.cumsum(axis=2, dtype=np.int64), before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +240,7 @@ class Replay:
         self._done = start_ns // interval_ns
         self._slow_due = 0
         self._files: list[dict[str, SimulatedCounterFile]] = []
+        self._links = ReplayedLinks(directory, meta, player.start_ns)
 
     def build(self) -> None:
         """Write the whole tree with the counters before the first step.
@@ -265,6 +261,7 @@ class Replay:
             folder = self.directory / counters_path(port)
             names = (*DATA, *PACKETS[0], *PACKETS[1])
             self._files.append({name: SimulatedCounterFile(folder / name) for name in names})
+        self._links.write(self._player.sample)
 
     def write(self, at_ns: int) -> None:
         """Write the counters of an instant; missed steps are caught up immediately."""
@@ -272,6 +269,7 @@ class Replay:
         while self._done < tick and not self._player.over:
             self._player.step()
             self._done += 1
+        self._links.write(self._player.sample)
         slow = at_ns >= self._slow_due
         if slow:
             self._slow_due = at_ns + SECOND_NS
