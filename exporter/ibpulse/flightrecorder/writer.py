@@ -16,7 +16,7 @@ from ibpulse.errors import IbpulseError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.from_ring import read_pieces
-from ibpulse.recordings.recorded_events import events_from_json, events_to_json
+from ibpulse.recordings.recording import events_from_json, events_to_json
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from ibpulse.client import DaemonConnection, ask_events
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
-from ibpulse.recordings.recorded_events import limit_events
-from ibpulse.recordings.recording import RecordedPort
+from ibpulse.recordings.recording import RecordedPort, limit_events
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS

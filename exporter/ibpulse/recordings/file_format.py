@@ -15,8 +15,7 @@ import orjson
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.model import DIRECTIONS
-from ibpulse.recordings.recorded_events import events_from_json, events_to_json
-from ibpulse.recordings.recording import Recording, RecordingMeta
+from ibpulse.recordings.recording import Recording, RecordingMeta, events_from_json, events_to_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

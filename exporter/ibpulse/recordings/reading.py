@@ -23,8 +23,7 @@ from ibpulse.recordings.file_format import (
     read_events,
     read_header,
 )
-from ibpulse.recordings.recorded_events import limit_events
-from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate
+from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate, limit_events
 
 PARTIAL = ".partial"
 # 32 bytes each; over four hours of 8 ports at 1 ms

@@ -11,8 +11,7 @@ import pytest
 from ibpulse.events import Event
 from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, RecordingWriter, concatenate, finish, load, save
-from ibpulse.recordings.recorded_events import MAX_EVENT_BYTES, events_to_json, limit_events
-from ibpulse.recordings.recording import MAX_EVENTS, meta_between
+from ibpulse.recordings.recording import MAX_EVENT_BYTES, MAX_EVENTS, events_to_json, limit_events, meta_between
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_recording
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
