@@ -8,7 +8,7 @@ from pathlib import Path
 from tools.grafana import recording_rules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
-SERIES_PER_NODE = 1000
+SERIES_PER_NODE = 1100
 SCRAPE_SECONDS = 15
 BYTES_PER_SAMPLE = 1.5
 HEAD_BYTES_PER_SERIES = 4000
