@@ -23,7 +23,7 @@ class _Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StateSpan:
     """A state and the ticks from `first` up to `end`, exclusive, in which a port was in it; None: it did not exist."""
 
     first: int
@@ -98,14 +98,14 @@ class PortHistory:
         line = self._ports.get(name)
         return None if line is None else line.at(tick)
 
-    def spans(self, name: str, first: int, end: int) -> list[Span]:
+    def spans(self, name: str, first: int, end: int) -> list[StateSpan]:
         """The states of a port from tick `first` up to `end`, exclusive, oldest first, without gaps."""
         line = self._ports.get(name)
         if line is None or first >= end:
             return []
         low, high = bisect.bisect_right(line.ticks, first), bisect.bisect_left(line.ticks, end)
         edges = [first, *line.ticks[low:high], end]
-        return [Span(a, b, line.states[low + n]) for n, (a, b) in enumerate(pairwise(edges))]
+        return [StateSpan(a, b, line.states[low + n]) for n, (a, b) in enumerate(pairwise(edges))]
 
     def during(self, first: int, end: int) -> dict[str, PortState]:
         """The ports that existed at any time from tick `first` up to `end`, in natural order, each with its last state.
