@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.events import PortHistory
-from ibpulse.events.port_history import Span
+from ibpulse.events.port_history import StateSpan
 from ibpulse.model import PortState
 from tests.events.making import DOWN, SLOW, UP
 
@@ -43,13 +43,13 @@ class EveryTick:
         line = self.ports.get(name, [None] * TICKS)
         return max((tick for tick in range(1, TICKS) if line[tick] != line[tick - 1]), default=None)
 
-    def spans(self, name: str, first: int, end: int) -> list[Span]:
+    def spans(self, name: str, first: int, end: int) -> list[StateSpan]:
         if name not in self.ports:
             return []
         found, tick = [], first
         for state, run in groupby(self.ports[name][first:end]):
             length = len(list(run))
-            found.append(Span(tick, tick + length, state))
+            found.append(StateSpan(tick, tick + length, state))
             tick += length
         return found
 
@@ -91,7 +91,7 @@ def test_a_port_that_goes_down_keeps_its_past() -> None:
     history = PortHistory()
     history.begin("mlx5_0:1", UP)
     history.change("mlx5_0:1", 100, UP, DOWN)
-    assert history.spans("mlx5_0:1", 90, 110) == [Span(90, 100, UP), Span(100, 110, DOWN)]
+    assert history.spans("mlx5_0:1", 90, 110) == [StateSpan(90, 100, UP), StateSpan(100, 110, DOWN)]
 
 
 def test_a_state_for_less_than_a_tick_leaves_no_change() -> None:
@@ -99,7 +99,7 @@ def test_a_state_for_less_than_a_tick_leaves_no_change() -> None:
     history.begin("mlx5_0:1", UP)
     history.change("mlx5_0:1", 100, UP, DOWN)
     history.change("mlx5_0:1", 100, DOWN, UP)
-    assert history.spans("mlx5_0:1", 90, 110) == [Span(90, 110, UP)]
+    assert history.spans("mlx5_0:1", 90, 110) == [StateSpan(90, 110, UP)]
     assert history.since("mlx5_0:1") is None
 
 

@@ -13,7 +13,7 @@ GONE = "GONE"
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPort:
+class LastSeen:
     """A port and the last sample at which it was present."""
 
     port: RecordedPort
@@ -25,7 +25,7 @@ class KnownPorts:
 
     def __init__(self, history_ticks: int) -> None:
         self._history_ticks = history_ticks
-        self._seen: dict[PortId, KnownPort] = {}
+        self._seen: dict[PortId, LastSeen] = {}
         self._latest_tick = 0
 
     def update(self, snapshot: Snapshot) -> None:
@@ -33,7 +33,7 @@ class KnownPorts:
         tick = self._latest_tick = snapshot.end_tick
         here = {port.port.id: port for port in snapshot.ports if port.directions}
         for number, port in here.items():
-            self._seen[number] = KnownPort(
+            self._seen[number] = LastSeen(
                 _describe(port, self._seen.get(number), snapshot.sampler.interval_seconds), tick
             )
         for number in self._seen.keys() - here.keys():
@@ -50,7 +50,7 @@ class KnownPorts:
         return tuple(port for _, port in chosen[:MAX_PORTS])
 
 
-def _describe(seen: PortSnapshot, before: KnownPort | None, interval_seconds: float) -> RecordedPort:
+def _describe(seen: PortSnapshot, before: LastSeen | None, interval_seconds: float) -> RecordedPort:
     port = seen.port
     # a port that went down has no rate, but had one while it carried the traffic in the capture
     rate = port.rate_bytes_per_second or (before.port.rate_bytes_per_second if before else None)

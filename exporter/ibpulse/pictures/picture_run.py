@@ -11,7 +11,7 @@ import numpy as np
 from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import PictureError
 from ibpulse.events import Event
-from ibpulse.events.port_history import Span
+from ibpulse.events.port_history import StateSpan
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import PictureOptions, Unit
 from ibpulse.recordings import Recording
@@ -128,7 +128,7 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     )
 
 
-def _inactive(spans: Sequence[Span], ticks: int) -> Bools:
+def _inactive(spans: Sequence[StateSpan], ticks: int) -> Bools:
     """The samples for which the link is known not to be ACTIVE: (samples,)."""
     found = np.zeros(ticks, dtype=np.bool_)
     for span in spans:
@@ -137,7 +137,7 @@ def _inactive(spans: Sequence[Span], ticks: int) -> Bools:
     return found
 
 
-def _line_rate(spans: Sequence[Span], otherwise: float | None, ticks: int) -> Floats:
+def _line_rate(spans: Sequence[StateSpan], otherwise: float | None, ticks: int) -> Floats:
     """The line rate in force, one direction: (samples,); where it is unknown the one before, or else the next one."""
     rates = [span.state.rate_bytes_per_second if span.state else None for span in spans]
     last = next((rate for rate in rates if rate), otherwise) or np.nan

@@ -17,7 +17,7 @@ from ibpulse.analysis.span_statistics import SpanOptions
 from ibpulse.arrays import Bools, Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
-from ibpulse.events.port_history import Span
+from ibpulse.events.port_history import StateSpan
 from ibpulse.recordings import Recording
 from ibpulse.units import MILLISECOND_NS
 
@@ -118,7 +118,7 @@ def _choose_ports(path: Path, recording: Recording, options: ReportOptions) -> l
     return chosen
 
 
-def _is_rail(spans: Sequence[Span]) -> bool:
+def _is_rail(spans: Sequence[StateSpan]) -> bool:
     return any(span.state is not None and span.state.rail for span in spans)
 
 
@@ -162,7 +162,7 @@ def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
     return add_up(recording.bytes_per_second[chosen], recording.seconds[chosen], rails, recording.start_ns, interval_ns)
 
 
-def _over_time(spans: Sequence[Span], ticks: int) -> tuple[Bools, Floats]:
+def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
     """Whether a port is up and its line rate, at each sample: (samples,)."""
     up, rates = np.zeros(ticks, dtype=np.bool_), np.full(ticks, math.nan)
     known = [span.state.rate_bytes_per_second for span in spans if span.state and span.state.rate_bytes_per_second]

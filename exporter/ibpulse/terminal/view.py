@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ibpulse.aggregator import Summary
 from ibpulse.arrays import Bools, Singles
 from ibpulse.events import Event
-from ibpulse.events.port_history import Span
+from ibpulse.events.port_history import StateSpan
 
 SUMMARY_WINDOW_SECONDS = 10
 # the costliest part of a view, and two seconds hardly change a window of ten
@@ -102,7 +102,7 @@ def clock_text(time_ns: int, now_ns: int) -> str:
     return f"{when:%H:%M:%S}" if abs(now_ns - time_ns) < DAY_SECONDS * 1_000_000_000 else f"{when:%Y-%m-%d}"
 
 
-def down_bins(spans: Sequence[Span], first: int, width: int, peaks: Singles) -> Bools:
+def down_bins(spans: Sequence[StateSpan], first: int, width: int, peaks: Singles) -> Bools:
     """The bins without traffic in which the link was down: (bins,).
 
     `first` is the beginning of the first bin and `width` the length of each, in the unit of the spans.
