@@ -15,7 +15,7 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.metrics.metric_table import TABLE, rows_of
 from ibpulse.model import SamplerHealth
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.web.stream.events import describe_second
+from ibpulse.web.stream.messages import describe_second
 from tests.aggregator.rings import Ring, port
 from tests.docs.pages import ROOT
 from tests.reports.recordings import run_of

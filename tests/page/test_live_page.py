@@ -200,6 +200,12 @@ def test_a_view_is_shared_by_its_address(shown: Live, browser: Browser) -> None:
         assert other.complaints == []
 
 
+def test_a_link_that_is_older_than_the_history_leads_to_the_captures(shown: Live) -> None:
+    shown.open("#from=1763683200000&to=1763683210000")
+    eventually(lambda: "is older than the history of" in shown.text("#notices"))
+    assert shown.page.get_attribute("#notices a", "href") == "/api/v1/captures"
+
+
 def test_the_window_is_saved_as_csv(shown: Live) -> None:
     shown.open("#span=2000&direction=transmit&unit=bytes&ports=mlx5_0:1")
     shown.wait("live")
@@ -209,7 +215,7 @@ def test_the_window_is_saved_as_csv(shown: Live) -> None:
         shown.page.click("#save-csv")
     head, *rows = list(csv.reader(io.StringIO(Path(waiting.value.path()).read_text())))
     begin, end = shown.span()
-    assert head == ["time_ms", "mlx5_0:1 transmit"]
+    assert head == ["time_ms", "mlx5_0:1 transmit bytes_per_second"]
     assert len(rows) == pytest.approx((end - begin) / 10, abs=2)
     assert int(rows[0][0]) == pytest.approx(begin, abs=10)
 

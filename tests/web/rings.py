@@ -43,7 +43,10 @@ def received(_tick: int, port: int) -> int:
 
 @dataclass
 class Node:
-    """A ring that a test fills, and the traffic in it: `rates[port, direction, wall tick]` in bytes per second."""
+    """A ring that a test fills, and the traffic in it: `rates[port, direction, wall tick]` in bytes per second.
+
+    A port in `silent` moves nothing at these ticks; one in `absent` has no sample of them.
+    """
 
     ring: RingFile
     slots: dict[str, int]
@@ -51,12 +54,15 @@ class Node:
     rates: dict[tuple[str, int, int], float] = field(default_factory=dict)
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
     last: dict[tuple[str, int], int] = field(default_factory=dict)
+    silent: dict[str, range] = field(default_factory=dict)
+    absent: dict[str, range] = field(default_factory=dict)
 
     def run(self, first: int, count: int, missed: Sequence[int] = (), unread: Mapping[int, int] = {}) -> None:
         """Sample all ports at `count` ticks from `first` on, but not at `missed`; `unread` is tick -> direction."""
         for number, (name, slot) in enumerate(self.slots.items()):
             for tick in range(first, first + count):
-                self._tick(name, number, slot, tick, tick in missed, unread.get(tick))
+                gone = tick in missed or tick in self.absent.get(name, ())
+                self._tick(name, number, slot, tick, gone, unread.get(tick))
         self.ring.words[at.lane_at(0) + at.L_TICK] = first + count - 1
 
     def _tick(self, name: str, number: int, slot: int, tick: int, missed: bool, unread: int | None) -> None:
@@ -65,7 +71,8 @@ class Node:
         words[at.R_TICK], words[at.R_BEFORE] = tick, instant_ns(tick)
         words[at.R_BETWEEN], words[at.R_AFTER] = instant_ns(tick) + 800, instant_ns(tick) + 1600
         for direction, law in enumerate((sent, received)):
-            moved = law(tick, number) * elapsed
+            rate = 0 if tick in self.silent.get(name, ()) else law(tick, number)
+            moved = rate * elapsed
             assert moved % 4 == 0
             key = (name, direction)
             self.counters[key] = self.counters.get(key, 1000) + moved // 4
@@ -74,7 +81,7 @@ class Node:
             wall = tick - self.shift(tick)
             self.rates.pop((name, direction, wall), None)
             if good and self.last.get(key) == tick - 1:
-                self.rates[name, direction, wall] = law(tick, number) * 1e9
+                self.rates[name, direction, wall] = rate * 1e9
             if good:
                 self.last[key] = tick
         if not missed:

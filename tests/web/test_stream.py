@@ -19,8 +19,8 @@ from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.routes import stream_route
 from ibpulse.web.server import serve
 from ibpulse.web.stream import hub
-from ibpulse.web.stream.events import describe_second
 from ibpulse.web.stream.hub import Feed, Viewer
+from ibpulse.web.stream.messages import describe_second
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.web.events import Event, Listener, listening
 from tests.web.rings import EPOCH, Node, fabric, make_node, port
@@ -67,7 +67,17 @@ async def test_the_stream_begins_with_what_it_is_about(node: Node) -> None:
         "interval_ms": 10,
         "history_ms": 40960,
         "ports": [
-            {"port": f"mlx5_{n}:1", "rail": True, "active": True, "state": "ACTIVE", "rate_bytes_per_second": 50e9}
+            {
+                "port": f"mlx5_{n}:1",
+                "rail": True,
+                "active": True,
+                "state": "ACTIVE",
+                "rate_bytes_per_second": 50e9,
+                "problem": "",
+                "problem_text": "",
+                "since_ms": None,
+                "states": [],
+            }
             for n in (0, 1)
         ],
     }

@@ -18,7 +18,8 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import Scope
 
-from ibpulse.model import Port
+from ibpulse.events.watch import KnownPort
+from ibpulse.instants import format_rfc3339
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import KINDS
@@ -43,10 +44,13 @@ _LINKS = (
     ("/api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
     ("/api/v1/events?last=1h", "what happened in the last hour"),
     ("/api/v1/ports", "ports as JSON"),
+    ("/api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
+    ("/api/v1/topology", "devices, PCIe links and GPUs"),
     ("/api/docs", "API reference"),
     ("/-/healthy", "liveness: is it sampling?"),
     ("/-/ready", "readiness: has the first sample arrived?"),
 )
+_CAPTURES = ("/api/v1/captures", "captures of the flight recorder")
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -116,7 +120,8 @@ def live_page(parts: WebParts) -> HTMLResponse:
 
 def landing_body(parts: WebParts) -> str:
     """The page's content without its script, as HTML."""
-    fabric = parts.fabric()
+    fabric, ports = parts.fabric(), parts.known_ports()
+    links = (*_LINKS, _CAPTURES) if parts.captures else _LINKS
     interval = f"{parts.reader.interval_ns / 1e6:g} ms"
     states = [judge_health(parts), parts.ready()]
     lines = [
@@ -125,11 +130,11 @@ def landing_body(parts: WebParts) -> str:
         *(f'<p class="{"good" if good else "bad"}">{escape(sentence)}</p>' for good, sentence in states),
         *(f'<p class="notice">{escape(notice)}</p>' for notice in fabric.notices),
         "<h2>Ports</h2>",
-        table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(port) for port in fabric.ports])
-        if fabric.ports
+        table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(each) for each in ports])
+        if ports
         else '<p class="soft">No ports found.</p>',
         "<h2>Interfaces</h2>",
-        '<ul class="links">' + "".join(_link(*link) for link in _LINKS) + "</ul>",
+        '<ul class="links">' + "".join(_link(*link) for link in links) + "</ul>",
     ]
     return "\n".join(lines)
 
@@ -138,15 +143,19 @@ def _link(target: str, words: str) -> str:
     return f'<li><a href="{escape(target)}"><code>{escape(target)}</code><span>{escape(words)}</span></a></li>'
 
 
-def _row(port: Port) -> list[str]:
-    rate = port.rate_bytes_per_second
+def _row(known: KnownPort) -> list[str]:
+    port, state = known.port, known.state
+    rate = state.rate_bytes_per_second if state else None
+    good = state is not None and state.active and not state.problem
+    word = state.state if state else "disappeared"
+    since = "" if good or known.since_ns is None else f" since {format_rfc3339(known.since_ns)}"
     return [
         f"<code>{escape(str(port.id))}</code>",
-        f'<span class="{"good" if port.active else "bad"}">{escape(port.state)}</span>',
+        f'<span class="{"good" if good else "bad"}">{escape(word + since)}</span>',
         "" if rate is None else f"{rate * 8 / 1e9:g} Gb/s",
         "rail" if port.rail else "",
         f"<code>{escape(port.source.name)}</code>" if port.source else "",
-        escape(port.problem or (port.source.note if port.source else "")),
+        escape(known.problem or port.problem or (port.source.note if port.source else "")),
     ]
 
 

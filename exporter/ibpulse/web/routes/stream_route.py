@@ -35,7 +35,7 @@ MEDIA_TYPE = "text/event-stream"
 STALLED_SECONDS = 60.0
 
 _ANSWER: dict[str, Any] = {
-    "description": "Events `ports`, `batch`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
+    "description": "Events `ports`, `batch`, `events`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 

@@ -6,7 +6,7 @@ import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
 const SIGNATURES = { idle: "idle", dense_like: "dense-like", moe_like: "MoE-like", unknown: "unknown" };
 
 /**
- * Name, tooltip and value of each card; `value` returns number, unit, remark and an optional tone.
+ * Name, tooltip and value of each card; `value` returns number, unit, remark, and optionally a tone and a longer remark.
  */
 const CARDS = [
   {
@@ -89,24 +89,26 @@ function burstiness(n) {
 }
 
 function rails(n) {
-  const named = n.idle.length ? `idle: ${n.idle.join(", ")}` : n.slow.length ? `slow: ${n.slow.join(", ")}` : "";
+  const full = n.labels.map(([word, ports]) => `${word}: ${ports.join(", ")}`).join("; ");
+  const short = n.labels.map(([word, ports]) => `${ports.length} ${word}`).join(", ");
   return [
     n.activeRails ?? UNKNOWN,
     `of ${n.rails ?? UNKNOWN}`,
-    named || `fairness ${decimal(n.fairness, 3)}`,
-    named ? "bad" : "",
+    (n.labels.length > 1 ? short : full) || `fairness ${decimal(n.fairness, 3)}`,
+    full ? "bad" : "",
+    full,
   ];
 }
 
 /** The statistics of one window from a `summary` event. */
 export function fromSecond(second, name) {
   const window = second.node.windows[name];
-  return { ...shared(second.node, second.ports), ...fromWindow(window) };
+  return { ...shared(second.node), ...fromWindow(window) };
 }
 
 /** The statistics from a response of /api/v1/summary. */
 export function fromSummary(answer) {
-  return { ...shared(answer.node, answer.ports), ...fromWindow(answer.node) };
+  return { ...shared(answer.node), ...fromWindow(answer.node) };
 }
 
 /** The node's statistics in one window. */
@@ -124,7 +126,7 @@ export function fromWindow(window) {
   };
 }
 
-function shared(node, ports) {
+function shared(node) {
   return {
     rails: node.rails,
     activeRails: node.active_rails,
@@ -133,8 +135,6 @@ function shared(node, ports) {
     score: node.step_period_score,
     signature: node.workload_signature,
     confidence: node.workload_signature_confidence,
-    idle: ports.filter((port) => port.rail_idle).map((port) => port.port),
-    slow: ports.filter((port) => port.rail_slow && !port.rail_idle).map((port) => port.port),
   };
 }
 
@@ -155,12 +155,12 @@ export class Cards {
 
   show(numbers) {
     for (const part of this.#parts) {
-      const [number, unit, sub, tone] = part.value(numbers);
+      const [number, unit, sub, tone, title] = part.value(numbers);
       put(part.head, part.name === "Now" && numbers.heldSeconds ? "Mean" : part.name);
       put(part.number, String(number));
       put(part.unit, unit);
       put(part.sub, sub);
-      part.sub.title = sub;
+      part.sub.title = title || sub;
       part.paragraph.classList.toggle("words", String(number).length > 6);
       part.card.dataset.tone = tone ?? "";
     }

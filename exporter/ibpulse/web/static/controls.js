@@ -69,7 +69,7 @@ export class Controls {
     const { page, view } = this;
     const span = page.span;
     const query = new URLSearchParams({ from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" });
-    for (const port of shownPorts(page.store.layout, view.ports)) query.append("port", port.port);
+    for (const port of shownPorts(page.store.layout, view.ports, page.momentMs)) query.append("port", port.port);
     if (view.direction !== "both") query.set("direction", view.direction);
     if (view.unit === "ratio") query.set("unit", "ratio");
     return `/api/v1/window?${query}`;
@@ -82,7 +82,7 @@ export class Controls {
     byId("hold-words").textContent = view.held ? "Go live" : "Hold";
     for (const name of ["direction", "unit", "theme", "map", "window"]) {
       for (const button of document.querySelectorAll(`button[data-${name}]`)) {
-        const chosen = name === "window" ? page.windowName : view[name];
+        const chosen = name === "window" ? page.statistics.window : view[name];
         button.setAttribute("aria-pressed", String(button.dataset[name] === chosen));
       }
     }
@@ -92,7 +92,7 @@ export class Controls {
   choice() {
     const { page, view } = this;
     if (page.ready)
-      showChoice(byId("rails"), page.store.layout, view.ports, (ports) => {
+      showChoice(byId("rails"), page.store.layout, view.ports, page.momentMs, (ports) => {
         view.change({ ports });
         if (!ports) this.choice();
       });
@@ -227,8 +227,8 @@ export class Controls {
   cycle(key) {
     if (key === "t")
       return this.view.change({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
-    const [name, values] = key === "w" ? ["window", this.page.windowNames] : CYCLES[key];
-    const now = key === "w" ? this.page.windowName : this.view[name];
+    const [name, values] = key === "w" ? ["window", this.page.statistics.windows] : CYCLES[key];
+    const now = key === "w" ? this.page.statistics.window : this.view[name];
     if (values.length) this.view.change({ [name]: values[(values.indexOf(now) + 1) % values.length] });
   }
 
@@ -262,6 +262,7 @@ export class Controls {
       menu.open = false;
       menu.querySelector("summary").focus();
     }
+    this.page.marks.close();
     this.leave();
   }
 }

@@ -1,21 +1,25 @@
-// Paints the waterfall as an image with one row per series.
+// Paints the rows of the picture: colours for traffic, and patterns for missing data and for a link that is down.
 
 import { SHADES, shades } from "./colours.js";
+import { statesWithin } from "./states.js";
 import { TILE_BINS } from "./store.js";
 
-// transparent, to show the hatching for missing data, or the background where nothing is loaded
-const CLEAR = 0;
+// both are transparent, to show the pattern behind them
+const MISSING = 0;
+const DOWN = 1;
 
 /**
- * The image of a time span. `rows` are {series, top}: the highest colour means `top` bytes per second; a row without it
- * is hatched. `ground` is the pixel for times that are not loaded or still to come.
+ * The image of a time span, one row per series, as 32-bit words. `rows` are {series, port, top}: the highest colour
+ * means `top` bytes per second, or without it the data rate of the port that was in force at the time. `ground` is the
+ * pixel for times that are not loaded or still to come. Bins are `widthMs` wide, or as wide as fits the columns.
  */
-export function paintHeat(store, rows, fromMs, toMs, columns, map, ground) {
+export function paintHeat(store, rows, fromMs, toMs, columns, map, ground, widthMs = 0) {
   const image = new ImageData(columns, Math.max(1, rows.length));
   const words = new Uint32Array(image.data.buffer).fill(ground);
-  if (!store.layout) return image;
+  if (!store.layout) return { image, words };
   const perColumn = (toMs - fromMs) / columns;
-  const widthMs = store.widthFor(perColumn);
+  widthMs ||= store.widthFor(perColumn);
+  const laws = rows.map((row) => lawOf(row, fromMs, perColumn, columns));
   const colours = shades(map);
   for (const tile of store.span(widthMs, fromMs, toMs)) {
     const left = Math.max(0, Math.floor((tile.startMs - fromMs) / perColumn));
@@ -25,43 +29,106 @@ export function paintHeat(store, rows, fromMs, toMs, columns, map, ground) {
       const begin = fromMs + column * perColumn - tile.startMs;
       const first = Math.max(0, Math.floor(begin / widthMs + 1e-6));
       const last = Math.min(known, Math.max(first + 1, Math.ceil((begin + perColumn) / widthMs - 1e-6)));
-      if (first < last) paintColumn(tile, rows, first, last, words, column, columns, colours);
+      if (first < last) paintColumn(tile, laws, first, last, words, column, columns, colours);
     }
   }
-  return image;
+  return { image, words };
 }
 
-function paintColumn(tile, rows, first, last, words, column, columns, colours) {
-  for (let row = 0; row < rows.length; row += 1) {
-    const base = rows[row].series * TILE_BINS;
+/** The value of the highest colour of each column, and whether the link is down in it; numbers where they are constant. */
+function lawOf(row, fromMs, perColumn, columns) {
+  const states = statesWithin(row.port, fromMs, fromMs + columns * perColumn);
+  const topOf = (state) => row.top ?? state.rate ?? NaN;
+  const at = (ms) => Math.max(0, Math.floor((ms - fromMs) / perColumn));
+  const down = states[0].downUntilMs >= fromMs + columns * perColumn;
+  const law = { series: row.series, top: topOf(states[0]), down, tops: null, downs: null };
+  if (states.length === 1 && (down || states[0].downUntilMs < fromMs)) return law;
+  law.tops = new Float64Array(columns);
+  law.downs = new Uint8Array(columns);
+  for (const state of states) {
+    // the column in which a state begins belongs to both, and has the higher rate
+    const begin = at(state.fromMs);
+    law.tops[begin] = Math.max(law.tops[begin] || 0, topOf(state)) || topOf(state);
+    law.tops.fill(topOf(state), begin + 1);
+    law.downs.fill(1, begin, Math.max(begin, at(Math.min(state.downUntilMs, fromMs + columns * perColumn))));
+  }
+  return law;
+}
+
+function paintColumn(tile, laws, first, last, words, column, columns, colours) {
+  for (let row = 0; row < laws.length; row += 1) {
+    const law = laws[row];
+    const base = law.series * TILE_BINS;
     let highest = NaN;
     for (let bin = base + first; bin < base + last; bin += 1) {
       const value = tile.values[bin];
       if (!(value <= highest)) highest = Number.isNaN(value) ? highest : value;
     }
     const at = row * columns + column;
-    if (Number.isNaN(highest) || !rows[row].top) {
-      if (tile.whole) words[at] = CLEAR;
-    } else {
-      words[at] = colours[Math.min(SHADES - 1, Math.max(0, Math.round((highest / rows[row].top) * (SHADES - 1))))];
-    }
+    const top = law.tops ? law.tops[column] : law.top;
+    const down = law.downs ? law.downs[column] : law.down;
+    if (highest === 0 && down) words[at] = DOWN;
+    else if (Number.isNaN(highest) || !(top > 0)) {
+      if (tile.whole) words[at] = MISSING;
+    } else words[at] = colours[Math.min(SHADES - 1, Math.max(0, Math.round((highest / top) * (SHADES - 1))))];
   }
 }
 
-/** The hatching for missing data, in grey, so that it resembles no value. */
+/** Draw painted rows at their places, `{y, height}`, from `x` on. */
+export function drawRows(context, { image, words }, x, places, scale) {
+  const { width } = image;
+  const strip = new OffscreenCanvas(width, image.height);
+  strip.getContext("2d").putImageData(image, 0, 0);
+  const [missing, down] = [hatching(context, scale), lattice(context, scale)];
+  context.imageSmoothingEnabled = false;
+  places.forEach((place, row) => {
+    context.fillStyle = missing;
+    context.fillRect(x, place.y, width, place.height);
+    context.fillStyle = down;
+    for (const [from, to] of runsOf(words.subarray(row * width, (row + 1) * width), DOWN)) {
+      context.fillRect(x + from, place.y, to - from, place.height);
+    }
+    context.drawImage(strip, 0, row, width, 1, x, place.y, width, place.height);
+  });
+}
+
+/** Begin and end of each run of a word. */
+function runsOf(words, word) {
+  const runs = [];
+  for (let from = words.indexOf(word); from >= 0; ) {
+    let to = from + 1;
+    while (to < words.length && words[to] === word) to += 1;
+    runs.push([from, to]);
+    from = words.indexOf(word, to);
+  }
+  return runs;
+}
+
+/** The pattern of missing data: grey stripes, so that it resembles no value. */
 export function hatching(context, scale) {
-  const side = Math.round(8 * scale);
+  return pattern(context, Math.round(8 * scale), "#3a4149", "#8d97a3", 1.6 * scale, ["/"]);
+}
+
+/** The pattern of a link that is down: a light lattice on dark red. */
+export function lattice(context, scale) {
+  return pattern(context, Math.round(8 * scale), "#5c0f14", "#ffc9c2", 1.2 * scale, ["/", "\\"]);
+}
+
+function pattern(context, side, ground, ink, width, strokes) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = side;
   const pen = tile.getContext("2d");
-  pen.fillStyle = "#3a4149";
+  pen.fillStyle = ground;
   pen.fillRect(0, 0, side, side);
-  pen.strokeStyle = "#8d97a3";
-  pen.lineWidth = Math.max(1, 1.6 * scale);
+  pen.strokeStyle = ink;
+  pen.lineWidth = Math.max(1, width);
   pen.beginPath();
   for (const offset of [-side, 0, side]) {
-    pen.moveTo(offset, side);
-    pen.lineTo(offset + side, 0);
+    for (const stroke of strokes) {
+      const [low, high] = stroke === "/" ? [side, 0] : [0, side];
+      pen.moveTo(offset, low);
+      pen.lineTo(offset + side, high);
+    }
   }
   pen.stroke();
   return context.createPattern(tile, "repeat");

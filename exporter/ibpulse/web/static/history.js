@@ -64,8 +64,11 @@ export class History {
       if (!answer.ok) return answer.status === 503 ? BUSY_PAUSE_MS : FAILED_PAUSE_MS;
       const about = JSON.parse(answer.headers.get("X-Ibpulse-Window"));
       const values = readNpy(await answer.arrayBuffer());
-      if (about.series.join() !== this.#store.names.join()) return FAILED_PAUSE_MS;
-      const rows = about.series.map((_, row) => values.subarray(row * about.points, (row + 1) * about.points));
+      const none = new Float32Array(about.points).fill(NaN);
+      const rows = this.#store.names.map((name) => {
+        const row = about.series.indexOf(name);
+        return row < 0 ? none : values.subarray(row * about.points, (row + 1) * about.points);
+      });
       this.#store.fill(tile, rows, about);
       return 0;
     } catch {

@@ -1,23 +1,23 @@
 // The live page: connects stream, picture, statistics and controls.
 
 import { Controls } from "./controls.js";
-import { Cards, fromSecond, fromSummary } from "./cards.js";
-import { UNKNOWN, clock, duration } from "./format.js";
+import { UNKNOWN, duration } from "./format.js";
 import { showHealth } from "./health.js";
+import { showNotices } from "./notices.js";
+import { Numbers } from "./numbers.js";
 import { Page } from "./page.js";
+import { findDowns } from "./states.js";
 import { Stream } from "./stream.js";
 import { showTable } from "./table.js";
 import { View } from "./view.js";
 
-const SUMMARY_PAUSE_MS = 400;
 const LATER = "Their samples are loaded when needed.";
 const byId = (id) => document.getElementById(id);
 
 class Live extends Page {
   constructor() {
     super(new View());
-    this.cards = new Cards(byId("cards"));
-    this.asked = 0;
+    this.statistics = new Numbers(this);
     this.stream = new Stream({
       event: (name, data) => this.receive(name, data),
       state: (name, detail) => this.connection(name, detail),
@@ -36,19 +36,13 @@ class Live extends Page {
     document.title = `ibpulse · ${location.host}`;
     this.dress();
     this.attend();
+    this.statistics.ask();
   }
 
-  get windowNames() {
-    return this.second ? Object.keys(this.second.node.windows) : [];
-  }
-
-  get windowName() {
-    return this.windowNames.includes(this.view.window) ? this.view.window : this.windowNames[0];
-  }
-
-  /** Run the stream only while the newest samples are visible. */
+  /** Run the stream only while the newest samples are visible; a held view needs its first messages alone. */
   attend() {
-    const looking = !document.hidden && (!this.view.held || !this.ready);
+    const begun = this.ready && this.store.newestMs > 0 && this.second;
+    const looking = !document.hidden && (!this.view.held || !begun);
     if (looking) this.stream.start();
     else this.stream.stop();
     if (!document.hidden) this.draw({ overview: true });
@@ -58,96 +52,39 @@ class Live extends Page {
     if (name === "ports") this.layOut(data);
     else if (name === "batch") this.add(data);
     else if (name === "summary") this.newSecond(data);
+    else if (name === "events") this.happen(data.events);
     else if (name === "dropped") this.say(`This page was too slow: ${data.events} events were dropped. ${LATER}`);
   }
 
   layOut(layout) {
-    this.describe(layout);
+    if (this.describe(layout)) this.controls.choice();
     this.paintScale();
-    this.controls.choice();
+    showNotices(byId("notices"), this);
     const mine = document.documentElement.dataset.version;
     if (layout.version !== mine) this.say("The server now runs another version; reload this page.");
   }
 
+  happen(events) {
+    this.events.add(events);
+    findDowns(this.store.layout, this.events.list);
+    this.draw();
+  }
+
   add(batch) {
     super.add(batch);
-    if (this.view.held) this.attend(); // a held view needs only the layout and the newest time
+    if (!this.view.held) return;
+    // the first batch tells where the history begins
+    showNotices(byId("notices"), this);
+    this.attend();
   }
 
   newSecond(second) {
     this.second = second;
-    this.offerWindows();
+    if (this.statistics.offer()) this.controls.show();
     showHealth(byId("health"), second);
     showTable(byId("table"), second);
-    this.showNumbers();
-  }
-
-  offerWindows() {
-    const holder = byId("windows");
-    if (holder.childElementCount === this.windowNames.length) return;
-    holder.replaceChildren();
-    for (const name of this.windowNames) {
-      const button = document.createElement("button");
-      button.dataset.window = button.textContent = name;
-      holder.append(button);
-    }
-    this.controls.show();
-  }
-
-  showNumbers() {
-    if (this.view.held || !this.second) return;
-    const ways = [0, 1].map((way) => this.nowOf(way));
-    const sum = ways.includes(null) ? null : ways[0] + ways[1];
-    const line = this.lineRate();
-    this.cards.show({
-      ...fromSecond(this.second, this.windowName),
-      now: sum,
-      transmit: ways[0],
-      receive: ways[1],
-      line,
-    });
-    byId("numbers-about").textContent = this.second.end_ms ? `to ${clock(this.second.end_ms)}` : "";
-  }
-
-  nowOf(way) {
-    const series = this.store.layout.ports.flatMap((port, index) => (port.rail ? [index * 2 + way] : []));
-    const rates = series.map((each) => this.moment(each)).filter((rate) => !Number.isNaN(rate));
-    return rates.length ? rates.reduce((a, b) => a + b, 0) : null;
-  }
-
-  lineRate() {
-    const rails = this.store.layout.ports.filter((port) => port.rail && port.rate_bytes_per_second);
-    return rails.reduce((sum, port) => sum + 2 * port.rate_bytes_per_second, 0);
-  }
-
-  /** Fetch the statistics of a held view from the server once it stops moving. */
-  askNumbers() {
-    clearTimeout(this.asked);
-    byId("windows").hidden = this.view.held;
-    if (!this.view.held) return this.showNumbers();
-    this.asked = setTimeout(() => this.fetchNumbers(), SUMMARY_PAUSE_MS);
-    return undefined;
-  }
-
-  async fetchNumbers() {
-    if (!this.ready) {
-      this.askNumbers();
-      return;
-    }
-    const endMs = this.view.endMs;
-    const most = Math.floor((this.store.layout.history_ms - 2_000) / 1000);
-    const seconds = Math.max(1, Math.min(most, Math.ceil(this.view.spanMs / 1000)));
-    const answer = await fetch(`/api/v1/summary?window=${seconds}s&to=${Math.round(endMs)}`).catch(() => null);
-    if (this.view.endMs !== endMs) return;
-    if (!answer?.ok) {
-      byId("numbers-about").textContent = "Statistics of this view are not available now.";
-      return;
-    }
-    const summary = await answer.json();
-    const numbers = fromSummary(summary);
-    this.cards.show({ ...numbers, heldSeconds: seconds, now: numbers.mean, line: this.lineRate() });
-    byId("numbers-about").textContent =
-      `of this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
+    this.statistics.show();
+    if (this.view.held) this.attend();
   }
 
   changed(patch) {
@@ -156,9 +93,12 @@ class Live extends Page {
       this.attend();
       this.connection();
     }
-    if ("endMs" in patch || "spanMs" in patch) this.askNumbers();
-    if ("window" in patch) this.showNumbers();
-    if (this.ready) this.paintScale();
+    if ("endMs" in patch || "spanMs" in patch) this.statistics.ask();
+    if ("window" in patch) this.statistics.show();
+    if (this.ready) {
+      this.paintScale();
+      showNotices(byId("notices"), this);
+    }
     this.controls.show();
     this.draw({ overview: true });
   }

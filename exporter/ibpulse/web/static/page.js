@@ -1,8 +1,11 @@
 // The picture: its time span, and repainting it after changes.
 
+import { shade } from "./colours.js";
 import { Edge } from "./edge.js";
-import { hatching, paintHeat } from "./heat.js";
+import { clock } from "./format.js";
+import { drawRows, paintHeat } from "./heat.js";
 import { History } from "./history.js";
+import { Events, Marks } from "./marks.js";
 import {
   GROUND_WORD,
   columnSentence,
@@ -14,6 +17,7 @@ import {
 } from "./picture.js";
 import { Rails, shownPorts } from "./rails.js";
 import { Reading } from "./reading.js";
+import { findDowns, prepare } from "./states.js";
 import { Store } from "./store.js";
 
 const FRAME_MS = 33;
@@ -30,7 +34,10 @@ export class Page {
     this.edge = new Edge();
     this.rails = new Rails(byId("names"), byId("bars"));
     this.reading = new Reading(byId("reading"), byId("cross"));
+    this.events = new Events();
+    this.marks = new Marks(byId("marks"), byId("event-card"), byId("doubt"));
     this.second = null;
+    this.heldPorts = null;
     this.recent = [];
     this.pending = 0;
     this.overviewAt = -Infinity;
@@ -52,9 +59,10 @@ export class Page {
     if (!this.ready) return [];
     return plannedRows(
       this.store.layout,
-      shownPorts(this.store.layout, this.view.ports),
+      shownPorts(this.store.layout, this.view.ports, this.momentMs),
       this.view.direction,
       this.view.unit,
+      this.momentMs,
     );
   }
 
@@ -69,20 +77,33 @@ export class Page {
     return { fromMs: toMs - length, toMs };
   }
 
+  /** The time whose states are shown: the end of a held view, or now. */
+  get momentMs() {
+    return this.view.held ? this.view.endMs - 1 : Infinity;
+  }
+
+  /** The ports of the summary of that time, null if it is not known. */
+  get numbers() {
+    return this.view.held ? this.heldPorts : (this.second?.ports ?? null);
+  }
+
   /** The entire history: oldest and newest time that can be shown. */
   get reach() {
     const toMs = this.edge.newest(performance.now());
     return { fromMs: toMs - this.store.layout.history_ms, toMs };
   }
 
+  /** Take over a layout; returns whether it has other ports than before. */
   describe(layout) {
-    this.store.describe(layout);
-    this.recent = [];
+    const others = this.store.describe(prepare(layout));
+    if (others) this.recent = [];
+    findDowns(layout, this.events.list);
     this.view.bound(layout.interval_ms, layout.history_ms);
     byId("waiting").textContent = layout.ports.length
       ? "Waiting for the first samples"
       : "No port of this node counts bytes.";
     this.draw({ overview: true });
+    return others;
   }
 
   add(batch) {
@@ -123,8 +144,8 @@ export class Page {
     const [span, rows] = [this.span, this.rows];
     const box = { x: 0, y: 0, width: canvas.width, height: canvas.height - 28 * scale };
     context.clearRect(0, 0, canvas.width, canvas.height);
-    this.rails.arrange(rows, this.view.unit);
-    if (this.second) this.rails.standing(this.second.ports);
+    this.rails.arrange(this.store.layout, rows, this.view.unit);
+    this.rails.standing(this.numbers, this.momentMs);
     paintRows(context, box, this.store, rows, span, this.view.map, scale);
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
     byId("column").textContent = columnSentence(
@@ -134,6 +155,7 @@ export class Page {
     );
     this.showRates(span, canvas.width);
     this.reading.show(this.store, rows, span, this.size);
+    this.marks.place(this.events, span, this.size.width);
     if (now - this.overviewAt > OVERVIEW_MS) this.paintOverview(now, rows);
     this.placeThumb(span);
     this.fetch(span, canvas.width);
@@ -144,11 +166,13 @@ export class Page {
     const per = (span.toMs - span.fromMs) / columns;
     const width = this.store.widthFor(per);
     const last = { startMs: Math.floor((span.toMs - 1) / width) * width, widthMs: width };
-    const bin = this.reading.place ? this.reading.binOf(this.store, span, this.size.width) : last;
+    const pointed = this.view.held && this.reading.place;
+    const bin = pointed ? this.reading.binOf(this.store, span, this.size.width) : last;
     const still = (series) => this.store.highest(series, bin.widthMs, bin.startMs, bin.startMs + bin.widthMs) ?? NaN;
     const peaks = new Map((this.second?.ports ?? []).map((port) => [port.port, port.peak_bytes_per_second]));
     const rate = this.view.held ? still : (series) => this.moment(series);
-    this.rails.show(rate, (port) => (this.view.held ? null : peaks.get(port)), this.view.unit);
+    const ms = pointed ? bin.startMs + bin.widthMs - 1 : this.momentMs;
+    this.rails.show(rate, (port) => (this.view.held ? null : peaks.get(port)), this.view.unit, ms);
   }
 
   /** Request missing tiles of the view and the overview, from the right edge. */
@@ -167,13 +191,10 @@ export class Page {
     this.overviewAt = now;
     const { canvas, context, scale } = fitted(byId("history"));
     const reach = this.reach;
-    const image = paintHeat(this.store, rows, reach.fromMs, reach.toMs, canvas.width, this.view.map, GROUND_WORD);
-    const strip = new OffscreenCanvas(image.width, image.height);
-    strip.getContext("2d").putImageData(image, 0, 0);
-    context.fillStyle = hatching(context, scale);
-    context.fillRect(0, 0, canvas.width, canvas.height);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(strip, 0, 0, canvas.width, canvas.height);
+    const painted = paintHeat(this.store, rows, reach.fromMs, reach.toMs, canvas.width, this.view.map, GROUND_WORD);
+    const edges = rows.map((_, index) => Math.round((index * canvas.height) / rows.length));
+    const places = edges.map((y, index) => ({ y, height: (edges[index + 1] ?? canvas.height) - y }));
+    drawRows(context, painted, 0, places, scale);
   }
 
   placeThumb(span) {
@@ -182,6 +203,12 @@ export class Page {
     const thumb = byId("thumb");
     thumb.style.width = `${Math.max(6, (span.toMs - span.fromMs) * per)}px`;
     thumb.style.transform = `translateX(${Math.max(0, Math.min(width - 6, (span.fromMs - reach.fromMs) * per))}px)`;
+    const part = Math.round((100 * (span.toMs - reach.fromMs)) / (reach.toMs - reach.fromMs));
+    const words = this.view.held ? `${clock(span.fromMs)} to ${clock(span.toMs)}` : "the newest samples";
+    const slider = byId("overview");
+    if (slider.getAttribute("aria-valuetext") === words) return;
+    slider.setAttribute("aria-valuenow", Math.min(100, Math.max(0, part)));
+    slider.setAttribute("aria-valuetext", words);
   }
 
   paintScale() {
@@ -196,13 +223,15 @@ export class Page {
       palette(),
       scale,
     );
+    byId("zero").style.background = shade(this.view.map, 0);
   }
 
   savedPicture() {
     const [span, rows] = [this.span, this.rows];
-    const per = (span.toMs - span.fromMs) / 2532;
-    const sentence = columnSentence(this.store.intervalMs, per, this.view.direction);
-    const look = { colours: palette(), map: this.view.map, unit: this.view.unit, top: rows[0]?.top, sentence };
+    const widthMs = this.store.widthFor((span.toMs - span.fromMs) / byId("waterfall").width);
+    const sentence = columnSentence(this.store.intervalMs, widthMs, this.view.direction);
+    const { map, unit } = this.view;
+    const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list };
     const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
     return savedPicture(this.store, rows, span, look, `ibpulse · ${location.hostname} · ${words[this.view.direction]}`);
   }

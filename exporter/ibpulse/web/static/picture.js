@@ -2,16 +2,20 @@
 
 import { shade } from "./colours.js";
 import { clock, duration, fullTime } from "./format.js";
-import { hatching, paintHeat } from "./heat.js";
+import { drawRows, hatching, lattice, paintHeat } from "./heat.js";
+import { stateAt } from "./states.js";
 
 // background where nothing is loaded: --ground of the style sheet
 export const GROUND_WORD = 0xff221b16;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5];
 const LABEL_PIXELS = 92;
 
-/** The rows to paint: one per shown port and direction, with the value of the highest colour. */
-export function plannedRows(layout, ports, direction, unit) {
-  const rates = ports.map((port) => port.rate_bytes_per_second).filter(Boolean);
+/**
+ * The rows to paint: one per shown port and direction. `top` is the value of the highest colour, null if that is the
+ * data rate in force.
+ */
+export function plannedRows(layout, ports, direction, unit, ms) {
+  const rates = ports.map((port) => stateAt(port, ms).rate).filter(Boolean);
   const common = rates.length ? Math.max(...rates) : 50e9;
   const ways = direction === "both" ? [0, 1] : [direction === "transmit" ? 0 : 1];
   return ports.flatMap((port) =>
@@ -19,7 +23,7 @@ export function plannedRows(layout, ports, direction, unit) {
       port,
       way,
       series: layout.ports.findIndex((each) => each.port === port.port) * 2 + way,
-      top: unit === "ratio" ? port.rate_bytes_per_second : common,
+      top: unit === "ratio" ? null : common,
       first: way === ways[0],
     })),
   );
@@ -44,18 +48,10 @@ export function placeRows(rows, top, height, scale) {
 }
 
 /** Paint the rows into a rectangle of a canvas. All lengths are in canvas pixels. */
-export function paintRows(context, box, store, rows, span, map, scale) {
+export function paintRows(context, box, store, rows, span, map, scale, widthMs = 0) {
   const columns = Math.max(1, Math.round(box.width));
-  const image = paintHeat(store, rows, span.fromMs, span.toMs, columns, map, GROUND_WORD);
-  const strip = new OffscreenCanvas(image.width, image.height);
-  strip.getContext("2d").putImageData(image, 0, 0);
-  const holes = hatching(context, scale);
-  context.imageSmoothingEnabled = false;
-  placeRows(rows, box.y, box.height, scale).forEach((place, index) => {
-    context.fillStyle = holes;
-    context.fillRect(box.x, place.y, columns, place.height);
-    context.drawImage(strip, 0, index, columns, 1, box.x, place.y, columns, place.height);
-  });
+  const painted = paintHeat(store, rows, span.fromMs, span.toMs, columns, map, GROUND_WORD, widthMs);
+  drawRows(context, painted, box.x, placeRows(rows, box.y, box.height, scale), scale);
 }
 
 /** The time axis below the rows. */
@@ -101,6 +97,42 @@ export function legendMarks(top, unit) {
   return ["0", `${Number((giga / 2).toPrecision(3))}`, `${Number(giga.toPrecision(3))} GB/s`];
 }
 
+/** The legend of what is no value: colour or pattern, and meaning, from `x` on. Returns the end of the last. */
+export function paintKeys(context, x, y, map, colours, scale) {
+  context.font = `${12 * scale}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  context.textAlign = "left";
+  const keys = [
+    [shade(map, 0), "No traffic"],
+    [lattice(context, scale), "Link down"],
+    [hatching(context, scale), "No data"],
+  ];
+  for (const [fill, words] of keys) {
+    context.fillStyle = fill;
+    context.fillRect(x, y, 20 * scale, 12 * scale);
+    context.strokeStyle = colours.line;
+    context.strokeRect(x, y, 20 * scale, 12 * scale);
+    context.fillStyle = colours.soft;
+    context.fillText(words, x + 26 * scale, y);
+    x += 26 * scale + context.measureText(words).width + 18 * scale;
+  }
+  return x;
+}
+
+/** Marks of events above a picture, as small triangles. */
+function paintMarks(context, events, box, span, colours, scale) {
+  context.fillStyle = colours.ink;
+  for (const { time_ms: ms } of events) {
+    if (ms < span.fromMs || ms > span.toMs) continue;
+    const x = box.x + ((ms - span.fromMs) / (span.toMs - span.fromMs)) * box.width;
+    context.beginPath();
+    context.moveTo(x - 4 * scale, box.y - 7 * scale);
+    context.lineTo(x + 4 * scale, box.y - 7 * scale);
+    context.lineTo(x, box.y - scale);
+    context.fill();
+  }
+}
+
 /** A sentence that explains a column of pixels and the halves of a row. */
 export function columnSentence(intervalMs, perColumnMs, direction) {
   const halves = direction === "both" ? "Upper half of a row: transmit; lower half: receive. " : "";
@@ -123,13 +155,16 @@ export function savedPicture(store, rows, span, look, title) {
   context.fillStyle = look.colours.paper;
   context.fillRect(0, 0, canvas.width, canvas.height);
   paintTitle(context, title, span, look.colours, left, scale);
-  paintRows(context, box, store, rows, span, look.map, scale);
+  // the bins of the screen, because others may not be loaded
+  paintRows(context, box, store, rows, span, look.map, scale, look.widthMs);
   paintNames(context, ports, box, left - 12 * scale, look.colours, scale);
   paintAxis(context, { ...box, y: top + body + 2 * scale }, span, look.colours, scale);
+  paintMarks(context, look.events, box, span, look.colours, scale);
   const below = top + body + 44 * scale;
   paintLegend(context, { x: left, y: below, width: 320 * scale }, look.map, look.top, look.unit, look.colours, scale);
+  paintKeys(context, left + 400 * scale, below, look.map, look.colours, scale);
   context.textAlign = "right";
-  context.fillText(`${look.sentence} Hatched: no data.`, width - right, below);
+  context.fillText(look.sentence, width - right, below + 18 * scale);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 

@@ -2,13 +2,14 @@
 
 import { element, put } from "./elements.js";
 import { gigabytes, percent, shorten } from "./format.js";
+import { knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
 
-/** The ports to show: the chosen ones, else the rails, else all ports. */
-export function shownPorts(layout, chosen) {
+/** The ports to show: the chosen ones, else the rails of a time, else all ports. */
+export function shownPorts(layout, chosen, ms) {
   if (chosen) return layout.ports.filter((port) => chosen.includes(port.port));
-  const rails = layout.ports.filter((port) => port.rail);
+  const rails = layout.ports.filter((port) => stateAt(port, ms).rail && knownAt(port, ms));
   return rails.length ? rails : layout.ports;
 }
 
@@ -16,6 +17,7 @@ export class Rails {
   #names;
   #bars;
   #items = [];
+  #layout = null;
   #key = "";
 
   constructor(names, bars) {
@@ -23,11 +25,11 @@ export class Rails {
     this.#bars = bars;
   }
 
-  /** Lay out names and bars again if the rows have changed. */
-  arrange(rows, unit) {
+  /** Lay out names and bars again if the rows or the states of their ports have changed. */
+  arrange(layout, rows, unit) {
     const key = JSON.stringify(rows.map((row) => [row.port.port, row.way, row.top, unit]));
-    if (key === this.#key) return;
-    this.#key = key;
+    if (key === this.#key && layout === this.#layout) return;
+    [this.#key, this.#layout] = [key, layout];
     this.#names.replaceChildren();
     this.#bars.replaceChildren();
     const ports = rows.filter((row) => row.first).map((row) => row.port);
@@ -48,9 +50,6 @@ export class Rails {
     mark.hidden = true;
     element("span", "long", name).textContent = port.port;
     element("span", "short", name).textContent = short;
-    const rated = port.rate_bytes_per_second;
-    const line = rated ? `${gigabytes(rated)} GB/s in each direction` : "unknown data rate";
-    name.title = `${port.port}: ${port.state}, ${line}`;
     const item = element("li", rows.length === 1 ? "single" : "", this.#bars);
     const tracks = element("div", "tracks", item);
     const bars = rows.map((row) => {
@@ -60,52 +59,55 @@ export class Rails {
     });
     const rate = element("span", "rate", item);
     rate.title = rows.length > 1 ? "Transmit + receive" : WAYS[rows[0].way];
-    return { port, unit, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
+    return { port, unit, name, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
   }
 
-  /** `rate(series)` returns bytes per second, NaN for missing data; `peaks` are by port and direction. */
-  show(rate, peaks, unit) {
+  /** `rate(series)` returns bytes per second at `ms`, NaN for missing data; `peaks` are by port and direction. */
+  show(rate, peaks, unit, ms) {
     for (const item of this.#items) {
       const rates = item.bars.map(({ row }) => rate(row.series));
-      item.bars.forEach((bar, index) => this.#draw(bar, rates[index], peaks(item.port.port)?.[WAYS[bar.row.way]]));
+      const state = stateAt(item.port, ms);
+      item.bars.forEach((bar, index) =>
+        this.#draw(bar, state, rates[index], peaks(item.port.port)?.[WAYS[bar.row.way]]),
+      );
       const sum = rates.reduce((a, b) => a + b, 0);
-      const line = item.port.rate_bytes_per_second * rates.length;
+      const line = state.rate * rates.length;
       const known = !Number.isNaN(sum) && (unit === "bytes" || line > 0);
       put(item.number, known ? (unit === "bytes" ? gigabytes(sum) : percent(sum / line, 0).replace(" %", "")) : "–");
       put(item.small, known ? (unit === "bytes" ? " GB/s" : " %") : "");
     }
   }
 
-  #draw(bar, rate, peak) {
-    const unknown = Number.isNaN(rate) || !bar.row.top;
-    bar.track.classList.toggle("unknown", unknown);
-    bar.fill.style.transform = `scaleX(${unknown ? 0 : Math.min(1, rate / bar.row.top)})`;
-    bar.peak.hidden = peak === null || peak === undefined || !bar.row.top;
-    if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / bar.row.top) * 100))}%`;
+  #draw(bar, state, rate, peak) {
+    const top = bar.row.top ?? state.rate;
+    const unknown = Number.isNaN(rate) || !top;
+    const down = rate === 0 && !state.active;
+    bar.track.classList.toggle("unknown", unknown && !down);
+    bar.track.classList.toggle("down", down);
+    bar.fill.style.transform = `scaleX(${unknown ? 0 : Math.min(1, rate / top)})`;
+    bar.peak.hidden = peak === null || peak === undefined || !top;
+    if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / top) * 100))}%`;
   }
 
-  /** Label the rails that are down, idle or slow. */
-  standing(ports) {
-    const found = new Map(ports.map((port) => [port.port, port]));
-    for (const item of this.#items) {
-      const port = found.get(item.port.port);
-      const word = !item.port.active
-        ? item.port.state.toLowerCase()
-        : port?.rail_idle
-          ? "idle"
-          : port?.rail_slow
-            ? "slow"
-            : "";
-      put(item.mark, word);
-      item.mark.hidden = !word;
+  /** Label the ports that are not well at a time; `numbers` are the ports of a summary of that time. */
+  standing(numbers, ms) {
+    const found = new Map((numbers ?? []).map((port) => [port.port, port]));
+    for (const { port, name, mark } of this.#items) {
+      const state = stateAt(port, ms);
+      const word = label(state, found.get(port.port));
+      const line = state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
+      const title = `${port.port}: ${state.state} ${since(state)}, ${line}`.replace(" ,", ",");
+      if (name.title !== title) name.title = title;
+      put(mark, word);
+      mark.hidden = !word;
     }
   }
 }
 
 /** Fill the menu of ports; `choose` is called with the names, or null for the default. */
-export function showChoice(sheet, layout, chosen, choose) {
+export function showChoice(sheet, layout, chosen, ms, choose) {
   sheet.replaceChildren();
-  const shown = new Set(shownPorts(layout, chosen).map((port) => port.port));
+  const shown = new Set(shownPorts(layout, chosen, ms).map((port) => port.port));
   const boxes = layout.ports.map((port) => {
     const label = element("label", "", sheet);
     const box = element("input", "", label);

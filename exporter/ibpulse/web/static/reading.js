@@ -3,6 +3,7 @@
 import { element } from "./elements.js";
 import { clock, duration, gigabytes, percent } from "./format.js";
 import { placeRows } from "./picture.js";
+import { label, since, stateAt } from "./states.js";
 
 export class Reading {
   #box;
@@ -58,22 +59,22 @@ export class Reading {
     this.#box.replaceChildren();
     const head = element("div", "", this.#box);
     element("b", "", head).textContent = port.port;
+    const state = stateAt(port, startMs + widthMs - 1);
+    const word = label(state);
     head.append(` ${clock(startMs, intervalMs < 10 || widthMs < 10 ? 3 : 2)} `);
     const highest = widthMs > intervalMs ? `highest ${duration(intervalMs)} sample in ${duration(widthMs)}` : "";
     element("span", "soft", head).textContent = highest || `${duration(widthMs)} sample`;
+    const remark = element("div", "", this.#box);
     if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
-      element("div", "", this.#box).textContent = rates.includes(undefined)
-        ? "not loaded yet"
-        : "no data";
+      remark.textContent = rates.includes(undefined) ? "not loaded yet" : word ? `no data: ${word}` : "no data";
       return;
     }
+    remark.textContent = word ? `link ${word} ${since(state)}` : "";
     const list = element("dl", "", this.#box);
     ["transmit", "receive"].forEach((way, index) => {
       element("dt", "", list).textContent = way;
       element("dd", "", list).textContent = `${gigabytes(rates[index])} GB/s`;
-      element("dd", "", list).textContent = port.rate_bytes_per_second
-        ? percent(rates[index] / port.rate_bytes_per_second)
-        : "–";
+      element("dd", "", list).textContent = state.rate ? percent(rates[index] / state.rate) : "–";
     });
   }
 

@@ -57,11 +57,13 @@ export class Store {
     this.uses = 0;
   }
 
-  /** Set the series of the batches; a new layout empties the store. */
+  /** Set the series of the batches; other series empty the store. Returns whether they are others. */
   describe(layout) {
     const names = (each) => each && JSON.stringify([each.interval_ms, each.ports.map((port) => port.port)]);
-    if (names(layout) !== names(this.layout)) this.clear();
+    const others = names(layout) !== names(this.layout);
+    if (others) this.clear();
     this.layout = layout;
+    return others;
   }
 
   get intervalMs() {

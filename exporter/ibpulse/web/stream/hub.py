@@ -1,4 +1,4 @@
-"""The viewers of the stream, and the task that encodes new samples once for all of them.
+"""The viewers of the stream, and the task that encodes what is new once for all of them.
 
 The task runs only while there are viewers.
 """
@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.model import Fabric, Port
+from ibpulse.events import Event
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import PortState
 from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
-from ibpulse.web.stream.events import (
+from ibpulse.web.stream.messages import (
     END,
     HEARTBEAT,
     RETRY,
@@ -27,13 +29,17 @@ from ibpulse.web.stream.events import (
     describe_second,
     dropped_event,
     gap_event,
+    log_event,
     ports_event,
     summary_event,
 )
 
 # The longest interruption that is replayed; older samples come from /api/v1/window.
 RESUME_SECONDS = 60
-# about ten seconds of events, the longest that a viewer may fall behind
+# the newest of each port, and of the log
+MAX_STATES = 200
+MAX_LOG_EVENTS = 1000
+# about ten seconds of messages, the longest that a viewer may fall behind
 QUEUE_EVENTS = 64
 HEARTBEAT_SECONDS = 10.0
 
@@ -44,29 +50,41 @@ class Feed:
     def __init__(self, parts: WebParts, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._parts, self._reader, self._monotonic_ns = parts, parts.reader, monotonic_ns
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
-        self._fabric: Fabric | None = None
+        self._seen: tuple[object, ...] = ()
+        self._logged = parts.events.added
         self._snapshot: Snapshot | None = None
         self._slots: tuple[int, ...] = ()
+        self._names: list[str] = []
         self.ports = b""
         self.summary = b""
         self.refresh_ports()
         self.next_tick = self._end()
         self._advanced_ns = monotonic_ns()
 
-    def refresh_ports(self) -> bool:
-        """Whether the sampled ports changed since the last call; updates `ports`."""
-        fabric = self._parts.fabric()
-        slots = self._parts.slots()
-        ports = [port for port in fabric.ports if port.source and str(port.id) in slots]
-        numbers = tuple(slots[str(port.id)] for port in ports)
-        if fabric is self._fabric and numbers == self._slots:
-            return False
-        self._fabric, self._slots = fabric, numbers
-        before, self.ports = self.ports, self._describe(ports)
-        return before != self.ports
+    def refresh_ports(self) -> tuple[bool, bool]:
+        """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
+        slots = self._reader.ring.slots()
+        known = [each for each in self._parts.known_ports() if str(each.port.id) in slots]
+        names = [str(each.port.id) for each in known]
+        numbers = tuple(slots[name] for name in names)
+        states = [(each.state, each.since_ns, each.problem) for each in known]
+        seen = (names, numbers, states, self._parts.events.added)
+        if seen == self._seen:
+            return False, False
+        others = names != self._names
+        self._seen, self._names, self._slots = seen, names, numbers
+        before, self.ports = self.ports, self._describe(known)
+        return others, before != self.ports
+
+    def log_events(self) -> bytes:
+        """The events of the log within the history that `advance` has returned; empty without any."""
+        log = self._parts.events
+        told = log.events()[: len(log.events()) - (log.added - self._logged)]
+        oldest_ns = int(self._reader.wall_ns(np.array([self._reader.oldest_tick(self._parts.wall_clock_ns())]))[0])
+        return _logged([event for event in told if event.time_ns >= oldest_ns])
 
     def advance(self) -> list[bytes]:
-        """The events since the last call: batches of complete ticks, and the summary of a new second."""
+        """The messages since the last call: batches of complete ticks, events of the log, the summary of a second."""
         now_ns = self._monotonic_ns()
         passed = (now_ns - self._advanced_ns) // self._reader.interval_ns
         # ticks follow the monotonic clock, because the wall clock may just have been stepped
@@ -74,6 +92,9 @@ class Feed:
         self._advanced_ns = now_ns
         events = list(self.batches(self.next_tick, end))
         self.next_tick = max(self.next_tick, end)
+        if self._parts.events.added != self._logged:
+            events.append(_logged(list(self._parts.events.after(self._logged))))
+            self._logged = self._parts.events.added
         snapshot = self._parts.snapshot()
         if snapshot is not None and snapshot is not self._snapshot:
             self._snapshot = snapshot
@@ -110,9 +131,24 @@ class Feed:
         widest = widest_stride(self._reader.strides(self._slots))
         return complete_tick(self._reader, widest, self._parts.wall_clock_ns()) + 1
 
-    def _describe(self, ports: list[Port]) -> bytes:
+    def _describe(self, ports: list[KnownPort]) -> bytes:
         history_ns = self._reader.capacity * self._reader.interval_ns
-        return ports_event(ports, self._reader.interval_ns, history_ns, self._parts.version)
+        return ports_event(ports, self._states(), self._reader.interval_ns, history_ns, self._parts.version)
+
+    def _states(self) -> dict[str, list[tuple[int, PortState | None]]]:
+        now_ns = self._parts.wall_clock_ns()
+        # a state in force from the newest tick on is in no span that ends there
+        first, end = self._reader.oldest_tick(now_ns), self._reader.newest_tick(now_ns) + self._ticks_per_second
+        found = {}
+        for name in self._names:
+            spans = self._parts.events.history.spans(name, first, end)[-MAX_STATES:]
+            begins = self._reader.wall_ns(np.array([span.first for span in spans], dtype=np.int64)).tolist()
+            found[name] = list(zip(begins, (span.state for span in spans), strict=True))
+        return found
+
+
+def _logged(events: Sequence[Event]) -> bytes:
+    return log_event(events[-MAX_LOG_EVENTS:]) if events else b""
 
 
 log = logging.getLogger(__name__)
@@ -124,6 +160,7 @@ class Viewer:
     def __init__(self, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
         self.period_ns = period_ns
         self._first, self._drop = first, drop
+        self._ports = b""
         self._queue: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self._dropped = 0
@@ -139,13 +176,18 @@ class Viewer:
             self._queue.append(event)
             self._ready.set()
 
+    def update(self, ports: bytes) -> None:
+        """Tell the viewer other states of the same ports before the queued events; none of them is dropped."""
+        self._ports = ports
+        self._ready.set()
+
     def restart(self, ports: bytes) -> None:
-        """Start over with new ports; drops queued events, which describe the old ones."""
+        """Start over with other ports; drops queued events, which describe the old ones."""
         for _ in self._queue:
             self._dropped += 1
             self._drop()
         self._queue.clear()
-        self.offer([ports])
+        self.update(ports)
 
     def end(self) -> None:
         """Close the queue; the viewer can still take queued events."""
@@ -157,12 +199,12 @@ class Viewer:
         if not self._ended:
             for event in self._first:
                 return event
-        if not self._queue and not self._ended:
+        if not self._queue and not self._ports and not self._ended:
             self._ready.clear()
             await self._ready.wait()
         events = [dropped_event(self._dropped)] if self._dropped else []
-        events += self._queue
-        self._dropped = 0
+        events += [self._ports, *self._queue]
+        self._ports, self._dropped = b"", 0
         self._queue.clear()
         return b"".join(events)
 
@@ -214,7 +256,7 @@ class Hub:
 
     @staticmethod
     def _first_events(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
-        yield RETRY + feed.ports + feed.summary
+        yield RETRY + feed.ports + feed.log_events() + feed.summary
         yield from feed.resume(resume_tick, end_tick)
 
     async def _run(self, feed: Feed) -> None:
@@ -239,9 +281,12 @@ class Hub:
 
     def _round(self, feed: Feed, quiet: float) -> float:
         """Feed all viewers once; returns the seconds since the last event."""
-        if feed.refresh_ports():
-            for viewer in self._viewers:
+        others, changed = feed.refresh_ports()
+        for viewer in self._viewers:
+            if others:
                 viewer.restart(feed.ports)
+            elif changed:
+                viewer.update(feed.ports)
         events = feed.advance()
         if not events and quiet >= HEARTBEAT_SECONDS:
             events = [HEARTBEAT]

@@ -1,9 +1,9 @@
-"""Encodes the server-sent events of the stream."""
+"""Encodes the messages of the stream, which are server-sent events."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Snapshot
-from ibpulse.model import Port
+from ibpulse.events import Event
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import PortState
 from ibpulse.units import MILLISECOND_NS
 
 BYTES_PER_MEGABYTE = 1e6
@@ -23,6 +25,10 @@ HEARTBEAT = b":\n\n"
 END = b"event: end\ndata: {}\n\n"
 DIRECTIONS = ("transmit", "receive")
 PART = 0.99
+DISAPPEARED = "disappeared"
+STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "problem")
+# others can be large, such as the states of all ports at the start
+EVENT_DETAILS = ("name",)
 
 
 def event(name: str, data: bytes, identity: int | None = None) -> bytes:
@@ -31,25 +37,62 @@ def event(name: str, data: bytes, identity: int | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
-def ports_event(ports: Sequence[Port], interval_ns: int, history_ns: int, version: str) -> bytes:
-    """The series of the following batches: two per port, transmit before receive, in this order."""
-    rows = [
-        {
-            "port": str(port.id),
-            "rail": port.rail,
-            "active": port.active,
-            "state": port.state,
-            "rate_bytes_per_second": port.rate_bytes_per_second,
-        }
-        for port in ports
-    ]
+def ports_event(
+    ports: Sequence[KnownPort],
+    states: Mapping[str, Sequence[tuple[int, PortState | None]]],
+    interval_ns: int,
+    history_ns: int,
+    version: str,
+) -> bytes:
+    """The series of the following batches: two per port, transmit before receive, in this order.
+
+    `states` holds the states of each port over the history, oldest first, each with the wall time (ns) at which it
+    began.
+    """
     document = {
         "version": version,
         "interval_ms": interval_ns // MILLISECOND_NS,
         "history_ms": history_ns // MILLISECOND_NS,
-        "ports": rows,
+        "ports": [_describe(known, states.get(str(known.port.id), ())) for known in ports],
     }
     return event("ports", orjson.dumps(document))
+
+
+def _describe(known: KnownPort, states: Sequence[tuple[int, PortState | None]]) -> dict[str, Any]:
+    state = known.state
+    return {
+        "port": str(known.port.id),
+        "rail": known.port.rail if state is None else state.rail,
+        "active": state is not None and state.active,
+        "state": DISAPPEARED if state is None else state.state,
+        "rate_bytes_per_second": known.port.rate_bytes_per_second if state is None else state.rate_bytes_per_second,
+        "problem": DISAPPEARED if state is None else state.problem,
+        "problem_text": known.problem,
+        "since_ms": None if known.since_ns is None else known.since_ns // MILLISECOND_NS,
+        "states": [{"from_ms": begin_ns // MILLISECOND_NS, **_members(each)} for begin_ns, each in states],
+    }
+
+
+def _members(state: PortState | None) -> dict[str, Any]:
+    if state is None:
+        return {"state": DISAPPEARED}
+    return {name: getattr(state, name) for name in STATE_MEMBERS}
+
+
+def log_event(events: Iterable[Event]) -> bytes:
+    """Events of the log as in `/api/v1/events`, without the states of ports, which `ports` has."""
+    return event("events", orjson.dumps({"events": [_entry(each) for each in events]}))
+
+
+def _entry(found: Event) -> dict[str, Any]:
+    return {
+        "time_ms": found.time_ns // MILLISECOND_NS,
+        "uncertainty_ms": -(-found.uncertainty_ns // MILLISECOND_NS),
+        "kind": found.kind,
+        "subject": found.subject,
+        "text": found.text,
+        "details": {name: value for name, value in found.details.items() if name in EVENT_DETAILS},
+    }
 
 
 def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64]) -> bytes:

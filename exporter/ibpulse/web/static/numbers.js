@@ -1,0 +1,109 @@
+// The node's statistics above the picture: of now, or of a held view.
+
+import { Cards, fromSecond, fromSummary } from "./cards.js";
+import { clock, duration } from "./format.js";
+import { railLabels, stateAt } from "./states.js";
+
+const PAUSE_MS = 400;
+const byId = (id) => document.getElementById(id);
+
+export class Numbers {
+  #page;
+  #cards = new Cards(byId("cards"));
+  #due = 0;
+
+  constructor(page) {
+    this.#page = page;
+  }
+
+  /** The names of the windows, as in an event `summary`. */
+  get windows() {
+    const { second } = this.#page;
+    return second ? Object.keys(second.node.windows) : [];
+  }
+
+  get window() {
+    const { view } = this.#page;
+    return this.windows.includes(view.window) ? view.window : this.windows[0];
+  }
+
+  /** Make the buttons of the windows; returns whether there were none. */
+  offer() {
+    const holder = byId("windows");
+    if (holder.childElementCount === this.windows.length) return false;
+    holder.replaceChildren();
+    for (const name of this.windows) {
+      const button = document.createElement("button");
+      button.dataset.window = button.textContent = name;
+      holder.append(button);
+    }
+    return true;
+  }
+
+  /** Show the numbers of now, unless the view is held. */
+  show() {
+    const { view, second, ready } = this.#page;
+    if (view.held || !second || !ready) return;
+    const ways = [0, 1].map((way) => this.#now(way));
+    const sum = ways.includes(null) ? null : ways[0] + ways[1];
+    const [transmit, receive] = ways;
+    this.#fill({ ...fromSecond(second, this.window), now: sum, transmit, receive });
+    byId("numbers-about").textContent = second.end_ms ? `to ${clock(second.end_ms)}` : "";
+  }
+
+  /** Fill the cards; rails, their labels and the line rate are those of the view's time. */
+  #fill(numbers) {
+    const { store, momentMs, numbers: ports } = this.#page;
+    const { count, labels } = railLabels(store.layout, momentMs, ports);
+    // a rail that disappeared still belongs to the node
+    const rails = Math.max(count, numbers.rails ?? 0);
+    this.#cards.show({ ...numbers, rails, labels, line: this.#lineRate(momentMs) });
+  }
+
+  #now(way) {
+    const { store } = this.#page;
+    const series = store.layout.ports.flatMap((port, index) => (port.rail ? [index * 2 + way] : []));
+    const rates = series.map((each) => this.#page.moment(each)).filter((rate) => !Number.isNaN(rate));
+    return rates.length ? rates.reduce((a, b) => a + b, 0) : null;
+  }
+
+  /** Both directions of all rails, whether their links are up or not. */
+  #lineRate(ms) {
+    const states = this.#page.store.layout.ports.map((port) => stateAt(port, ms));
+    return states.reduce((sum, state) => sum + (state.rail && state.rate ? 2 * state.rate : 0), 0);
+  }
+
+  /** Fetch the statistics of a held view once it stops moving. */
+  ask() {
+    const { view } = this.#page;
+    clearTimeout(this.#due);
+    byId("windows").hidden = view.held;
+    if (!view.held) {
+      this.#page.heldPorts = null;
+      this.show();
+    } else this.#due = setTimeout(() => this.#fetch(), PAUSE_MS);
+  }
+
+  async #fetch() {
+    const { view, store, ready } = this.#page;
+    if (!ready) return this.ask();
+    const { endMs } = view;
+    const most = Math.floor((store.layout.history_ms - 2_000) / 1000);
+    const seconds = Math.max(1, Math.min(most, Math.ceil(view.spanMs / 1000)));
+    const answer = await fetch(`/api/v1/summary?window=${seconds}s&to=${Math.round(endMs)}`).catch(() => null);
+    if (view.endMs !== endMs) return undefined;
+    if (!answer?.ok) {
+      byId("numbers-about").textContent = "Statistics of this view are not available now.";
+      return undefined;
+    }
+    const summary = await answer.json();
+    if (view.endMs !== endMs) return undefined;
+    this.#page.heldPorts = summary.ports;
+    const numbers = fromSummary(summary);
+    this.#fill({ ...numbers, heldSeconds: seconds, now: numbers.mean });
+    byId("numbers-about").textContent =
+      `of this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
+    this.#page.draw();
+    return undefined;
+  }
+}
