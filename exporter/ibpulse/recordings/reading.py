@@ -49,17 +49,19 @@ def load(path: Path) -> Recording:
         return concatenate(pieces)
 
 
-def scan(path: Path) -> Iterator[Recording]:
+def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
     """The recording in a file as contiguous pieces, at least one.
+
+    `meta` is the metadata with all events of a file that grew, if it is known; otherwise the file is read twice.
 
     Raises:
         RecordingError: as `load`, possibly after some pieces.
     """
     found = False
-    with _opened(path) as (meta, batches):
+    with _opened(path, meta) as (about, batches):
         for batch in batches:
             found = True
-            yield decode(batch, meta)
+            yield decode(batch, about)
     if not found:
         _refuse(path, "holds no sample", "record again, for longer")
 
@@ -75,7 +77,7 @@ def read_meta(path: Path) -> RecordingMeta:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
+def _opened(path: Path, meta: RecordingMeta | None = None) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
     """The metadata of the file, and its batches."""
     with _as_recording_error(path), _there(path).open("rb") as file:
         begin = file.read(4)
@@ -85,7 +87,7 @@ def _opened(path: Path) -> Iterator[tuple[RecordingMeta, Iterator[Any]]]:
         if begin == _PARQUET:
             yield _open_parquet(path, file)
         elif begin == _STREAM:
-            yield _open_stream(path, file)
+            yield _open_stream(path, file, meta)
         else:
             _refuse(path, "is not a recording: it is neither a Parquet file nor an Arrow stream", "name another file")
 
@@ -110,12 +112,13 @@ def _whole(table: Any) -> list[Any]:
     return list(table.combine_chunks().to_batches())
 
 
-def _open_stream(path: Path, file: Any) -> tuple[RecordingMeta, Iterator[Any]]:
-    meta = _check_schema(path, _stream(file).schema)
-    file.seek(0)
-    events, left_out = _events_of_stream(path, file, meta)
-    file.seek(0)
-    meta = dataclasses.replace(meta, events=events, events_left_out=left_out)
+def _open_stream(path: Path, file: Any, meta: RecordingMeta | None) -> tuple[RecordingMeta, Iterator[Any]]:
+    if meta is None:
+        meta = _check_schema(path, _stream(file).schema)
+        file.seek(0)
+        events, left_out = _events_of_stream(path, file, meta)
+        meta = dataclasses.replace(meta, events=events, events_left_out=left_out)
+        file.seek(0)
     return meta, (batch for batch, metadata in _batches(path, _stream(file)) if not is_events(metadata))
 
 

@@ -20,7 +20,7 @@ from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.recordings.file_format import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema, write_events
 from ibpulse.recordings.reading import PARTIAL, scan
-from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between
+from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, limit_events, meta_between
 
 TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
@@ -81,8 +81,12 @@ def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> 
     Raises:
         RecordingError: it cannot be read, or the file cannot be written.
     """
+    return _finish(partial, None, first_tick, last_tick)
+
+
+def _finish(partial: Path, meta: RecordingMeta | None, first_tick: int, last_tick: int | None) -> Path:
     path = partial.with_name(partial.name.removesuffix(PARTIAL))
-    pieces = scan(partial)
+    pieces = scan(partial, meta)
     first = next(pieces)
     meta = dataclasses.replace(first.meta, complete=True)
     begin_ns = first.start_ns + first_tick * meta.interval_ns
@@ -112,6 +116,7 @@ class RecordingWriter:
         self.partial = path.with_name(path.name + PARTIAL)
         self._meta = dataclasses.replace(meta, complete=False)
         self._next_ns: int | None = None
+        self._events: list[Event] = []
         self.ticks = 0
         with _as_recording_error(self.partial):
             # exclusive, so that the partial file of another recording is not lost
@@ -152,6 +157,7 @@ class RecordingWriter:
         with _as_recording_error(self.partial):
             self._stream.write_batch(batch, custom_metadata=write_events(events))
             self._file.flush()
+        self._events += events
 
     def _gap_before(self, piece: Recording) -> Iterator[Recording]:
         if self._next_ns is None:
@@ -186,7 +192,12 @@ class RecordingWriter:
             if not self.ticks:
                 self.partial.unlink()
         if self.ticks:
-            finish(self.partial, first_tick, last_tick)
+            _finish(self.partial, self._whole_meta(), first_tick, last_tick)
+
+    def _whole_meta(self) -> RecordingMeta:
+        """The metadata with the events up to the last sample."""
+        events, left_out = limit_events(event for event in self._events if event.time_ns < (self._next_ns or 0))
+        return dataclasses.replace(self._meta, events=events, events_left_out=left_out)
 
     def __enter__(self) -> RecordingWriter:
         return self
