@@ -17,6 +17,7 @@ import yaml
 from ibpulse.doctor.bundle import TOP, Contents, write_bundle
 from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.errors import ConfigError
+from ibpulse.events import Event
 from ibpulse.model import Fabric, Port
 from ibpulse.simulate.fabric import SimulatedFabric as SimulatedFabric
 from ibpulse.simulate.timeline import Schedule
@@ -251,3 +252,37 @@ def known_metrics(tree: Path, ring: Path) -> set[str]:
     timely = re.compile(r"^ibpulse_\w*(?:observed|_seconds_total|read|_count|_bucket|_sum|timestamp)")
     lines = [line for line in text.splitlines() if 'device="' in line or line.startswith("ibpulse_node_")]
     return {re.sub(r'guid="[^"]*"', "", line) for line in lines if not timely.match(line)}
+
+
+def events_of(path: Path, into: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (unpack(path, into) / "events.jsonl").read_text().splitlines()]
+
+
+def test_events_are_redacted(tree: Tree, tmp_path: Path) -> None:
+    tree.add("mlx5_0")
+    secret = f"{HOST}\n{HOST} 10.11.12.13 {GUIDS[0]}"
+    found = events_of(
+        bundle(
+            copy(tree),
+            tmp_path / "b.tar.gz",
+            events=[
+                Event(1, "disappeared", "mlx5_0:1", secret, details={"guid": GUIDS[0]}),
+                Event(2, "started", "", "", details={"ports": {"rocexb8cef60300aa:1": {}}, "else": [{HOST: secret}]}),
+                Event(3, "capture", "", "capture of project X", details={"labels": {"user": "alice"}}),
+            ],
+        ),
+        tmp_path,
+    )
+    assert [event["kind"] for event in found] == ["disappeared", "started", "capture"]
+    assert (found[0]["subject"], found[0]["time_ns"]) == ("mlx5_0:1", 1)
+    text = json.dumps(found)
+    assert not [word for word in (*SECRETS, "project", "alice", "b8cef60300aa") if word in text]
+
+
+def test_only_the_newest_events_are_bundled(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.add("mlx5_0")
+    monkeypatch.setattr("ibpulse.doctor.bundle.MAX_EVENTS_BYTES", 1000)
+    events = [Event(number, "link-up", "mlx5_0:1", "x" * 100) for number in range(100, 200)]
+    found = events_of(bundle(copy(tree), tmp_path / "b.tar.gz", events=events), tmp_path)
+    assert 4 <= len(found) <= 6
+    assert [event["time_ns"] for event in found] == list(range(200 - len(found), 200))

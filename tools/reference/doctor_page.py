@@ -82,10 +82,13 @@ JSON document has `verdict`, the worst level, and `findings`, one per subject, e
 If a daemon samples the same tree, doctor takes the samples from its ring (`ring.dir`), which it only reads: it takes
 no lock and samples nothing a second time. Otherwise it samples for about {seconds} whole seconds itself, using the
 daemon's sampler with a separate ring, so it sees the same as a daemon would. If a daemon is running, resets up to
-{history} s in the past are also found. `--no-look` restricts doctor to static checks, without sampling.
+{history} s in the past are also found, and so is what the event log ([events.md](events.md)) says: ports that
+disappeared and since when, renamed devices, links that flapped in the last hour. `--no-look` restricts doctor to static
+checks, without sampling.
 
 Each device is examined in its own thread, and all of that in a separate process. A device whose firmware does not
-respond is reported, and delays neither the other devices nor the end of the command.
+respond is reported, and delays neither the other devices nor the end of the command, nor that of a program that reads
+its output, such as `less`.
 
 In addition to the files that the daemon reads, doctor reads the counters of each port once, and a few of them twice. It
 never opens the `hw_counters` of a device, only those of ports.
@@ -113,11 +116,11 @@ Distributions backport fixes, so an older kernel may not have a fault that the t
 ## Bundles
 
 `--bundle=FILE` writes a `.tar.gz` with the part of sysfs that ibpulse reads, including the counters at one instant,
-the output of doctor as text and JSON, the settings, and the versions. GUIDs, host names, IP and MAC addresses are
-replaced with made-up ones, consistently throughout the bundle; the key is random and not stored. GIDs, keys, LIDs and
-serial numbers are omitted, and `node_desc` is replaced completely. Names of devices and interfaces, PCI addresses,
-firmware versions and paths in the settings remain. Only the owner can read the file; check its content before you
-pass it on.
+the output of doctor as text and JSON, the settings, the versions, and the newest events of a running daemon (at most
+2 MB). GUIDs, host names, IP and MAC addresses are replaced with made-up ones, consistently throughout the bundle; the
+key is random and not stored. GIDs, keys, LIDs and serial numbers are omitted, and so are the reasons and labels of
+captures; `node_desc` is replaced completely. Names of devices and interfaces, PCI addresses, firmware versions and
+paths in the settings remain. Only the owner can read the file; check its content before you pass it on.
 
 The tree is a fixture. `ibpulse serve` shows the same fabric with it, and the same `/metrics` except for the GUIDs:
 

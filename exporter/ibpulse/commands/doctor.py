@@ -93,7 +93,8 @@ def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsR
     if found.tree is not None:
         told, versions = document(findings, about), _tell_versions()
         hosts = _name_this_host()
-        contents = Contents(found.tree, page(findings, title), told, settings.written(), versions, hosts)
+        events = facts.events.events if facts.events else ()
+        contents = Contents(found.tree, page(findings, title), told, settings.written(), versions, hosts, events)
         write_bundle(arguments.bundle, contents)
     least = Level.WARN if arguments.strict else Level.FAIL
     return 1 if worst_level(findings) >= least else 0

@@ -12,12 +12,13 @@ import os
 import re
 import secrets
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from ibpulse.doctor.tree_copy import TreeCopy
 from ibpulse.errors import ConfigError
+from ibpulse.events.event import Event, to_json
 
 _HEX = "[0-9a-fA-F]"
 _GROUP = _HEX + "{4}"
@@ -42,6 +43,7 @@ TOP = "ibpulse-bundle"
 GUID_FILES = frozenset({"node_guid", "sys_image_guid"})
 DESCRIPTION_FILE = "node_desc"
 VERSION_FILES = frozenset({"fw_ver"})
+MAX_EVENTS_BYTES = 2_000_000
 
 
 class Redactor:
@@ -89,14 +91,16 @@ class Redactor:
             return f"{prefix}x{self._digits(digits)}"
         return self._address(text)
 
-    def clean_values(self, value: object) -> object:
-        """A document of dictionaries, lists and texts with every text cleaned; keys are kept."""
+    def clean_values(self, value: object, *, keys: bool = False) -> object:
+        """A document of dictionaries, lists and texts with every text cleaned; keys only if asked for."""
         if isinstance(value, str):
             return self.clean(value)
         if isinstance(value, dict):
-            return {key: self.clean_values(inner) for key, inner in value.items()}
+            return {
+                self.clean(key) if keys else key: self.clean_values(inner, keys=keys) for key, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.clean_values(inner) for inner in value]
+            return [self.clean_values(inner, keys=keys) for inner in value]
         return value
 
     def guid(self, text: str) -> str:
@@ -194,16 +198,21 @@ doctor.txt       the findings of doctor
 doctor.json      the same as JSON
 settings.yaml    the settings
 versions.json    the versions of ibpulse, Python and the kernel
+events.jsonl     the newest events of the running daemon, one per line
 
 GUIDs, host names, IP and MAC addresses are replaced by pseudonyms, the same original by the same pseudonym everywhere.
-They were made with a random key that was not stored. GIDs, keys, LIDs and serial numbers are not included. Names of
+They were made with a random key that was not stored. GIDs, keys, LIDs and serial numbers are not included, and neither
+are reasons and labels of captures. Names of
 devices and interfaces, PCI addresses, firmware versions and counts are unchanged. Review the bundle before sharing it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The contents of a bundle before redaction; `hosts` are the names of the node."""
+    """The contents of a bundle before redaction; `hosts` are the names of the node.
+
+    Of `events` the newest are written, at most `MAX_EVENTS_BYTES`.
+    """
 
     tree: TreeCopy
     page: str
@@ -211,6 +220,7 @@ class Contents:
     settings: Mapping[str, object]
     versions: Mapping[str, object]
     hosts: tuple[str, ...] = ()
+    events: Sequence[Event] = ()
 
 
 def write_bundle(path: Path, contents: Contents) -> None:
@@ -247,6 +257,7 @@ def _list_members(contents: Contents) -> Iterator[tuple[tarfile.TarInfo, bytes |
         ("settings.yaml", _write_yaml(redactor.clean_values(contents.settings))),
         ("versions.json", _write_json(redactor.clean_values(contents.versions))),
         ("unreadable.json", _write_json(_clean_reasons(tree, redactor))),
+        ("events.jsonl", _write_events(contents.events, redactor)),
     ):
         yield _file(f"{TOP}/{name}", text)
     yield from _list_tree(tree, redactor)
@@ -281,6 +292,21 @@ def _clean_file(path: str, text: str, redactor: Redactor) -> str:
 
 def _clean_reasons(tree: TreeCopy, redactor: Redactor) -> dict[str, str]:
     return {redactor.clean_hardware(path): redactor.clean(reason) for path, reason in tree.unreadable.items()}
+
+
+def _write_events(events: Sequence[Event], redactor: Redactor) -> str:
+    """The newest events as JSON, one per line, in the order of the log."""
+    lines: list[str] = []
+    room = MAX_EVENTS_BYTES
+    for event in reversed(events):
+        # reasons and labels of captures are free text, any part of which may identify the node
+        known = replace(event, text="", details={}) if event.kind == "capture" else event
+        line = json.dumps(redactor.clean_values(to_json(known), keys=True)) + "\n"
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    return "".join(reversed(lines))
 
 
 def _find_hosts(tree: TreeCopy) -> Iterator[str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ibpulse.doctor.event_facts import read_event_facts
 from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
 from ibpulse.doctor.machine_facts import read_machine
 from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
@@ -20,6 +21,7 @@ from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
+from ibpulse.ring.file import RingFile
 from ibpulse.sampler import piped_process
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
@@ -44,11 +46,13 @@ async def find_facts(request: FactsRequest) -> Facts:
     """All facts of the node. A device that does not answer is reported as such and delays nothing else."""
     options, inventory = request.options, request.inventory
     fabric = await asyncio.to_thread(inventory.scan)
+    daemon = await asyncio.to_thread(find_daemon, options)
     (tree, machine, begin), (sampling, no_sampling) = await asyncio.gather(
-        asyncio.to_thread(_read_still, options, fabric), _sample(request, fabric)
+        asyncio.to_thread(_read_still, options, fabric), _sample(request, fabric, daemon)
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
-    return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine)
+    events = await asyncio.to_thread(read_event_facts, options.ring_dir) if daemon else None
+    return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events)
 
 
 def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, PortCounts]]:
@@ -58,14 +62,13 @@ def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Mach
     return read_tree(options, fabric), read_machine(options, sampled), begin
 
 
-async def _sample(request: FactsRequest, fabric: Fabric) -> tuple[SamplingResult | None, str]:
+async def _sample(request: FactsRequest, fabric: Fabric, daemon: RingFile | None) -> tuple[SamplingResult | None, str]:
     """The samples, or None and the reason."""
     options, inventory = request.options, request.inventory
     if not options.sample:
         return None, "sampling was not requested"
     if not any(port.source for port in fabric.ports):
         return None, "no port has byte counters"
-    daemon = await asyncio.to_thread(find_daemon, options)
     try:
         if daemon is None:
             return await take_samples(inventory, request.sampling, options), ""

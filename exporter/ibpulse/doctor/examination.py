@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from ibpulse.doctor import hardware_checks, machine_checks, port_checks, sample_checks
+from ibpulse.doctor import event_checks, hardware_checks, machine_checks, port_checks, sample_checks
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
 from ibpulse.text import count_text, names_text
 
 NOT_JUDGED = "Does not count: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
-    one for module in (port_checks, hardware_checks, sample_checks, machine_checks) for one in checks_of(module)
+    one
+    for module in (port_checks, hardware_checks, sample_checks, event_checks, machine_checks)
+    for one in checks_of(module)
 )
 
 WIDTH = 118

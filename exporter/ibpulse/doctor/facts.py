@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ibpulse.aggregator import RailStanding
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
+from ibpulse.doctor.event_facts import EventFacts
 from ibpulse.model import Fabric, PortId, SamplerHealth
 
 SYSFS = "sysfs"
@@ -217,7 +218,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All input of the checks. If `sampling` is None, `no_sampling` gives the reason."""
+    """All input of the checks.
+
+    If `sampling` is None, `no_sampling` gives the reason. `events` is None without a running daemon.
+    """
 
     options: DoctorOptions
     fabric: Fabric = field(default_factory=Fabric)
@@ -226,3 +230,4 @@ class Facts:
     no_sampling: str = ""
     counts: Mapping[PortId, Counts] = field(default_factory=dict)
     machine: Machine = field(default_factory=Machine)
+    events: EventFacts | None = None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ibpulse.doctor.event_facts import GONE_NS, moment_text
 from ibpulse.doctor.facts import Card, Facts
 from ibpulse.doctor.finding import Finding, Level, check, passed
+from ibpulse.events import Event
 from ibpulse.model import Port
 from ibpulse.sysfs import inventory
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
+from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_downtrained_ports, make_of
 from ibpulse.sysfs.speed import ETHERNET
-from ibpulse.text import count_text, names_text, rate_text
+from ibpulse.text import count_text, rate_text
 
 NOT_SAMPLED = "It is not sampled and is missing from all metrics of the node."
 
@@ -78,12 +81,15 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
 )
 def check_devices(facts: Facts) -> Iterator[Finding]:
     """Every device answers, and every card of the rails' model has its RDMA device."""
-    silent = _silent_devices(facts)
+    silent = silent_devices(facts)
+    unreadable = facts.events.unreadable_ports() if facts.events else {}
+    since = {event.device: f" since {moment_text(event)}" for event in unreadable.values()}
     for device in silent:
         yield Finding(
             Level.FAIL,
             device,
-            "does not answer: reading one of its files timed out.",
+            f"{'has not answered' if device in since else 'does not answer'}{since.get(device, '')}: "
+            "reading one of its files timed out.",
             "Its ports are not sampled. All others are, and do not wait for it.",
             "Check the kernel log for errors from its driver and reset the card. Until then, add it to ports.exclude.",
         )
@@ -97,7 +103,8 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
         yield passed("", f"{count_text(answering, 'device')} {verb}.")
 
 
-def _silent_devices(facts: Facts) -> tuple[str, ...]:
+def silent_devices(facts: Facts) -> tuple[str, ...]:
+    """The devices of which a read did not return in time."""
     ward = facts.sampling.health.quarantined_devices if facts.sampling else ()
     later = facts.sampling.fabrics[-1].stuck_devices if facts.sampling else ()
     return tuple(dict.fromkeys((*facts.fabric.stuck_devices, *facts.tree.silent, *later, *ward)))
@@ -112,10 +119,10 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
         gone = tuple(dict.fromkeys(port.id.device for port in facts.fabric.ports if port.id.device not in last))
     for device in gone:
         yield Finding(Level.FAIL, device, "disappeared while doctor was running.", NOT_SAMPLED, advice)
-    remembered = facts.sampling.remembered if facts.sampling else ()
+    missing = _missing_ports(facts)
     cards = [] if gone else _missing_cards(facts)
     for card in cards:
-        known = f" The daemon sampled {names_text(remembered)} earlier." if remembered else ""
+        known = f" The daemon sampled {', '.join(map(_until, missing, missing.values()))}." if missing else ""
         yield Finding(
             Level.FAIL,
             card.address,
@@ -123,14 +130,39 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
             NOT_SAMPLED,
             advice,
         )
-    if remembered and not cards and not gone:
-        yield Finding(
-            Level.FAIL,
-            names_text(remembered),
-            "disappeared; the daemon sampled it earlier.",
-            NOT_SAMPLED,
-            advice,
-        )
+    for name, event in {} if cards or gone else missing.items():
+        when = f" at {moment_text(event)} and has not come back" if event else ""
+        yield Finding(Level.FAIL, name, f"disappeared{when}; the daemon sampled it earlier.", NOT_SAMPLED, advice)
+
+
+def _until(name: str, event: Event | None) -> str:
+    return f"{name} until {moment_text(event)}" if event else f"{name} earlier"
+
+
+def _missing_ports(facts: Facts) -> dict[str, Event | None]:
+    """Ports that disappeared before doctor ran, each with the event, None if the event log does not have it."""
+    events = facts.events.gone_ports() if facts.events else {}
+    names = dict.fromkeys(facts.sampling.remembered if facts.sampling else ())
+    names |= dict.fromkeys(name for name in events if facts.events and facts.events.is_within(events[name], GONE_NS))
+    here, renamed = {str(port.id) for port in facts.fabric.ports}, find_renamed(facts)
+    selection = Selection(facts.options.include, facts.options.exclude)
+    return {
+        name: events.get(name)
+        for name in names
+        if name not in here and name not in renamed and selection.admits_device(name.partition(":")[0])
+    }
+
+
+def find_renamed(facts: Facts) -> dict[str, tuple[Event, str]]:
+    """Ports that disappeared and whose GUID another port has now, with the event and the new name."""
+    gone = facts.events.gone_ports() if facts.events else {}
+    names = {(port.identity.guid, port.id.port): str(port.id) for port in facts.fabric.ports if port.identity.guid}
+    found = {}
+    for name, event in gone.items():
+        new = names.get((str(event.details.get("guid")), int(name.rpartition(":")[2])))
+        if new is not None and new != name:
+            found[name] = (event, new)
+    return found
 
 
 def _missing_cards(facts: Facts) -> list[Card]:

@@ -1,0 +1,96 @@
+"""The check of the running daemon's event log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ibpulse.doctor.event_facts import EventFacts, moment_text
+from ibpulse.doctor.facts import Facts
+from ibpulse.doctor.finding import Finding, Level, check, passed
+from ibpulse.doctor.port_checks import find_renamed, silent_devices
+from ibpulse.text import count_text
+
+MOST_DOWNS = 2
+
+
+@check(
+    "events",
+    detail=f"Only with a running daemon. More than {MOST_DOWNS} link-downs of a port within an hour are a warning. The "
+    "check `devices` reports ports that disappeared, with the time from the event log.",
+)
+def check_events(facts: Facts) -> Iterator[Finding]:
+    """The running daemon's event log: renamed devices, unreadable ports, flapping links, clock steps."""
+    log = facts.events
+    if log is None:
+        return
+    if log.problem:
+        yield Finding(
+            Level.WARN,
+            "",
+            f"The {log.problem}.",
+            "Doctor does not know what happened before it ran.",
+            "Run doctor as a user who may read ring.dir, and with the version of the daemon.",
+        )
+        return
+    if not log.events:
+        yield passed("", "The running daemon has no event log; version 0.2 and later have one.")
+        return
+    findings = [*_find_renamed(facts), *_find_unreadable(facts, log), *_find_flaps(log), *_find_steps(log)]
+    yield from findings
+    if all(finding.level is Level.OK for finding in findings):
+        events = count_text(len(log.events), "event")
+        yield passed("", f"{events} since {moment_text(min(log.events, key=lambda event: event.time_ns))}.")
+
+
+def _find_renamed(facts: Facts) -> Iterator[Finding]:
+    for name, (event, new) in find_renamed(facts).items():
+        yield Finding(
+            Level.WARN,
+            name,
+            f"was renamed at {moment_text(event)}: its GUID is now that of {new}.",
+            "Its earlier data has the old name, also in Prometheus.",
+            "Make the names permanent with a udev rule, or adapt ports.rails and your queries to the new name.",
+        )
+
+
+def _find_unreadable(facts: Facts, log: EventFacts) -> Iterator[Finding]:
+    here, silent = {str(port.id) for port in facts.fabric.ports}, silent_devices(facts)
+    for name, event in log.unreadable_ports().items():
+        # the check of the devices reports silent ones
+        if name in here and event.device not in silent:
+            yield Finding(
+                Level.WARN,
+                name,
+                f"cannot be read by the daemon since {moment_text(event)}: {event.text.removeprefix(f'{name}: ')}.",
+                "Its samples or its state are missing since then.",
+                "Check the kernel log for errors from its driver. If doctor can read it, check the daemon's user.",
+            )
+
+
+def _find_flaps(log: EventFacts) -> Iterator[Finding]:
+    last = {event.subject: event for event in log.recent("link-down", "link-flap")}
+    for name, downs in log.link_downs().items():
+        sentence = f"went down {count_text(downs, 'time')} in the last hour, last at {moment_text(last[name])}."
+        if downs > MOST_DOWNS:
+            yield Finding(
+                Level.WARN,
+                name,
+                sentence,
+                "While a link is down its traffic stops, and the job waits or fails.",
+                "Check the cable, the transceiver and the switch port.",
+            )
+        else:
+            yield passed(name, sentence)
+
+
+def _find_steps(log: EventFacts) -> Iterator[Finding]:
+    steps = log.recent("clock-step")
+    if steps:
+        yield Finding(
+            Level.WARN,
+            "",
+            f"The wall clock was stepped {count_text(len(steps), 'time')} in the last hour, last at "
+            f"{moment_text(steps[-1])}.",
+            "Each step leaves missing or repeated data in every history.",
+            "Configure the time service to slew the clock instead of stepping it.",
+        )
