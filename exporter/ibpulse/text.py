@@ -9,6 +9,7 @@ import errno
 import math
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from ibpulse.units import SECOND_NS, format_rate
@@ -53,6 +54,11 @@ def elapsed_text(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m{rest:02}s" if hours else f"{minutes}m{rest:02}s"
+
+
+def moment_text(time_ns: int) -> str:
+    """A wall time in whole seconds: `2025-11-21 00:00:03 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ns // SECOND_NS))
 
 
 def step_text(seconds: float | None) -> str:

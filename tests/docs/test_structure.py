@@ -10,8 +10,8 @@ from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
-# 240 for what 0.1 had, and the event log with its route and its readers
-MOST_FILES = 258
+# 240 for what 0.1 had, the event log with its route and its readers, and the streams of child processes
+MOST_FILES = 260
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

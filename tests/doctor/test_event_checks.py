@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ibpulse.doctor import Level
-from ibpulse.doctor.event_facts import EventFacts, read_event_facts
-from ibpulse.doctor.facts import Card, Facts
+from ibpulse.doctor.facts import Card, EventFacts, Facts
+from ibpulse.doctor.sample_facts import read_event_facts
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.events.event_file import EventFile

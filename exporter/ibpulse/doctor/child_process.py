@@ -13,10 +13,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ibpulse.doctor.event_facts import read_event_facts
 from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
 from ibpulse.doctor.machine_facts import read_machine
-from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
+from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, read_event_facts, take_samples
 from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError

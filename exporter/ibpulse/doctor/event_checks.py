@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ibpulse.doctor.event_facts import EventFacts, moment_text
-from ibpulse.doctor.facts import Facts
+from ibpulse.doctor.facts import EventFacts, Facts
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.doctor.port_checks import find_renamed, silent_devices
-from ibpulse.text import count_text
+from ibpulse.text import count_text, moment_text
 
 MOST_DOWNS = 2
 
@@ -39,7 +38,7 @@ def check_events(facts: Facts) -> Iterator[Finding]:
     yield from findings
     if all(finding.level is Level.OK for finding in findings):
         events = count_text(len(log.events), "event")
-        yield passed("", f"{events} since {moment_text(min(log.events, key=lambda event: event.time_ns))}.")
+        yield passed("", f"{events} since {moment_text(min(event.time_ns for event in log.events))}.")
 
 
 def _find_renamed(facts: Facts) -> Iterator[Finding]:
@@ -47,7 +46,7 @@ def _find_renamed(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARN,
             name,
-            f"was renamed at {moment_text(event)}: its GUID is now that of {new}.",
+            f"was renamed at {moment_text(event.time_ns)}: its GUID is now that of {new}.",
             "Its earlier data has the old name, also in Prometheus.",
             "Make the names permanent with a udev rule, or adapt ports.rails and your queries to the new name.",
         )
@@ -58,10 +57,11 @@ def _find_unreadable(facts: Facts, log: EventFacts) -> Iterator[Finding]:
     for name, event in log.unreadable_ports().items():
         # the check of the devices reports silent ones
         if name in here and event.device not in silent:
+            reason = event.text.removeprefix(f"{name}: ").rstrip(".")
             yield Finding(
                 Level.WARN,
                 name,
-                f"cannot be read by the daemon since {moment_text(event)}: {event.text.removeprefix(f'{name}: ')}.",
+                f"cannot be read by the daemon since {moment_text(event.time_ns)}: {reason}.",
                 "Its samples or its state are missing since then.",
                 "Check the kernel log for errors from its driver. If doctor can read it, check the daemon's user.",
             )
@@ -70,7 +70,7 @@ def _find_unreadable(facts: Facts, log: EventFacts) -> Iterator[Finding]:
 def _find_flaps(log: EventFacts) -> Iterator[Finding]:
     last = {event.subject: event for event in log.recent("link-down", "link-flap")}
     for name, downs in log.link_downs().items():
-        sentence = f"went down {count_text(downs, 'time')} in the last hour, last at {moment_text(last[name])}."
+        sentence = f"went down {count_text(downs, 'time')} in the last hour, last at {moment_text(last[name].time_ns)}."
         if downs > MOST_DOWNS:
             yield Finding(
                 Level.WARN,
@@ -90,7 +90,7 @@ def _find_steps(log: EventFacts) -> Iterator[Finding]:
             Level.WARN,
             "",
             f"The wall clock was stepped {count_text(len(steps), 'time')} in the last hour, last at "
-            f"{moment_text(steps[-1])}.",
+            f"{moment_text(steps[-1].time_ns)}.",
             "Each step leaves missing or repeated data in every history.",
             "Configure the time service to slew the clock instead of stepping it.",
         )

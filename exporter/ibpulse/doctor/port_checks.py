@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ibpulse.doctor.event_facts import GONE_NS, moment_text
-from ibpulse.doctor.facts import Card, Facts
+from ibpulse.doctor.facts import GONE_NS, Card, Facts
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.events import Event
 from ibpulse.model import Port
@@ -16,7 +15,7 @@ from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_downtrained_ports, make_of
 from ibpulse.sysfs.speed import ETHERNET
-from ibpulse.text import count_text, rate_text
+from ibpulse.text import count_text, moment_text, rate_text
 
 NOT_SAMPLED = "It is not sampled and is missing from all metrics of the node."
 
@@ -83,7 +82,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
     """Every device answers, and every card of the rails' model has its RDMA device."""
     silent = silent_devices(facts)
     unreadable = facts.events.unreadable_ports() if facts.events else {}
-    since = {event.device: f" since {moment_text(event)}" for event in unreadable.values()}
+    since = {event.device: f" since {moment_text(event.time_ns)}" for event in unreadable.values()}
     for device in silent:
         yield Finding(
             Level.FAIL,
@@ -131,12 +130,12 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
             advice,
         )
     for name, event in {} if cards or gone else missing.items():
-        when = f" at {moment_text(event)} and has not come back" if event else ""
+        when = f" at {moment_text(event.time_ns)} and has not come back" if event else ""
         yield Finding(Level.FAIL, name, f"disappeared{when}; the daemon sampled it earlier.", NOT_SAMPLED, advice)
 
 
 def _until(name: str, event: Event | None) -> str:
-    return f"{name} until {moment_text(event)}" if event else f"{name} earlier"
+    return f"{name} until {moment_text(event.time_ns)}" if event else f"{name} earlier"
 
 
 def _missing_ports(facts: Facts) -> dict[str, Event | None]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.doctor.facts import DoctorOptions, SamplingResult
+from ibpulse.doctor.facts import SUBJECT, DoctorOptions, EventFacts, SamplingResult
 from ibpulse.doctor.ring_facts import (
     HISTORY_SECONDS,
     RingState,
@@ -22,6 +23,8 @@ from ibpulse.doctor.ring_facts import (
     read_port_samples,
 )
 from ibpulse.errors import IbpulseError, RingError, SamplerError
+from ibpulse.events import Event
+from ibpulse.events.event_file import NAME, read_events
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -41,6 +44,7 @@ LONGEST_SAMPLING_SECONDS = 5.5
 # A heartbeat moves at every tick, and an interval is a second at most.
 HEARTBEAT_SECONDS = 1.3
 OWN_CAPACITY_SECONDS = 12
+_UNPRINTABLE = re.compile(r"[^ -~]+")
 
 
 def find_daemon(options: DoctorOptions) -> RingFile | None:
@@ -54,6 +58,24 @@ def find_daemon(options: DoctorOptions) -> RingFile | None:
         return ring
     ring.close()
     return None
+
+
+def read_event_facts(ring_dir: Path) -> EventFacts:
+    """The events next to the ring, without subjects and characters that a terminal would not show as text."""
+    now_ns = time.time_ns()
+    try:
+        events = read_events(ring_dir / NAME)
+    except OSError as error:
+        return EventFacts(now_ns=now_ns, problem=f"event log {ring_dir / NAME} cannot be read: {error.strerror}")
+    except ValueError as error:
+        return EventFacts(now_ns=now_ns, problem=_UNPRINTABLE.sub("?", str(error)))
+    return EventFacts(_make_printable(events), now_ns)
+
+
+def _make_printable(events: Sequence[Event]) -> tuple[Event, ...]:
+    return tuple(
+        replace(event, text=_UNPRINTABLE.sub("?", event.text)) for event in events if SUBJECT.fullmatch(event.subject)
+    )
 
 
 def _samples(ring: RingFile, sysfs: Path) -> bool:
