@@ -97,7 +97,7 @@ def test_the_past_follows_from_the_events_and_from_the_state_of_now(server: Cann
         port("mlx5_0"),
         port("mlx5_1", active=False, state="disappeared"),
         port("mlx5_2", active=False, state="DOWN"),
-        port("mlx5_3", state="unreadable"),
+        port("mlx5_3", active=False, state="hung"),
     ]
     history = recent.history(ports)
     peaks = np.zeros((2, 30), dtype=np.float32)
