@@ -29,6 +29,8 @@ from tests.terminal.views import view
 
 class Watcher:
     looks = 0
+    def prepare(self):
+        pass
     def fetch(self, points, wanted_ns):
         self.looks += 1
         if sys.argv[1] == "hang" and self.looks > 1:

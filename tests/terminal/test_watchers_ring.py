@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from ibpulse.aggregator import AggregatorOptions
-from ibpulse.model import Port
+from ibpulse.events import Event, EventLog
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import Port, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.terminal.view import View
 from ibpulse.terminal.watchers import RingWatcher
-from tests.aggregator.rings import MS, Ring, constant, port, square
+from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 30, 70), constant(4e9))
 
@@ -34,10 +36,18 @@ class Watching:
     def __init__(self, ring: Ring) -> None:
         self.wanted_ns = 100 * MS
         self._reader = Clocked(ring.file)
-        self._watcher = RingWatcher(self._reader, lambda: ring.fabric, lambda: 3, AggregatorOptions(), "here")
+        self.events = EventLog()
+        self.gone: tuple[KnownPort, ...] = ()
+        self._ring = ring
+        self._watcher = RingWatcher(self._reader, self._known, lambda: 3, AggregatorOptions(), "here", self.events)
+
+    def _known(self) -> tuple[KnownPort, ...]:
+        there = (KnownPort(port, PortState(port.state, "", port.active, RATE)) for port in self._ring.fabric.ports)
+        return (*there, *self.gone)
 
     def fetch(self, now_tick: int, points: int) -> View:
         self._reader.now_tick = now_tick
+        self._watcher.prepare()
         return self._watcher.fetch(points, self.wanted_ns)
 
 
@@ -154,3 +164,50 @@ def test_a_port_that_counts_nothing_is_no_rail(ring: Ring) -> None:
     seen = fetch(ring, 1505, 4)
     assert [rail.name for rail in seen.rails] == ["mlx5_0:1"]
     assert seen.others == 1
+
+
+UP, DOWN = PortState("ACTIVE", "", True, RATE, True), PortState("DOWN", "", False, RATE, True)
+
+
+def change(tick: int, name: str, before: PortState | None, after: PortState | None) -> Event:
+    return Event(tick * 10 * MS, "any", name, f"tick {tick}", 0, before, after, {}, tick)
+
+
+def test_a_link_that_went_down_keeps_its_past_and_its_scale(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0"), port("mlx5_1"))
+    for name in ("mlx5_0:1", "mlx5_1:1"):
+        ring.write(name, (lambda tick: 20e9 if tick <= 1250 else 0.0, constant(0.0)), 1, 1500)
+    watching = Watching(ring)
+    watching.fetch(1205, 20)
+    ring.change(port("mlx5_0", active=False), port("mlx5_1"))
+    # noticed late: traffic shows that the link was still up
+    watching.events.add(change(1241, "mlx5_0:1", UP, DOWN))
+    down, idle = watching.fetch(1505, 30).rails
+    # the 30 bins are ticks 1200 to 1499; traffic ends within the sixth
+    for rail in (down, idle):
+        np.testing.assert_allclose(rail.peaks[0], [20e9] * 6 + [0.0] * 24, rtol=1e-6)
+    assert down.down.tolist() == [False] * 6 + [True] * 24
+    assert not idle.down.any()
+    assert (down.trouble, down.rate_bytes_per_second, idle.trouble) == ("DOWN", RATE, "")
+
+
+def test_a_port_that_disappeared_is_listed_with_its_past(ring: Ring) -> None:
+    watching = Watching(ring)
+    ring.change(port("mlx5_1"))
+    watching.gone = (KnownPort(port("mlx5_0"), None, 1500 * 10 * MS, "it disappeared"),)
+    watching.events.add(change(1390, "mlx5_0:1", UP, None))
+    seen = watching.fetch(1505, 20)
+    gone = next(rail for rail in seen.rails if rail.name == "mlx5_0:1")
+    assert (gone.trouble, gone.since_ns) == ("disappeared", 1500 * 10 * MS)
+    assert np.nanmax(gone.peaks) == pytest.approx(20e9)
+    assert not gone.down.any()
+    assert [event.text for event in seen.events] == ["tick 1390"]
+
+
+def test_the_events_are_those_of_the_last_hour_by_time(ring: Ring) -> None:
+    watching = Watching(ring)
+    watching.events.add(change(1400, "mlx5_0:1", None, None))
+    watching.events.add(change(1300, "mlx5_0:1", None, None))
+    watching.events.add(Event(1, "started", "", "the daemon started"))
+    assert [event.text for event in watching.fetch(1505, 20).events] == ["tick 1300", "tick 1400"]
+    assert watching.fetch(1505 + 360_000, 20).events == ()

@@ -66,7 +66,8 @@ def summary(ports: int = 8, *, idle: tuple[int, ...] = (), slow: tuple[int, ...]
         **changes,
     }
     rails = tuple(
-        PortSummary(f"mlx5_{n}:1", True, 10.0, NONE, NONE, 30, 0.2, 0.125, n in idle, n in slow) for n in range(ports)
+        PortSummary(f"mlx5_{n}:1", "ACTIVE", True, 10.0, NONE, NONE, 30, 0.2, 0.125, n in idle, n in slow)
+        for n in range(ports)
     )
     return Summary(10, 0, 10_000, NodeSummary(**node), rails)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.config.setting_types import ListenAddress
-    from ibpulse.model import Fabric
+    from ibpulse.events.watch import KnownPort
     from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
@@ -120,17 +120,17 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
     async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
 
-        def fabric() -> Fabric:
+        def known_ports() -> tuple[KnownPort, ...]:
             sampler.check()
-            return supervisor.fabric
+            return supervisor.known_ports()
 
         yield RingWatcher(
             sampler.reader,
-            fabric,
+            known_ports,
             lambda: supervisor.health().restarts,
             aggregator_options(settings),
             f"{platform.node()}, sampled here",
-            sampler.events.history,
+            sampler.events,
         )
 
 

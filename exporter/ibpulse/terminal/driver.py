@@ -103,6 +103,7 @@ class Terminal:
         points = min(spark_width(self._view, columns) if self._view else columns, MOST_POINTS)
         scale_ns = SCALES_NS[self._scale]
         try:
+            self._watcher.prepare()
             self._view = await in_thread(lambda: self._watcher.fetch(points, scale_ns))
             self._fault, self._heard = "", loop.time()
         except DaemonError as error:

@@ -83,6 +83,13 @@ class View:
 class Watcher(Protocol):
     """Anything that can fetch a view."""
 
+    def prepare(self) -> None:
+        """Take over what changes in the thread of the event loop; called there before each fetch.
+
+        Raises:
+            IbpulseError: there is no data; the message gives the reason.
+        """
+
     def fetch(self, points: int, wanted_ns: int) -> View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide; may take a while.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+import orjson
 from pydantic import TypeAdapter
 
 from ibpulse.aggregator import AggregatorOptions, Summary, read_sampler, summarize
@@ -22,8 +24,9 @@ from ibpulse.client import (
     reading,
 )
 from ibpulse.errors import DaemonError
-from ibpulse.events import Event, PortHistory
-from ibpulse.model import Fabric, PortState
+from ibpulse.events import Event, EventLog, PortHistory
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import Port, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, read_rates, settled_tick, widest_stride
@@ -71,6 +74,9 @@ class DaemonWatcher:
         self._sampler: SamplerView | None = None
         self._events = RecentEvents()
 
+    def prepare(self) -> None:
+        """Nothing changes but by `fetch`."""
+
     def fetch(self, points: int, wanted_ns: int) -> View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide.
 
@@ -97,7 +103,11 @@ class DaemonWatcher:
     def _ask_summary(self) -> Summary:
         answer = self._connection.get("/api/v1/summary", [("window", f"{SUMMARY_WINDOW_SECONDS}s")])
         with reading(self._connection):
-            return _SUMMARY.validate_json(answer.body)
+            document = orjson.loads(answer.body)
+            for port in document["ports"]:
+                # daemons of version 0.1 do not give it
+                port.setdefault("state", "")
+            return _SUMMARY.validate_python(document)
 
     def _view(self, ports: RemotePorts, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
@@ -120,26 +130,31 @@ class DaemonWatcher:
             others=len(ports.ports) - len(shown),
             summary=self._summary,
             sampler=self._sampler,
-            events=self._events.events,
+            events=_newest(self._events.events, peaks.newest_ns - EVENTS_NS),
         )
 
 
 def _rail(port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory) -> RailView:
     transmit, receive = means.both(port.name)
-    highest = peaks.both(port.name)
+    highest, state = peaks.both(port.name), history.now(port.name)
     end_ns = peaks.start_ns + highest.shape[1] * peaks.step_ns
     spans = history.spans(port.name, peaks.start_ns, end_ns)
     return RailView(
         name=port.name,
         active=port.active,
         state=port.state,
-        rate_bytes_per_second=port.rate_bytes_per_second,
+        rate_bytes_per_second=port.rate_bytes_per_second or (state.rate_bytes_per_second if state else None),
         peaks=highest,
         means=(mean_of(transmit), mean_of(receive)),
         down=down_bins(spans, peaks.start_ns, peaks.step_ns, highest),
         since_ns=port.since_ns,
         now_ns=end_ns,
     )
+
+
+def _newest(events: Iterable[Event], from_ns: int) -> tuple[Event, ...]:
+    recent = (event for event in events if event.time_ns >= from_ns and event.kind != "started")
+    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MOST_EVENTS:])
 
 
 class RecentEvents:
@@ -195,7 +210,7 @@ Means = tuple[float | None, float | None]
 
 
 class RingWatcher:
-    """Reads a ring. `fabric` and `restarts` return the current ports and the sampler's restarts.
+    """Reads a ring. `known_ports` and `restarts` return the current ports and the sampler's restarts.
 
     It computes the same summary as a daemon, but keeps no totals, since it is never scraped.
     """
@@ -203,61 +218,91 @@ class RingWatcher:
     def __init__(
         self,
         reader: RingReader,
-        fabric: Callable[[], Fabric],
+        known_ports: Callable[[], Sequence[KnownPort]],
         restarts: Callable[[], int],
         options: AggregatorOptions,
         place: str,
-        history: PortHistory | None = None,
+        events: EventLog,
     ) -> None:
         self._reader = reader
-        self._history = PortHistory() if history is None else history
-        self._fabric = fabric
+        self._known_ports = known_ports
         self._restarts = restarts
         self._options = options
         self._place = place
+        self._log = events
+        self._copied = -1
         self._bins = BinCache()
         self._summed_second = 0
         self._summary: Summary | None = None
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Copy the ports and the event log, which change in the thread of the event loop.
+
+        Raises:
+            IbpulseError: there are no more samples.
+        """
+        self._known = self._known_ports()
+        if self._copied != self._log.added:
+            self._copied = self._log.added
+            self._events, self._history = self._log.events(), copy.deepcopy(self._log.history)
 
     def fetch(self, points: int, wanted_ns: int) -> View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
-        fabric, interval_ns, newest = self._fabric(), self._reader.interval_ns, self._reader.newest_tick()
-        placed = place_ports(self._reader, fabric.ports, self._reader.ring.slots())
-        self._summarize(fabric, placed)
+        known, interval_ns, newest = self._known, self._reader.interval_ns, self._reader.newest_tick()
+        ports = [each.port for each in known]
+        placed = place_ports(self._reader, ports, self._reader.ring.slots())
+        self._summarize(ports, placed)
         width = bin_width(interval_ns, wanted_ns) // interval_ns
         # bins begin at multiples of their width, which keeps bins constant once drawn
         end = (newest + 1) // width
-        rails = [port for port in fabric.ports if port.source is not None and port.rail]
+        rails = [each for each in known if each.port.rail and (each.port.source or each.word in TROUBLES)]
         means, peaks = self._rates(placed, width, end, points)
+        wall_ns = int(self._reader.wall_ns(np.array([end * width]))[0])
         nothing = np.full((2, points), np.nan, dtype=np.float32)
         return View(
             place=self._place,
-            wall_ns=int(self._reader.wall_ns(np.array([end * width]))[0]),
+            wall_ns=wall_ns,
             interval_ns=interval_ns,
             bin_ns=width * interval_ns,
             rails=tuple(
-                RailView(
-                    name=str(port.id),
-                    active=port.active,
-                    state=port.state,
-                    rate_bytes_per_second=port.rate_bytes_per_second,
-                    peaks=peaks.get(str(port.id), nothing),
-                    means=means.get(str(port.id), (None, None)),
-                    down=np.zeros(points, dtype=np.bool_),
+                self._rail(
+                    each,
+                    peaks.get(str(each.port.id), nothing),
+                    means.get(str(each.port.id), (None, None)),
+                    range(end * width - points * width, end * width, width),
+                    wall_ns,
                 )
-                for port in rails
+                for each in rails
             ),
-            others=len(fabric.ports) - len(rails),
+            others=len(known) - len(rails),
             summary=self._summary,
             sampler=self._sampler(placed),
+            events=_newest(self._events, wall_ns - EVENTS_NS),
         )
 
-    def _summarize(self, fabric: Fabric, placed: list[RingPort]) -> None:
+    def _rail(self, known: KnownPort, peaks: Singles, means: Means, bins: range, now_ns: int) -> RailView:
+        port, name = known.port, str(known.port.id)
+        spans = self._history.spans(name, bins.start, bins.stop)
+        last = known.state.rate_bytes_per_second if known.state else None
+        return RailView(
+            name=name,
+            active=port.active,
+            state=known.word,
+            rate_bytes_per_second=port.rate_bytes_per_second or last,
+            peaks=peaks,
+            means=means,
+            down=down_bins(spans, bins.start, bins.step, peaks),
+            since_ns=known.since_ns,
+            now_ns=now_ns,
+        )
+
+    def _summarize(self, ports: Sequence[Port], placed: list[RingPort]) -> None:
         ticks = SECOND_NS // self._reader.interval_ns
         second = settled_tick(self._reader, widest_stride(port.stride for port in placed)) // ticks
         if second - self._summed_second < SUMMARY_EVERY_SECONDS:
             return
-        summary = summarize(self._reader, fabric.ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
+        summary = summarize(self._reader, ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
         if self._summary or any(port.observed_seconds for port in summary.ports):
             self._summary, self._summed_second = summary, second
 
