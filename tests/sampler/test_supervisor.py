@@ -29,7 +29,7 @@ async def test_every_port_is_sampled_and_the_rest_is_not(
     inventory.fabric = Fabric((*inventory.fabric.ports, port("mlx5_9", None)))
     async with running(ring, inventory) as supervisor:
         assert sorted(supervisor.slots) == ["mlx5_0:1", "mlx5_1:1"]
-        assert supervisor.fabric is inventory.fabric
+        assert supervisor.fabric == inventory.fabric
         for slot in supervisor.slots.values():
             await sampled_anew(ring, slot)
     assert ring.slots() == supervisor.slots
