@@ -206,6 +206,26 @@ def test_a_link_whose_state_cannot_be_read_is_not_down(node: Node) -> None:
     assert (event.after.active, event.after.state, event.after.rate_bytes_per_second) == (True, "ACTIVE", NDR)
 
 
+def test_a_problem_that_no_reading_shows_is_noticed_now_and_began_up_to_seconds_before(node: Node) -> None:
+    """Its time is not that of the last reading, which a device that hangs keeps."""
+    old_ns = time.time_ns() - 60 * SECOND_NS
+    healthy = SeenPort(port("mlx5_0:1"), old_ns, old_ns - SECOND_NS)
+    node.watch.update([healthy], old_ns)
+    for seen, kind, least_ns in (
+        (replace(healthy, problem="hung", link_known=False), "unreadable", 60 * SECOND_NS),
+        (healthy, "readable", 2 * SECOND_NS),
+        (replace(healthy, port=port("mlx5_0:1", rail=False)), "role-change", 0),
+        (replace(healthy, port=port("mlx5_0:1", rail=False), stride=2), "interval-change", 0),
+    ):
+        before_ns = time.time_ns()
+        node.watch.update([seen], old_ns)
+        event = node.log.events()[-1]
+        assert event.kind == kind
+        assert before_ns <= event.time_ns <= time.time_ns()
+        assert least_ns <= event.uncertainty_ns <= least_ns + 10 * SECOND_NS
+        assert node.watch.known_ports()[0].since_ns == event.time_ns
+
+
 def test_what_changed_while_no_daemon_ran_is_noticed_at_the_start(node: Node) -> None:
     node.see(port("mlx5_0:1"), port("mlx5_1:1"), port("mlx5_2:1"))
     node.log.close()

@@ -16,6 +16,8 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.text import natural_key
 from ibpulse.units import SECOND_NS
 
+NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
+
 
 @dataclass(frozen=True, slots=True)
 class KnownPort:
@@ -64,7 +66,7 @@ class PortWatch:
         self._since = _find_last_changes(log)
         self._seen_ns: dict[str, int] = {}
         self._segments = reader.ring.words[at.H_SEGMENTS]
-        self._listed_ns = _find_last_sign(log, reader)
+        self._listed_ns = self._updated_ns = _find_last_sign(log, reader)
 
     def update(self, seen: Sequence[SeenPort], listed_ns: int, silent: Collection[str] = ()) -> None:
         """Record the changes since the last call.
@@ -97,7 +99,7 @@ class PortWatch:
         self._note_missing({str(each.port.id) for each in seen}, silent)
         if first:
             self._record_start()
-        self._listed_ns = listed_ns
+        self._listed_ns, self._updated_ns = listed_ns, time.time_ns()
         self._note_clock_steps()
         history.forget_before(self._reader.oldest_tick())
         for name in [name for name in self._ports if name not in history]:
@@ -201,22 +203,37 @@ class PortWatch:
         details: Mapping[str, str | int],
     ) -> None:
         name = str(seen.port.id)
+        time_ns, since_ns = self._find_time(kind, seen, since_ns)
         if before != after:
-            self._since[name] = seen.time_ns
+            self._since[name] = time_ns
         self._log.add(
             Event(
-                seen.time_ns,
+                time_ns,
                 kind,
                 name,
                 text,
-                max(0, seen.time_ns - since_ns) if since_ns else 0,
+                max(0, time_ns - since_ns) if since_ns > 0 else 0,
                 before,
                 after,
                 {key: value for key, value in details.items() if value},
-                self._reader.tick_at(seen.time_ns),
+                self._reader.tick_at(time_ns),
                 self._ring,
             )
         )
+
+    def _find_time(self, kind: str, seen: SeenPort, since_ns: int) -> tuple[int, int]:
+        """When a change was noticed, and the instant after which it happened; both wall time in ns.
+
+        A link changed before its reading. What the reading does not tell is noticed now: the counters of a port are
+        given up after several failures, and a hang and its end show after up to two seconds.
+        """
+        if kind not in NOTICED_NOW:
+            return seen.time_ns, since_ns
+        if kind == UNREADABLE:
+            since_ns = min(since_ns, self._updated_ns - SECOND_NS)
+        else:
+            since_ns = self._updated_ns - 2 * SECOND_NS
+        return time.time_ns(), since_ns
 
 
 class CounterResets:

@@ -51,8 +51,10 @@ class FollowedPorts:
         self._scan, self._listed_ns = fabric, listed_ns
         if self._states is not None:
             self._states.follow(fabric.ports)
-            self._readings = self._states.poll() if self._begun else _first_readings(self._states)
             self._listed = (self._states.listing, self._states.gone)
+            self._readings = self._states.poll() if self._begun else _first_readings(self._states, len(fabric.ports))
+            if not self._begun:
+                self._listed = (self._states.listing, self._states.gone)
         self._begun, self.outdated = True, False
         self._join()
 
@@ -94,7 +96,8 @@ class FollowedPorts:
         if listed == self._listed:
             self._listed_ns = states.listed_ns
         else:
-            self._listed, self.outdated = listed, True
+            # until the next scan, nothing is known to exist later than at the last listing that was as before
+            self.outdated = True
 
     def _join(self) -> None:
         """Bring the ports of the scan up to the newest readings."""
@@ -107,14 +110,12 @@ class FollowedPorts:
         reading = self._readings.get(port.id)
         problem, reason = self._find_problem(port, reading, slot, hung)
         stride = 1 if slot is None else max(1, self._ring.slot_word(slot, at.S_STRIDE))
-        # a problem is noticed now, and the last reading may be old
-        taken_ns = reading.taken_ns if reading and not problem else self._listed_ns
         if reading is None:
-            return SeenPort(port, taken_ns, 0, "", stride, problem, reason, link_known=bool(port.state))
+            return SeenPort(port, self._listed_ns, 0, "", stride, problem, reason, link_known=bool(port.state))
         return SeenPort(
             port=port,
-            time_ns=time.time_ns() if problem else taken_ns,
-            previous_ns=0 if problem else reading.previous_ns,
+            time_ns=reading.taken_ns,
+            previous_ns=reading.previous_ns,
             physical=reading.physical,
             stride=stride,
             problem=problem,
@@ -137,9 +138,10 @@ class FollowedPorts:
         return "", ""
 
 
-def _first_readings(states: StatePoller) -> Mapping[PortId, LinkReading]:
+def _first_readings(states: StatePoller, wanted: int) -> Mapping[PortId, LinkReading]:
+    """Readings of all ports, or those that are there in time."""
     deadline = time.monotonic() + FIRST_READING_SECONDS
-    while not (readings := states.poll()) and time.monotonic() < deadline:
+    while len(readings := states.poll()) < wanted and time.monotonic() < deadline:
         time.sleep(FIRST_READING_SECONDS / 50)
     return readings
 

@@ -62,8 +62,13 @@ class Quarantine:
 
     @property
     def silent_devices(self) -> tuple[str, ...]:
-        """The devices in quarantine whose reads do not return at present."""
-        return tuple(device for device, held in self._held.items() if not held.slow and held.steady_since is None)
+        """The devices in quarantine that have not responded for a second; a hung read shows only after a while."""
+        steady = time.monotonic() - SILENT_SECONDS
+        return tuple(
+            device
+            for device, held in self._held.items()
+            if not held.slow and (held.steady_since is None or held.steady_since > steady)
+        )
 
     def add(self, device: str) -> None:
         """Quarantine a device whose read hung; each time doubles the time for which it has to respond steadily."""
