@@ -179,6 +179,26 @@ def test_doctor_sees_through_a_running_daemon_and_does_not_disturb_it(simulation
         assert daemon.ask("/-/healthy").status_code == 200
 
 
+def test_doctor_says_since_when_according_to_the_event_log_of_the_daemon(simulation: Simulation) -> None:
+    with in_memory() as folder, Running(simulation.tree, folder / "ring") as daemon:
+        begin = time.gmtime()
+        for _ in range(3):
+            simulation.set({"link-flap": ["mlx5_1"]})
+            eventually(lambda: daemon.ask("/api/v1/ports").json()["ports"][1]["state"] == "DOWN")
+            simulation.set({})
+            eventually(lambda: daemon.ask("/api/v1/ports").json()["ports"][1]["state"] == "ACTIVE")
+        simulation.set({"vanish": [DEVICE]})
+        eventually(lambda: daemon.ask("/api/v1/events", kind="disappeared", last="1m").json()["events"])
+        answer = ask(simulation.tree, folder / "ring")
+        simulation.set({})
+    gone, flaps = answer.troubles()
+    assert (gone["topic"], gone["subject"]) == ("devices", CARD)
+    said = gone["sentence"].partition(f" The daemon sampled {DEVICE}:1 until ")[2]
+    assert time.strftime("%Y-%m-%d %H:%M:%S", begin) < said <= time.strftime("%Y-%m-%d %H:%M:%S UTC.", time.gmtime())
+    assert (flaps["topic"], flaps["level"], flaps["subject"]) == ("events", "WARN", "mlx5_1:1")
+    assert flaps["sentence"].startswith("went down 3 times in the last hour, last at ")
+
+
 def test_watching_looks_again_until_it_is_stopped(simulation: Simulation) -> None:
     flags = ("--no-look", "--check=devices", "--watch=100ms", "--format=json")
     with subprocess.Popen(
