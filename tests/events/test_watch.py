@@ -13,7 +13,7 @@ from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.port_changes import SeenPort
 from ibpulse.events.watch import CounterResets, PortWatch
-from ibpulse.model import ByteSource, Port, PortId, PortIdentity
+from ibpulse.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -265,3 +265,47 @@ def test_an_increase_of_counter_resets_is_an_event_of_its_port(node: Node) -> No
     for counts in ({"mlx5_0:1": 0, "mlx5_1:1": 0}, {"mlx5_0:1": 0, "mlx5_1:1": 2}, {"mlx5_0:1": 0, "mlx5_1:1": 2}):
         resets.note(counts)
     assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1")]
+
+
+def test_a_problem_that_ends_before_the_link_is_read_again_ends_after_it_began(node: Node) -> None:
+    """The newest reading of the link may be older than the hang: the event is then about now."""
+    begin_ns = node.begin_ns - 100 * SECOND_NS
+    healthy = SeenPort(port("mlx5_0:1"), begin_ns, previous_ns=begin_ns - SECOND_NS)
+    hung = replace(healthy, time_ns=begin_ns + SECOND_NS, previous_ns=0, problem="hung", link_known=False)
+    later = replace(hung, time_ns=begin_ns + 9 * SECOND_NS)
+    for each in (healthy, hung, later, healthy):
+        node.watch.update([each], each.time_ns)
+    unreadable, readable = node.log.events()[1:]
+    assert (unreadable.kind, readable.kind) == ("unreadable", "readable")
+    assert node.begin_ns <= readable.time_ns <= time.time_ns()
+    assert readable.time_ns - readable.uncertainty_ns == begin_ns + 9 * SECOND_NS
+    history = node.log.history
+    states = [history.at("mlx5_0:1", (begin_ns + second * SECOND_NS) // TICK_NS) for second in (0, 5, 200)]
+    assert [state and state.problem for state in states] == ["", "hung", ""]
+
+
+def test_the_end_of_a_problem_is_as_certain_as_the_last_look_at_it(node: Node) -> None:
+    begin_ns = node.begin_ns - 100 * SECOND_NS
+    healthy = SeenPort(port("mlx5_0:1"), begin_ns, previous_ns=begin_ns - SECOND_NS)
+    hung = replace(healthy, time_ns=begin_ns + SECOND_NS, previous_ns=0, problem="hung", link_known=False)
+    later = replace(hung, time_ns=begin_ns + 9 * SECOND_NS)
+    # the reading before was that before the hang
+    back = SeenPort(port("mlx5_0:1", active=False), begin_ns + 10 * SECOND_NS, previous_ns=begin_ns)
+    for each in (healthy, hung, later, back):
+        node.watch.update([each], each.time_ns)
+    unreadable, down, readable = node.log.events()[1:]
+    assert (unreadable.kind, down.kind, readable.kind) == ("unreadable", "link-down", "readable")
+    assert (down.uncertainty_ns, readable.uncertainty_ns) == (10 * SECOND_NS, SECOND_NS)
+
+
+@pytest.mark.parametrize("subject", ["mlx5_0", "", "mlx5_0:x", ":1", "a:b:1"])
+def test_states_of_what_is_no_port_do_not_stop_the_daemon(tmp_path: Path, subject: str) -> None:
+    file = EventFile(tmp_path / "events")
+    file.open()
+    file.append(Event(1, "link-up", subject, "", after=PortState("ACTIVE", "", True)))
+    file.append(Event(1, "started", "", "", details={"ports": {subject: {"state": "ACTIVE"}}}))
+    file.close()
+    node = Node(tmp_path)
+    assert node.see(port("mlx5_1:1")) == []
+    assert [str(known.port.id) for known in node.watch.known_ports()] == ["mlx5_1:1"]
+    node.ring.close()

@@ -43,6 +43,7 @@ MAX_STRIDE = 10**9
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # half a character, which UTF-8 cannot hold
 SURROGATE = re.compile("[\ud800-\udfff]")
+_PORT_NAME = re.compile("[^:]+:[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,11 @@ class Event:
     def device(self) -> str:
         """The device, without the number of the port; empty for the node."""
         return self.subject.partition(":")[0]
+
+
+def is_port_name(text: str) -> bool:
+    """Whether a text has the form of a port, like `mlx5_0:1`."""
+    return _PORT_NAME.fullmatch(text) is not None
 
 
 def concerns(event: Event, subject: str) -> bool:

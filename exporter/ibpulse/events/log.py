@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
 
-from ibpulse.events.event import KINDS, STARTED, Event, concerns, started_states
+from ibpulse.events.event import KINDS, STARTED, Event, concerns, is_port_name, started_states
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.port_history import PortHistory
 
@@ -139,14 +139,14 @@ class EventLog:
         return number
 
     def _follow(self, event: Event, tick: int) -> None:
-        """Take over the states of ports; the tick is 0 if it is unknown."""
+        """Take over the states of ports; the tick is 0 if it is unknown. A file may hold names that no port has."""
         states = started_states(event)
         if states is not None:
             # events of the time before may have been lost
-            for name in {*self.history.names(), *states}:
+            for name in {*self.history.names(), *filter(is_port_name, states)}:
                 self.history.begin(name, states.get(name))
                 self.history.change(name, tick or None, None, states.get(name))
-        elif event.before is not None or event.after is not None:
+        elif is_port_name(event.subject) and (event.before is not None or event.after is not None):
             self.history.change(event.subject, tick or None, event.before, event.after)
 
 

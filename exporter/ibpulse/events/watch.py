@@ -79,7 +79,7 @@ class PortWatch:
         self._updated = now
         history = self._log.history
         fresh = first and not history.names()
-        for each in seen:
+        for each in map(self._date, seen):
             name = str(each.port.id)
             totals = self._totals.setdefault(name, _Totals())
             before = history.now(name)
@@ -118,6 +118,11 @@ class PortWatch:
             problem = "it disappeared: check the device, its driver and the kernel log"
         return KnownPort(port, state, self._since.get(name), problem, totals.down_seconds, totals.state_changes)
 
+    def _date(self, seen: SeenPort) -> SeenPort:
+        """The port as it was seen: now, if a problem is over that was seen after the last reading of the link."""
+        over = seen.time_ns < self._seen_ns.get(str(seen.port.id), 0)
+        return replace(seen, time_ns=time.time_ns(), previous_ns=0) if over else seen
+
     # single changes
 
     def _appear(self, seen: SeenPort, since_ns: int) -> None:
@@ -139,7 +144,9 @@ class PortWatch:
         totals.state_changes += self._count_downs(seen, before, wanted, totals, since_ns)
         for change in find_changes(str(seen.port.id), before, wanted, seen.reason, self._reader.interval_ns):
             totals.state_changes += change.kind in ("link-down", "link-up")
-            self._record(seen, change.kind, change.text, before, change.after, since_ns, {})
+            # a problem is seen at every look, even without a reading of the link
+            known_ns = self._seen_ns.get(str(seen.port.id), 0) if change.kind == "readable" else 0
+            self._record(seen, change.kind, change.text, before, change.after, max(since_ns, known_ns), {})
             before = change.after
 
     def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, totals: _Totals, since_ns: int) -> int:

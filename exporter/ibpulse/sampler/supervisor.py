@@ -203,7 +203,8 @@ class Supervisor:
         now_ns = time.time_ns()
         uncertainty_ns = round(POLL_SECONDS * SECOND_NS)
         tick = self._reader.tick_at(now_ns)
-        self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick))
+        ring = self._ring.words[at.H_CREATED_WALL_NS]
+        self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
