@@ -46,6 +46,16 @@ def test_samples_without_traffic_are_down_while_the_link_is() -> None:
     assert (run.down_ratio, run.missing_ratio) == (0.2, 0.0)
 
 
+def test_a_link_is_up_from_the_first_traffic_before_the_event_that_says_so() -> None:
+    rates = np.zeros((1, 20))
+    rates[0, [4, 13]] = 1e9
+    up = replace(change(16, DOWN, UP), uncertainty_ns=6 * TICK_NS)
+    assert marked(take(rates, change(2, UP, DOWN), up).down) == [[2, 3, *range(5, 13)]]
+    # the first traffic is earlier than the link can have come up
+    up = replace(up, uncertainty_ns=2 * TICK_NS)
+    assert marked(take(rates, change(2, UP, DOWN), up).down) == [[2, 3, *range(5, 13), 14, 15]]
+
+
 @pytest.mark.parametrize("state", [UNREADABLE, BLIND, None])
 def test_a_port_of_which_nothing_is_known_is_missing_and_not_down(state: PortState | None) -> None:
     rates = np.full((1, 10), 1e9)

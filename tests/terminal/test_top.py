@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.commands.top import find_daemon, is_alone
+from ibpulse.commands.top import NOTE_SECONDS, Notes, find_daemon, is_alone
 from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from tests.client.servers import canned
@@ -126,3 +127,14 @@ print(sorted({"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", 
 def test_sampling_by_itself_it_loads_no_web_server(tree: Path) -> None:
     words = [sys.executable, "-c", OWN_SAMPLES, str(tree)]
     assert subprocess.check_output(words, text=True) == "3\n[]\n"
+
+
+def test_a_log_message_is_shown_for_half_a_minute() -> None:
+    notes = Notes()
+    assert notes.last() == ""
+    record = logging.LogRecord("ibpulse", logging.WARNING, "", 0, "it is late", None, None)
+    notes.emit(record)
+    assert notes.last().endswith(" it is late")
+    record.created -= NOTE_SECONDS
+    notes.emit(record)
+    assert notes.last() == ""

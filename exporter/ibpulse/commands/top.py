@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
 HISTORY_SECONDS = 160
+# afterwards the last line shows the keys and the legend again
+NOTE_SECONDS = 30.0
 # flags of these groups make top sample by itself
 SAMPLING = ("path.", "sampler.", "ports.")
 REFUSED = (401, 403)
@@ -104,7 +106,7 @@ async def show_node(settings: Settings) -> None:
     notes = Notes()
     logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)
     async with watch_node(settings) as watcher:
-        await Terminal(watcher, lambda: notes.last).run()
+        await Terminal(watcher, notes.last).run()
 
 
 @asynccontextmanager
@@ -135,12 +137,17 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
 
 
 class Notes(logging.Handler):
-    """Keeps the last log message."""
+    """Keeps the last log message, for `NOTE_SECONDS`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.last = ""
+        self._last, self._created = "", 0.0
+
+    def last(self) -> str:
+        """The last message with its time if it is recent, otherwise an empty text."""
+        return self._last if time.time() < self._created + NOTE_SECONDS else ""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message and its time until the next one."""
-        self.last = f"{time.strftime('%H:%M:%S', time.gmtime(record.created))} {record.getMessage()}"
+        self._created = record.created
+        self._last = f"{time.strftime('%H:%M:%S', time.gmtime(record.created))} {record.getMessage()}"

@@ -112,6 +112,7 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     spans = [history.spans(port, 0, recording.ticks) for port in ports]
     inactive = np.stack([_inactive(states, recording.ticks) for states in spans])
     known = [recording.meta.ports[row].rate_bytes_per_second for row in rows]
+    _end_at_traffic(recording, ports, inactive, summed > 0)
     lines = np.stack([_line_rate(*each, recording.ticks) for each in zip(spans, known, strict=True)])
     return PictureRun(
         name=name,
@@ -135,6 +136,19 @@ def _inactive(spans: Sequence[StateSpan], ticks: int) -> Bools:
         if span.state is not None and span.state.link_down:
             found[span.first : span.end] = True
     return found
+
+
+def _end_at_traffic(recording: Recording, ports: Sequence[str], inactive: Bools, moving: Bools) -> None:
+    """A link that came up was up from the first traffic on, within the uncertainty of the event."""
+    for event in recording.meta.events:
+        if event.subject not in ports or event.after is None or not event.after.active:
+            continue
+        row, interval_ns = ports.index(event.subject), recording.meta.interval_ns
+        times_ns = (event.time_ns - event.uncertainty_ns, event.time_ns)
+        first, end = (max(0, (time_ns - recording.start_ns) // interval_ns) for time_ns in times_ns)
+        found = np.flatnonzero(moving[row, first:end])
+        if found.size:
+            inactive[row, first + int(found[0]) : end] = False
 
 
 def _line_rate(spans: Sequence[StateSpan], otherwise: float | None, ticks: int) -> Floats:
