@@ -165,6 +165,13 @@ def test_utilisation_is_of_the_line_rate_at_each_sample() -> None:
     assert found.peak_utilization == pytest.approx(20 / 25)
 
 
+@pytest.mark.filterwarnings("error")
+def test_without_a_line_rate_there_is_no_utilisation() -> None:
+    found = with_states(wave(GB, 20, 30, 40), np.ones((1, 2000), np.bool_), np.full((1, 2000), np.nan))
+    assert np.isnan([found.line, found.peak_utilization]).all()
+    assert found.node.peak == 2 * GB
+
+
 def test_a_line_rate_that_does_not_change_is_exact() -> None:
     found = describe(wave(10 * GB, 20, 30, 40, rails=3))
     assert found.line == 3 * 2 * LINE

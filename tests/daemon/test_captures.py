@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +50,51 @@ def ask_for(daemon: Running, **body: Any) -> httpx.Response:
 def tree(tmp_path: Path) -> Iterator[Path]:
     with simulated(tmp_path / "sys", "expert-parallel", ports=4) as made:
         yield made
+
+
+def test_a_flap_is_in_captures_and_recordings_and_is_replayed(tmp_path: Path, tree: Path) -> None:
+    node, remote, again = (tmp_path / f"{name}.parquet" for name in ("node", "remote", "again"))
+    with Running(
+        tree, tmp_path / "ring", OPEN, f"--capture.dir={tmp_path / 'captures'}", "--capture.min-free=0B"
+    ) as daemon:
+        ours = record(node, 9, f"--path.sysfs={tree}")
+        theirs = record(remote, 9, f"--from={daemon.url}")
+        time.sleep(3)
+        tell(tree, link_flap=["mlx5_1"])
+        time.sleep(3)
+        tell(tree)
+        finish(ours, theirs)
+        name = ask_for(daemon, reason="flap", before="8s", after="1s").json()["name"]
+        eventually(lambda: name in {capture["name"] for capture in captures(daemon)})
+        events = daemon.ask("/api/v1/events", kind="capture").json()["events"]
+    assert name in {event["details"]["name"] for event in events}
+    for path in (node, remote, tmp_path / "captures" / name):
+        assert links_of(path) == ["ACTIVE", "DOWN", "ACTIVE"]
+        assert [event.kind for event in load(path).meta.events if event.subject] == ["link-down", "link-up"]
+    replay = start("replay", str(node), str(tmp_path / "replayed"))
+    eventually((tmp_path / "replayed/class/infiniband/mlx5_3").exists)
+    finish(record(again, 8, f"--path.sysfs={tmp_path / 'replayed'}"), replay)
+    assert links_of(again) == ["ACTIVE", "DOWN", "ACTIVE"]
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "ibpulse", *words])
+
+
+def record(path: Path, seconds: int, source: str) -> subprocess.Popen[bytes]:
+    return start("record", str(path), f"--duration={seconds}s", source)
+
+
+def finish(*processes: subprocess.Popen[bytes]) -> None:
+    assert [process.wait(60) for process in processes] == [0] * len(processes)
+
+
+def links_of(path: Path) -> list[str]:
+    """The states of the link that flapped, one after the other."""
+    recording = load(path)
+    spans = recording.states.spans("mlx5_1:1", 0, recording.ticks)
+    assert recording.states.edges(["mlx5_0:1"], 0, recording.ticks) == []
+    return [span.state.state for span in spans if span.state]
 
 
 @pytest.mark.outside

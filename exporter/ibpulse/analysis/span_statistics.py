@@ -210,8 +210,8 @@ def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics
 
 
 def _peak(series: RailSeries, units: Floats) -> float:
-    """The highest sample in `units` (samples,); NaN if the counters do not resolve single samples."""
-    if not series.whole.any() or series.resolution_ticks > 1:
+    """The highest sample in `units` (samples,); NaN if these are unknown or the counters do not resolve samples."""
+    if not series.whole.any() or series.resolution_ticks > 1 or np.isnan(units).any():
         return math.nan
     return float(np.nanmax(series.bandwidth[series.lead : series.lead + series.ticks] / units))
 
