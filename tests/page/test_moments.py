@@ -172,8 +172,10 @@ def test_ports_without_samples_keep_a_row_that_says_why_and_since_when(shown: Li
     ]
     assert "of 4" in shown.card("Active rails")
     assert re.search("1 disappeared, 1 unreadable", shown.card("Active rails"))
-    assert not is_grey(during(shown, UNREADABLE, 10, 19))
-    assert is_grey(during(shown, UNREADABLE, 20, 29))
+    held(shown, INCIDENTS)
+    for port in (GONE, UNREADABLE):
+        assert not is_grey(during(shown, port, 10, 19))
+        assert is_grey(during(shown, port, 20, 24))
 
 
 def clock(shown: Live, second: float) -> str:

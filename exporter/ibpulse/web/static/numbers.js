@@ -5,6 +5,7 @@ import { clock, duration } from "./format.js";
 import { railLabels, stateAt } from "./states.js";
 
 const PAUSE_MS = 400;
+const FRESH_MS = 1_000;
 const byId = (id) => document.getElementById(id);
 
 export class Numbers {
@@ -81,7 +82,12 @@ export class Numbers {
     if (!view.held) {
       this.#page.heldPorts = null;
       this.show();
-    } else this.#due = setTimeout(() => this.#fetch(), PAUSE_MS);
+      return;
+    }
+    // a view that was just held still is that of the newest second
+    const { heldPorts, second, store } = this.#page;
+    if (!heldPorts && store.newestMs - view.endMs < FRESH_MS) this.#page.heldPorts = second?.ports ?? null;
+    this.#due = setTimeout(() => this.#fetch(), PAUSE_MS);
   }
 
   async #fetch() {

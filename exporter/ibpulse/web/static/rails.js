@@ -5,6 +5,7 @@ import { gigabytes, percent, shorten } from "./format.js";
 import { knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
+const CLOSE_ROWS = 12;
 
 /** The ports to show: the chosen ones, else the rails of a time, else all ports. */
 export function shownPorts(layout, chosen, ms) {
@@ -30,6 +31,10 @@ export class Rails {
     const key = JSON.stringify(rows.map((row) => [row.port.port, row.way, row.top, unit]));
     if (key === this.#key && layout === this.#layout) return;
     [this.#key, this.#layout] = [key, layout];
+    const count = rows.filter((row) => row.first).length;
+    const plot = this.#names.parentElement;
+    plot.style.setProperty("--ports", count);
+    plot.dataset.rows = count > CLOSE_ROWS ? "close" : "";
     this.#names.replaceChildren();
     this.#bars.replaceChildren();
     const ports = rows.filter((row) => row.first).map((row) => row.port);
