@@ -103,14 +103,17 @@ class Node:
 
     def parts(self, **changes: object) -> WebParts:
         """Parts around this ring, at the wall time at which tick `now_tick` is the newest complete one."""
+        ports: Callable = changes.get("fabric", lambda: fabric(self.slots))  # type: ignore[assignment]
         given: dict = {
             "reader": RingReader(self.ring),
-            "fabric": lambda: fabric(self.slots),
+            "fabric": ports,
             "slots": lambda: self.slots,
             "metrics": lambda accept, names: (f"# {accept} {list(names)}\n".encode(), "text/plain; version=0.0.4"),
             "heartbeat_age_seconds": lambda: 0.02,
             "ready": lambda: (True, "Ready: every port was sampled."),
-            "known_ports": lambda: tuple(KnownPort(port, state_of(port)) for port in fabric(self.slots).ports),
+            "known_ports": lambda: tuple(
+                KnownPort(port, state_of(port), problem=port.problem) for port in ports().ports
+            ),
             "summarize": lambda seconds, end_ns: summarize(
                 RingReader(self.ring),
                 fabric(self.slots).ports,

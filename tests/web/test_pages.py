@@ -151,6 +151,7 @@ async def test_ports_are_described(client: httpx.AsyncClient) -> None:
         "device": "mlx5_0",
         "port": 1,
         "state": "ACTIVE",
+        "since": None,
         "active": True,
         "rate_bytes_per_second": 50e9,
         "rail": True,

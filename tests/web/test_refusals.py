@@ -128,7 +128,7 @@ async def test_a_refusal_from_another_room_is_a_problem(node: Node) -> None:
     def refuse() -> dict[str, int]:
         raise RequestError(409, "Captures are full", "There is no room; remove one.")
 
-    async with make_client(node.parts(slots=refuse)) as client:
+    async with make_client(node.parts(known_ports=refuse)) as client:
         document = problem(await client.get(WINDOW), 409)
     assert (document["type"], document["title"]) == ("about:blank", "Captures are full")
 

@@ -81,6 +81,15 @@ async def test_a_window_may_end_in_the_past(client: httpx.AsyncClient) -> None:
     assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 300) * 10, (EPOCH + 500) * 10)
 
 
+async def test_an_end_alone_is_that_of_a_minute_as_in_0_1(tmp_path: Path) -> None:
+    node = make_node(tmp_path, capacity=8192)
+    node.now_tick = EPOCH + 999
+    async with make_client(node.parts()) as client:
+        found = await ask(client, to=str((EPOCH + 555) * 10))
+        assert await ask(client, window="1m", to=str((EPOCH + 555) * 10)) == found
+    assert (found["window_seconds"], found["end_ms"]) == (60, (EPOCH + 500) * 10)
+
+
 @pytest.mark.parametrize("last", ["1s", "5s", "10s"])
 async def test_the_two_names_of_a_length_mean_the_same(client: httpx.AsyncClient, last: str) -> None:
     assert await ask(client, last=last) == await ask(client, window=last)
@@ -173,6 +182,7 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
             "to: 4000000000.0 is in the future; check both clocks",
         ),
         ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use last, from, to or window"),
+        ({"type": "5s"}, "type: no such name; use last, from, to or window"),
         ({"last": "1500ms"}, "last: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
         ({"last": "5m"}, "last: 5m exceeds the history, 40s; shorten the span or raise sampler.history"),
         ({"last": "5s", "to": "1763683200000"}, "last: cannot be combined with from and to"),

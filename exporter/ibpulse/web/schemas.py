@@ -112,8 +112,7 @@ class PortAnswer(BaseModel):
     port: int
     state: str = Field(description="The kernel's word, or disappeared, unreadable or hung.")
     since: str | None = Field(
-        None,
-        description="When this state began, in RFC 3339; null if it did not change within the history.",
+        description="When this state began, in RFC 3339; null if it did not change as far as the events go back.",
     )
     active: bool
     rate_bytes_per_second: float | None = Field(

@@ -120,8 +120,7 @@ def _unknown_kind(kind: str) -> str:
 
 def _refuse_unknown(name: str, parts: WebParts) -> None:
     """Refuse a name that is neither a port or device of the node nor the subject of an event."""
-    ports = {str(port.id) for port in parts.fabric().ports}
-    ports |= {str(known.port.id) for known in parts.known_ports()}
+    ports = {str(known.port.id) for known in parts.known_ports()}
     subjects = ports | {event.subject for event in parts.events.events()}
     devices = {subject.partition(":")[0] for subject in subjects}
     if not name or name not in subjects | devices:

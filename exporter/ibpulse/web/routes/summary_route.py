@@ -94,7 +94,7 @@ def _widen(span: Span, parts: WebParts) -> tuple[int, int]:
     """The complete seconds that overlap a span, as the bins of a window do."""
     reader = parts.reader
     ticks = SECOND_NS // reader.interval_ns
-    ports = place_ports(reader, parts.fabric().ports, parts.slots())
+    ports = place_ports(reader, [known.port for known in parts.known_ports()], reader.ring.slots())
     settled = settled_tick(reader, widest_stride(port.stride for port in ports), parts.wall_clock_ns())
     first, wanted = reader.tick_at(span.from_ns) // ticks, reader.tick_at(span.to_ns - 1) // ticks + 1
     end = min(wanted, settled // ticks)
