@@ -14,7 +14,7 @@ from ibpulse.client import DaemonConnection, RemotePort, RemotePorts
 from ibpulse.events import Event, EventLog
 from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort
-from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks
+from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.recordings.source import describe_remote, ring_source
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import MS, Ring, constant, port
@@ -70,6 +70,13 @@ async def test_the_ports_of_a_ring_are_those_of_the_first_sample(ring: Ring) -> 
     assert source.meta.ports[0].first_state == DOWN
     assert source.meta.ports[1].first_state.active
     assert [event.tick for event in await source.read_events()] == [first + 5]
+
+
+def test_a_change_at_the_first_sample_is_an_event_and_not_the_beginning() -> None:
+    log = EventLog()
+    log.history.change("mlx5_0:1", 100, UP, DOWN)
+    found = [ports_at_begin(PORTS, log.history, RecordedTicks(tick, 2**62, 0))[0].first_state for tick in (100, 101)]
+    assert found == [UP, DOWN]
 
 
 @pytest.fixture
