@@ -42,7 +42,6 @@ _LINKS = (
     ("/metrics", "metrics for Prometheus"),
     (_EXAMPLE, "newest raw samples"),
     ("/api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
-    ("/api/v1/events?last=1h", "what happened in the last hour"),
     ("/api/v1/ports", "ports as JSON"),
     ("/api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
     ("/api/v1/topology", "devices, PCIe links and GPUs"),
@@ -147,11 +146,10 @@ def _row(known: KnownPort) -> list[str]:
     port, state = known.port, known.state
     rate = state.rate_bytes_per_second if state else None
     good = state is not None and state.active and not state.problem
-    word = state.state if state else "disappeared"
     since = "" if good or known.since_ns is None else f" since {format_rfc3339(known.since_ns)}"
     return [
         f"<code>{escape(str(port.id))}</code>",
-        f'<span class="{"good" if good else "bad"}">{escape(word + since)}</span>',
+        f'<span class="{"good" if good else "bad"}">{escape(known.word + since)}</span>',
         "" if rate is None else f"{rate * 8 / 1e9:g} Gb/s",
         "rail" if port.rail else "",
         f"<code>{escape(port.source.name)}</code>" if port.source else "",
