@@ -96,3 +96,32 @@ def test_the_costly_questions_are_asked_now_and_then(daemon: Running) -> None:
         "/metrics": 5,
         "/api/v1/window": 40,
     }
+
+
+def test_rails_in_trouble_keep_their_past_and_the_events_are_shown(tmp_path: Path) -> None:
+    with simulated(tmp_path / "tree", "constant", ports=3, rate="10GB/s") as tree, Running(tree, tmp_path) as running:
+
+        def look() -> View:
+            return DaemonWatcher(DaemonConnection(running.url)).fetch(100, 100_000_000)
+
+        eventually(lambda: all(rail.means[0] for rail in look().rails))
+        (tree / "faults.json").write_text('{"link-flap": ["mlx5_0"], "vanish": ["mlx5_1"], "einval": ["mlx5_2"]}')
+
+        def troubled() -> View | None:
+            view = look()
+            found = [rail.trouble for rail in view.rails] == ["DOWN", "disappeared", "unreadable"]
+            # the sampler closes the files of a device that disappeared a moment later
+            seen = found and view.rails[0].down[-1] and np.isnan(view.rails[1].peaks[:, -1]).all()
+            return view if seen else None
+
+        view = eventually(troubled)
+        for rail in view.rails:
+            # a simulator that is held up catches up
+            assert np.nanmax(rail.peaks) > RATE / 2
+            assert rail.since_ns is not None
+            assert abs(rail.since_ns - view.wall_ns) < 30 * 10**9
+        down, gone, unreadable = view.rails
+        assert down.rate_bytes_per_second == 50e9
+        assert not gone.down.any()
+        assert not unreadable.down.any()
+        assert {event.kind for event in view.events} >= {"link-down", "disappeared", "unreadable"}
