@@ -151,6 +151,7 @@ class Daemon:
         for task in (waiting, *reversed(tasks)):
             task.cancel()
         await asyncio.gather(*tasks, waiting, closing, return_exceptions=True)
+        self._events.close()
         for task in done - {waiting}:
             task.result()
         log.info("stopped")
