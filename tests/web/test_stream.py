@@ -309,7 +309,7 @@ class Slow:
             self.sent.append(message["body"])
 
 
-async def answer_slowly(node: Node, slow: Slow, counts: WebCounts) -> asyncio.Task[None]:
+async def answer_slowly(node: Node, slow: Slow, counts: WebCounts, **changes: Any) -> asyncio.Task[None]:
     """A request whose client takes nothing yet."""
     scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/api/v1/stream", "headers": []}
     scope["query_string"] = b"every=100ms"
@@ -317,7 +317,7 @@ async def answer_slowly(node: Node, slow: Slow, counts: WebCounts) -> asyncio.Ta
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    app = create_app(node.parts(counts=counts))
+    app = create_app(node.parts(counts=counts, **changes))
     return asyncio.create_task(app({**scope, "asgi": {"version": "3.0"}}, receive, slow.send))
 
 

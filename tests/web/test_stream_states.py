@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
+from ibpulse.metrics.web import WebCounts
 from ibpulse.model import PortState
 from ibpulse.web.parts import WebParts
 from ibpulse.web.stream import hub
 from ibpulse.web.stream.hub import Feed, Viewer
 from tests.web.events import listening
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, port
-from tests.web.test_stream import advance, served, settle
+from tests.web.test_stream import Slow, advance, answer_slowly, served, settle
 
 MS = 10
 NAMES = ("mlx5_0:1", "mlx5_1:1")
@@ -160,6 +162,34 @@ async def test_queued_batches_survive_another_state_but_not_other_ports() -> Non
     viewer.offer([b"four"])
     assert [text[:20] for text in (await viewer.take()).split(b"\n\n")] == [b"event: dropped\ndata:", b"portsfour"]
     assert dropped == [1]
+
+
+async def test_a_viewer_with_queued_batches_keeps_them_when_a_state_changes(node: Node) -> None:
+    ports, slow, counts = Ports(node), Slow(), WebCounts()
+    task = await answer_slowly(node, slow, counts, events=ports.log, known_ports=ports.known)
+    for _ in range(3):
+        advance(node, 5)
+        await asyncio.sleep(0.15)
+    ports.change("mlx5_0:1", node.now_tick, DOWN)
+    await asyncio.sleep(0.3)
+    slow.go.set()
+    async with asyncio.timeout(10):
+        while len(slow.sent) < 2:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    names = [name for name, _ in decode(slow.sent[1])]
+    assert (names[0], counts.stream_dropped_events) == ("ports", 0)
+    assert names.count("batch") >= 2
+
+
+def test_an_event_that_is_about_to_be_sent_is_not_among_those_of_the_past(node: Node) -> None:
+    ports = Ports(node)
+    found = Feed(ports.parts)
+    ports.log.add(event(EPOCH + 990, "role-change", NAMES[0]))
+    assert found.log_events() == b""
+    [(name, data)] = decode(b"".join(found.advance()))
+    assert (name, [each["kind"] for each in data["events"]]) == ("events", ["role-change"])
+    assert decode(found.log_events()) == [("events", data)]
 
 
 async def test_a_viewer_gets_the_events_of_the_history_and_then_each_new_one_once(node: Node) -> None:
