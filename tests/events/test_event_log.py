@@ -314,50 +314,48 @@ def test_hostile_events_do_not_keep_the_daemon_from_starting(path: Path) -> None
 
 # other processes
 
-READS = 200
+READS = 100
+KEPT = 100
 
 
-def read_along(path: Path, written: Synchronized[int], ended: Synchronized[int], faults: Any) -> None:
-    """Read the file again and again, and report what is wrong with it, or how often it was read."""
-    reads, last_seen = 0, -1
-    while not (ended.value and reads >= READS):
+def read_along(path: Path, written: Synchronized[int], reads: Synchronized[int], ended: Synchronized[int]) -> None:
+    """Read the file again and again until the writer ends; the exit status is 1 if anything was wrong."""
+    last_seen = -1
+    while not ended.value:
         entitled = written.value
         found = [event.time_ns for event in read_events(path)]
         # one more may have been added meanwhile
-        oldest_kept = max(0, written.value + 1 - MAX_PER_KIND + 1)
-        reads += 1
-        wrong = ""
-        if found and found != list(range(found[0], found[0] + len(found))):
-            wrong = "events are missing or out of order"
-        elif found and (found[-1] < entitled or found[0] > oldest_kept):
-            wrong = "events are missing at an end"
-        elif entitled >= 0 and not found:
-            wrong = "nothing was found"
-        elif found and found[-1] < last_seen:
-            wrong = "an event that was read before has gone"
-        if wrong:
-            faults.put(f"{wrong}: {found[:1]} to {found[-1:]}, {len(found)} of them, entitled to {entitled}")
-            return
-        last_seen = found[-1] if found else -1
-    faults.put(reads)
+        oldest_kept = max(0, written.value + 1 - KEPT + 1)
+        assert found, "nothing was found"
+        assert found == list(range(found[0], found[0] + len(found))), "events are missing or out of order"
+        assert found[0] <= oldest_kept, f"{found[0]} is the first, but {oldest_kept} is kept"
+        assert found[-1] >= entitled, f"{found[-1]} is the last, but {entitled} was written before"
+        assert found[-1] >= last_seen, f"{last_seen} was there before, now {found[-1]} is the last"
+        last_seen = found[-1]
+        assert all(path.exists() for _ in range(200)), "the file was missing for a moment"
+        reads.value += 1
 
 
-def test_two_readers_see_whole_events_in_order_while_the_writer_appends_and_rewrites(path: Path) -> None:
+def test_two_readers_see_whole_events_in_order_while_the_writer_appends_and_rewrites(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ibpulse.events.log.MAX_PER_KIND", KEPT)
     apart = multiprocessing.get_context("spawn")
-    written, ended, faults = apart.Value("q", -1), apart.Value("b", 0), apart.Queue()
-    readers = [apart.Process(target=read_along, args=(path, written, ended, faults)) for _ in range(2)]
+    written, ended, reads = apart.Value("q", 0), apart.Value("b", 0), [apart.Value("q", 0) for _ in range(2)]
+    readers = [apart.Process(target=read_along, args=(path, written, each, ended)) for each in reads]
     log = opened(path)
+    log.add(numbered(0))
     for reader in readers:
         reader.start()
     inodes = set()
-    for number in range(15_000):
+    while min(each.value for each in reads) < READS and all(reader.is_alive() for reader in readers):
+        number = written.value + 1
         log.add(numbered(number))
         written.value = number
         inodes.add(path.stat().st_ino)
     ended.value = 1
-    results = [faults.get(timeout=60) for _ in readers]
     for reader in readers:
         reader.join()
-    assert all(isinstance(each, int) and each >= READS for each in results), results
+    assert [reader.exitcode for reader in readers] == [0, 0]
     assert len(inodes) > 1, "the file was never rewritten"
     log.close()

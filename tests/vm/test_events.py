@@ -87,8 +87,8 @@ def test_a_renamed_device_disappears_and_appears_with_the_same_guid(daemon: Daem
     begin_ms = daemon.machine.run("date +%s%3N").stdout.strip()
     daemon.machine.run(f"rdma dev set {SENDER} name {RENAMED}")
     daemon.wait_for_samples(RENAMED, RECEIVER)
-    events = daemon.fetch_json("/api/v1/events", **{"from": begin_ms, "kind": "disappeared"})["events"]
-    events += daemon.fetch_json("/api/v1/events", **{"from": begin_ms, "kind": "appeared"})["events"]
+    events = daemon.fetch_json("/api/v1/events", **{"from": begin_ms})["events"]
+    events = [event for event in events if event["kind"] in TOLD]
     assert [(event["kind"], event["subject"]) for event in events] == [
         ("disappeared", f"{SENDER}:1"),
         ("appeared", f"{RENAMED}:1"),

@@ -79,7 +79,9 @@ class PortWatch:
         self._updated = now
         history = self._log.history
         fresh = first and not history.names()
-        for each in map(self._date, seen):
+        dated = [self._date(each) for each in seen]
+        self._note_missing({str(each.port.id): each.time_ns for each in dated}, silent)
+        for each in dated:
             name = str(each.port.id)
             totals = self._totals.setdefault(name, _Totals())
             before = history.now(name)
@@ -96,7 +98,6 @@ class PortWatch:
             self._problems[name] = each.reason or each.port.problem
             self._seen_ns[name] = each.time_ns
             totals.last_downs = each.downs
-        self._note_missing({str(each.port.id) for each in seen}, silent)
         if first:
             self._record_start()
         self._listed_ns, self._updated_ns = listed_ns, time.time_ns()
@@ -163,9 +164,13 @@ class PortWatch:
             self._record(seen, "link-flap", text, None, None, since_ns, {"link_downed": flaps})
         return 2 * flaps
 
-    def _note_missing(self, seen: set[str], silent: Collection[str]) -> None:
-        history, now_ns = self._log.history, time.time_ns()
-        for name in sorted(history.existing() - seen, key=natural_key):
+    def _note_missing(self, seen: Mapping[str, int], silent: Collection[str]) -> None:
+        """Record the ports that are not among those `seen`, which come with the wall times of their readings."""
+        history = self._log.history
+        existing = history.existing()
+        # a renamed device disappears before it appears: who sees the new name does not see the old one
+        now_ns = min([time.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])
+        for name in sorted(existing - seen.keys(), key=natural_key):
             before = history.now(name)
             assert before is not None
             gone = SeenPort(self._ports.get(name) or _remember(name), now_ns)
