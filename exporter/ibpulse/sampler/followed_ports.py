@@ -39,19 +39,27 @@ class FollowedPorts:
         self._scan = Fabric()
         self._readings: Mapping[PortId, LinkReading] = {}
         self._listed: tuple[frozenset[str], frozenset[PortId]] = (frozenset(), frozenset())
-        self._listed_ns = 0
+        self._listing: frozenset[str] = frozenset()
+        self._listed_ns = self._scanned_ns = 0
         self._noted_at = self._poll_at = 0.0
         self._begun = False
+
+    def begin_scan(self) -> int:
+        """A scan begins. Returns the wall time, for `take_scan`."""
+        if self._states is not None:
+            # a later listing may have devices that the scan does not see
+            self._listing = self._states.listing
+        return time.time_ns()
 
     def take_scan(self, fabric: Fabric, listed_ns: int) -> None:
         """Continue with the ports of a scan, which listed the devices at this wall time.
 
         The first call waits for the first readings, so it may take a moment.
         """
-        self._scan, self._listed_ns = fabric, listed_ns
+        self._scan, self._listed_ns, self._scanned_ns = fabric, listed_ns, time.time_ns()
         if self._states is not None:
             self._states.follow(fabric.ports)
-            self._listed = (self._states.listing, self._states.gone)
+            self._listed = (self._listing, self._states.gone)
             self._readings = self._states.poll() if self._begun else _first_readings(self._states, len(fabric.ports))
             if not self._begun:
                 self._listed = (self._states.listing, self._states.gone)
@@ -94,7 +102,7 @@ class FollowedPorts:
     def _follow_listing(self, states: StatePoller) -> None:
         listed = (states.listing, states.gone)
         if listed == self._listed:
-            self._listed_ns = states.listed_ns
+            self._listed_ns = self._scanned_ns = states.listed_ns
         else:
             # until the next scan, nothing is known to exist later than at the last listing that was as before
             self.outdated = True
@@ -111,7 +119,7 @@ class FollowedPorts:
         problem, reason = self._find_problem(port, reading, slot, hung)
         stride = 1 if slot is None else max(1, self._ring.slot_word(slot, at.S_STRIDE))
         if reading is None:
-            return SeenPort(port, self._listed_ns, 0, "", stride, problem, reason, link_known=bool(port.state))
+            return SeenPort(port, self._scanned_ns, 0, "", stride, problem, reason, link_known=bool(port.state))
         return SeenPort(
             port=port,
             time_ns=reading.taken_ns,

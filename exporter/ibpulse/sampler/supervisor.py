@@ -180,7 +180,7 @@ class Supervisor:
                 reopen_after = time.monotonic() + self._options.scan_seconds
 
     async def _scan(self) -> None:
-        listed_ns = time.time_ns()
+        listed_ns = self._followed.begin_scan()
         found = await asyncio.to_thread(self._inventory.scan)
         if self._scanned:
             self._followed.take_scan(found, listed_ns)
