@@ -171,6 +171,17 @@ def test_a_renamed_device_disappears_and_appears_with_the_same_guid(node: Node) 
     )
 
 
+def test_a_reading_of_open_files_does_not_show_that_a_renamed_device_exists(node: Node) -> None:
+    node.begin_ns -= 100 * SECOND_NS
+    node.see(port("mlx5_0:1"), port("mlx5_1:1"))
+    listed_ns = node.begin_ns + 2 * SECOND_NS
+    readings = [SeenPort(port(f"mlx5_{number}:1"), listed_ns + SECOND_NS // 2) for number in range(2)]
+    node.watch.update(readings, listed_ns)
+    node.watch.update(readings[1:], listed_ns + SECOND_NS)
+    event = node.log.events()[-1]
+    assert (event.kind, event.time_ns - event.uncertainty_ns) == ("disappeared", listed_ns)
+
+
 def test_a_port_that_disappeared_stays_listed_and_says_since_when(node: Node) -> None:
     node.see(port("mlx5_0:1"), port("mlx5_1:1"))
     node.see(port("mlx5_1:1"))

@@ -177,7 +177,8 @@ class PortWatch:
             since_ns = max(self._listed_ns, self._seen_ns.get(name, 0))
             if gone.port.id.device not in silent:
                 details = {"guid": gone.port.identity.guid}
-                self._record(gone, DISAPPEARED, f"{name} disappeared", before, None, since_ns, details)
+                # the open files of a renamed device can still be read, so only a listing shows that a name exists
+                self._record(gone, DISAPPEARED, f"{name} disappeared", before, None, self._listed_ns, details)
             elif before.problem != HUNG:
                 text = f"{name}: a read of its device does not return"
                 self._problems[name] = "a read of its device does not return"
