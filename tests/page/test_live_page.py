@@ -194,7 +194,10 @@ def test_a_view_is_shared_by_its_address(shown: Live, browser: Browser) -> None:
     with live(browser, shown.url) as other:
         other.open(shown.page.url.removeprefix(shown.url).removeprefix("/"))
         other.wait("held")
-        other.settle()
+        # the labels next to the picture come with the statistics of the view
+        for each in (shown, other):
+            eventually(lambda each=each: "of this view" in each.text("#numbers-about"))
+            each.settle()
         assert other.page.get_attribute("html", "data-theme") == "light"
         eventually(lambda: (other.pixels() == shown.pixels()).all(axis=2).mean() > 0.99)
         assert other.complaints == []
