@@ -79,9 +79,8 @@ class PortWatch:
         self._updated = now
         history = self._log.history
         fresh = first and not history.names()
-        dated = [self._date(each) for each in seen]
-        self._note_missing({str(each.port.id): each.time_ns for each in dated}, silent)
-        for each in dated:
+        self._note_missing({str(each.port.id): each.time_ns for each in seen}, silent)
+        for each in seen:
             name = str(each.port.id)
             totals = self._totals.setdefault(name, _Totals())
             before = history.now(name)
@@ -118,11 +117,6 @@ class PortWatch:
         if state is None:
             problem = "it disappeared: check the device, its driver and the kernel log"
         return KnownPort(port, state, self._since.get(name), problem, totals.down_seconds, totals.state_changes)
-
-    def _date(self, seen: SeenPort) -> SeenPort:
-        """The port as it was seen: now, if a problem is over that was seen after the last reading of the link."""
-        over = seen.time_ns < self._seen_ns.get(str(seen.port.id), 0)
-        return replace(seen, time_ns=time.time_ns(), previous_ns=0) if over else seen
 
     # single changes
 
