@@ -56,7 +56,8 @@ class Prometheus:
         """The one value of an expression, NaN while there is none."""
         try:
             answer = httpx.get(self.url + "/api/v1/query", params={"query": expression}).json()
-        except httpx.TransportError:
+        except (httpx.TransportError, ValueError):
+            # while Prometheus starts, it refuses connections or answers without JSON
             return math.nan
         result = answer.get("data", {}).get("result", [])
         return float(result[0]["value"][1]) if result else math.nan
