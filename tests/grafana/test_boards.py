@@ -34,7 +34,12 @@ HISTOGRAM_PARTS = re.compile(r"_(bucket|sum|count)$")
 
 SQUARED = "For users' own queries: the boards show the variation of the active samples, as defined in docs/traffic.md."
 ROLLING = "The boards compute it from the moment counters, over the span of each point."
+STATES = "The boards show ibpulse_port_up; the page of the node and /api/v1/events tell what happened and when."
 UNUSED = {
+    "ibpulse_port_down_seconds_total": STATES,
+    "ibpulse_port_state_changes_total": STATES,
+    "ibpulse_port_problem": STATES,
+    "ibpulse_events_total": STATES,
     "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_transmit_burstiness_cv": ROLLING,
