@@ -34,6 +34,11 @@ def bright(pixels: np.ndarray) -> float:
     return float(((lightness(pixels) > 80) & (spread > 40)).mean())
 
 
+def dark(pixels: np.ndarray) -> float:
+    """Part of the pixels that have the colour of no traffic."""
+    return float((np.abs(pixels.astype(int) - VIRIDIS_ZERO).max(axis=1) < 12).mean())
+
+
 def viewers(daemon: Running) -> float:
     return daemon.metrics().value("ibpulse_http_stream_viewers")
 
@@ -45,8 +50,8 @@ def test_the_page_draws_the_demo_and_an_idle_rail_stays_dark(shown: Live) -> Non
     for rail in range(8):
         row = shown.row(rail)[-300:]
         if rail == IDLE:
-            # the other columns are missing samples, of which a busy machine has many
-            assert (np.abs(row.astype(int) - VIRIDIS_ZERO).max(axis=1) < 12).mean() > 0.3
+            # the other columns are missing samples, of which a busy machine has many for a moment
+            eventually(lambda: dark(shown.row(IDLE)[-300:]) > 0.6)
             assert bright(row) < 0.02
         else:
             assert bright(row) > 0.2, rail
