@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import Recording, load
 from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alerting
 from tests.daemon.fabrics import simulated
 from tests.running import Running, eventually
@@ -57,23 +59,30 @@ def test_a_flap_is_in_captures_and_recordings_and_is_replayed(tmp_path: Path, tr
     with Running(
         tree, tmp_path / "ring", OPEN, f"--capture.dir={tmp_path / 'captures'}", "--capture.min-free=0B"
     ) as daemon:
-        ours = record(node, 9, f"--path.sysfs={tree}")
-        theirs = record(remote, 9, f"--from={daemon.url}")
-        time.sleep(3)
+        recorders = record(node, f"--path.sysfs={tree}"), record(remote, f"--from={daemon.url}")
+        for path in (node, remote):
+            wait_for_seconds(path, 4)
         tell(tree, link_flap=["mlx5_1"])
-        time.sleep(3)
+        for path in (node, remote):
+            wait_for_event(path, "link-down")
         tell(tree)
-        finish(ours, theirs)
-        name = ask_for(daemon, reason="flap", before="8s", after="1s").json()["name"]
+        for path in (node, remote):
+            wait_for_event(path, "link-up")
+        finish(*recorders)
+        name = ask_for(daemon, reason="flap", before="60s", after="1s").json()["name"]
         eventually(lambda: name in {capture["name"] for capture in captures(daemon)})
+        # the event is there before the capture is listed
         events = daemon.ask("/api/v1/events", kind="capture").json()["events"]
-    assert name in {event["details"]["name"] for event in events}
+    assert [event["details"]["name"] for event in events] == [name]
     for path in (node, remote, tmp_path / "captures" / name):
         assert links_of(path) == ["ACTIVE", "DOWN", "ACTIVE"]
         assert [event.kind for event in load(path).meta.events if event.subject] == ["link-down", "link-up"]
-    replay = start("replay", str(node), str(tmp_path / "replayed"))
+    replay = start("replay", str(node), str(tmp_path / "replayed"), "--delay=5s")
     eventually((tmp_path / "replayed/class/infiniband/mlx5_3").exists)
-    finish(record(again, 8, f"--path.sysfs={tmp_path / 'replayed'}"), replay)
+    recorder = record(again, f"--path.sysfs={tmp_path / 'replayed'}")
+    wait_for_event(again, "link-up")
+    finish(recorder)
+    finish(replay)
     assert links_of(again) == ["ACTIVE", "DOWN", "ACTIVE"]
 
 
@@ -81,11 +90,29 @@ def start(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "ibpulse", *words])
 
 
-def record(path: Path, seconds: int, source: str) -> subprocess.Popen[bytes]:
-    return start("record", str(path), f"--duration={seconds}s", source)
+def record(path: Path, source: str) -> subprocess.Popen[bytes]:
+    return start("record", str(path), source)
+
+
+def growing(path: Path) -> Recording | None:
+    """What a recording holds so far."""
+    with suppress(RecordingError):
+        return load(path)
+    return None
+
+
+def wait_for_seconds(path: Path, seconds: int) -> None:
+    eventually(lambda: (found := growing(path)) and found.end_ns - found.start_ns >= seconds * SECOND_NS, 60)
+
+
+def wait_for_event(path: Path, kind: str) -> None:
+    eventually(lambda: (found := growing(path)) and kind in {event.kind for event in found.meta.events}, 60)
 
 
 def finish(*processes: subprocess.Popen[bytes]) -> None:
+    """Stop them; what they write is complete."""
+    for process in processes:
+        process.send_signal(signal.SIGINT)
     assert [process.wait(60) for process in processes] == [0] * len(processes)
 
 

@@ -24,6 +24,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
 from ibpulse.web.routes import capture_download
+from ibpulse.web.routes.captures_route import find_name
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
 PATH = "/api/v1/captures"
@@ -128,6 +129,15 @@ async def test_the_newest_capture_stands_first(client: httpx.AsyncClient, record
     listing = (await client.get(PATH)).json()
     assert [each["trigger_ms"] for each in listing["captures"]] == [3000, 2000, 1000]
     assert (listing["stored_bytes"], listing["problem"]) == (12, "")
+
+
+async def test_a_file_whose_capture_is_still_pending_is_not_listed(
+    client: httpx.AsyncClient, recorder: FlightRecorder
+) -> None:
+    pending = (await client.post(PATH, json={"before": "1s", "after": "5s"})).json()
+    recorder.store.path(find_name(pending["name"])).write_bytes(b"PAR1")
+    listing = (await client.get(PATH)).json()
+    assert (listing["captures"], listing["pending"], listing["stored_bytes"]) == ([], [pending], 0)
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)

@@ -45,7 +45,7 @@ class StoredAnswer(BaseModel):
 
 
 class PendingAnswer(BaseModel):
-    """A capture whose window has not ended, or that is being written."""
+    """A capture whose window has not ended, or that is being written; it is not among the finished ones."""
 
     name: str
     trigger_ms: int
@@ -79,7 +79,13 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def list_members(stored: Sequence[Stored], pending: Sequence[Pending], problem: str) -> dict[str, Any]:
-    """The members of a `CapturesAnswer`; `stored` is oldest first."""
+    """The members of a `CapturesAnswer`; `stored` is oldest first.
+
+    A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
+    event as well.
+    """
+    unfinished = {each.name for each in pending}
+    finished = [each for each in stored if each.name not in unfinished]
     return {
         "captures": [
             {
@@ -89,10 +95,10 @@ def list_members(stored: Sequence[Stored], pending: Sequence[Pending], problem: 
                 "size_bytes": each.size_bytes,
                 "url": f"{PATH}/{each.name}",
             }
-            for each in reversed(stored)
+            for each in reversed(finished)
         ],
         "pending": [pending_members(each) for each in pending],
-        "stored_bytes": sum(each.size_bytes for each in stored),
+        "stored_bytes": sum(each.size_bytes for each in finished),
         "problem": problem,
     }
 
