@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from ibpulse.units import SECOND_NS, format_rate
 
@@ -164,6 +165,7 @@ def errno_text(number: int) -> str:
     return f"{errno.errorcode.get(number, number)} ({os.strerror(number)})"
 
 
+@lru_cache(maxsize=1024)
 def natural_key(name: str) -> tuple[tuple[int, int], ...]:
     """A sort key that puts `mlx5_2` before `mlx5_10` by comparing runs of digits as numbers."""
     parts = _NAME_PARTS.findall(name)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -103,7 +103,7 @@ def test_the_models_of_the_two_published_runs_get_their_labels(model: Fsdp, labe
 
 @pytest.mark.parametrize(("table", "label"), [(DENSE_RUN, "dense_like"), (MOE_RUN, "moe_like")], ids=["dense", "moe"])
 def test_the_published_table_on_its_own_gets_its_label_with_less_confidence(table: Features, label: str) -> None:
-    found = find_signature(replace(table, cv_50ms=NAN, cv_100ms=NAN))
+    found = find_signature(table._replace(cv_50ms=NAN, cv_100ms=NAN))
     assert found.label == label
     assert 0.3 < found.confidence < LOW
 
@@ -168,7 +168,7 @@ def test_a_window_with_a_little_traffic_is_less_surely_idle(duty: float, label: 
 
 
 def test_without_a_duty_cycle_or_with_too_few_features_nothing_is_known() -> None:
-    assert find_signature(replace(MOE_RUN, duty_cycle=NAN)) == find_signature(Features(*[NAN] * 6))
+    assert find_signature(MOE_RUN._replace(duty_cycle=NAN)) == find_signature(Features(*[NAN] * 6))
     few = find_signature(Features(0.916, 0.42, NAN, NAN, 0.94, NAN))
     assert (few.label, few.confidence) == ("unknown", 0.0)
 
@@ -192,13 +192,13 @@ def test_the_points_and_tolerances_can_be_set() -> None:
 
 def test_the_resemblance_at_one_tolerance_is_the_root_of_one_over_e() -> None:
     tolerance = SignatureOptions().tolerance
-    moved = replace(MOE_RUN, peak_utilization=MOE_RUN.peak_utilization + tolerance.peak_utilization)
+    moved = MOE_RUN._replace(peak_utilization=MOE_RUN.peak_utilization + tolerance.peak_utilization)
     assert resemblance(moved, MOE_RUN, tolerance) == pytest.approx(np.exp(-0.5))
     assert resemblance(MOE_RUN, MOE_RUN, tolerance) == 1.0
 
 
 def test_no_tolerance_is_zero() -> None:
-    assert min(astuple(SignatureOptions().tolerance)) > 0
+    assert min(SignatureOptions().tolerance) > 0
 
 
 # from statistics to features
@@ -216,7 +216,7 @@ def test_a_peak_above_the_line_was_read_late() -> None:
 
 @pytest.mark.parametrize("line", [NAN, 0.0])
 def test_without_a_line_there_is_no_utilisation(line: float) -> None:
-    found = astuple(describe_features(0.5, 10e9, 20e9, {}, line))
+    found = describe_features(0.5, 10e9, 20e9, {}, line)
     np.testing.assert_array_equal(found, [0.5, NAN, NAN, NAN, NAN, NAN])
 
 

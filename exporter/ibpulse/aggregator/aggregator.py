@@ -10,7 +10,7 @@ import numpy as np
 
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.past_ports import ports_during, split_seconds
+from ibpulse.aggregator.past_ports import split_seconds
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
@@ -153,11 +153,11 @@ class Aggregator:
     def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
         begin = min(due.end, max(due.first, self._first_counted_second))
+        ports = placed
         for first, end, counting in ((due.first, begin, False), (begin, due.end, True)):
             for start, stop, ports in self._split(placed, first, end):
                 self._totals.add(start, stop, ports, rows, resolutions, counting)
-        last = self._ticks_per_second * due.end
-        ports = ports_during(placed, self._history, last - self._ticks_per_second + 1, last + 1)
+        # as they were in the last second
         self._totals.conclude(ports, rows, resolutions, due.end - begin)
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
 """The time scales of the features, measured independently of the settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(NamedTuple):
     """Statistics of a node's bandwidth over a window; NaN if unknown.
 
     Utilisations are relative to the line rate of the rails that carry traffic, both directions together; an idle
@@ -53,6 +52,8 @@ EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
 STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
 """A copy at a steady rate."""
 
+TOLERANCE = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
+
 
 @dataclass(frozen=True, slots=True)
 class SignatureOptions:
@@ -66,7 +67,7 @@ class SignatureOptions:
     dense: Features = DENSE_RUN
     moe: Features = MOE_RUN
     others: tuple[Features, ...] = (EXPERT_PARALLEL, STEADY)
-    tolerance: Features = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
+    tolerance: Features = TOLERANCE
     ceiling: float = 0.6
     least_confidence: float = 0.3
     least_features: int = 4
@@ -110,7 +111,7 @@ def find_signature(features: Features, options: SignatureOptions | None = None) 
     if features.duty_cycle < chosen.idle_duty:
         sure = 1.0 - features.duty_cycle / chosen.idle_duty
         return Signature("idle" if sure >= chosen.least_confidence else "unknown", sure)
-    known = sum(not math.isnan(value) for value in astuple(features))
+    known = sum(not math.isnan(value) for value in features)
     if math.isnan(features.duty_cycle) or known < chosen.least_features:
         return Signature("unknown", 0.0)
     points: dict[Label, Features] = {"dense_like": chosen.dense, "moe_like": chosen.moe}
@@ -118,15 +119,12 @@ def find_signature(features: Features, options: SignatureOptions | None = None) 
     label = max(alike, key=lambda one: alike[one])
     rivals = [height for one, height in alike.items() if one != label]
     rivals += [resemblance(features, point, chosen.tolerance) for point in chosen.others]
-    whole = known / len(astuple(features))
+    whole = known / len(features)
     confidence = chosen.ceiling * alike[label] * (1.0 - max(rivals)) * whole
     return Signature(label if confidence >= chosen.least_confidence else "unknown", confidence)
 
 
 def resemblance(features: Features, point: Features, tolerance: Features) -> float:
     """exp(-d²/2), where d is the distance in tolerances over the known features: 1 at the point itself."""
-    distances = (
-        (one - other) / width
-        for one, other, width in zip(astuple(features), astuple(point), astuple(tolerance), strict=True)
-    )
+    distances = ((one - other) / width for one, other, width in zip(features, point, tolerance, strict=True))
     return math.exp(-sum(distance**2 for distance in distances if not math.isnan(distance)) / 2)

@@ -121,7 +121,13 @@ class PortHistory:
 
     def edges(self, names: Iterable[str], first: int, end: int) -> list[int]:
         """The ticks within a span at which any of these ports changes its state."""
-        return sorted({span.first for name in names for span in self.spans(name, first, end)} - {first})
+        found: set[int] = set()
+        for name in names:
+            line = self._ports.get(name)
+            # most ports never change
+            if line is not None and line.ticks:
+                found.update(line.ticks[bisect.bisect_right(line.ticks, first) : bisect.bisect_left(line.ticks, end)])
+        return sorted(found)
 
     def states_at(self, tick: int) -> Mapping[str, PortState]:
         """The states of all ports that existed at a tick, in natural order."""

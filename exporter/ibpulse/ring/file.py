@@ -153,7 +153,9 @@ class RingFile:
 
     def slots(self) -> dict[str, int]:
         """Slots of the ports in the ring, by port name."""
-        return {self.slot_name(slot): slot for slot in range(at.SLOT_COUNT) if self.slot_word(slot, at.S_ASSIGNED)}
+        end = at.slot_at(at.SLOT_COUNT)
+        assigned = self.words[at.SLOT_TABLE + at.S_ASSIGNED : end : at.SLOT_WORDS].tolist()
+        return {self.slot_name(slot): slot for slot, word in enumerate(assigned) if word}
 
     def slot_name(self, slot: int) -> str:
         """Name of a slot's port, such as `mlx5_0:1`."""

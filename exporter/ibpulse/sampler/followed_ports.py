@@ -158,7 +158,9 @@ def _apply(reading: LinkReading | None, port: Port) -> Port:
     """The port of a scan with the state and the rate of a newer reading."""
     if reading is None or reading.problem:
         return port
-    rate_text = reading.rate_text if reading.active else port.identity.rate
-    identity = port.identity if rate_text == port.identity.rate else replace(port.identity, rate=rate_text)
-    rate = reading.rate_bytes_per_second
+    rate, rate_text = reading.rate_bytes_per_second, reading.rate_text if reading.active else port.identity.rate
+    scanned = (port.active, port.state, port.rate_bytes_per_second, port.identity.rate)
+    if scanned == (reading.active, reading.state, rate, rate_text):
+        return port
+    identity = replace(port.identity, rate=rate_text)
     return replace(port, active=reading.active, state=reading.state, rate_bytes_per_second=rate, identity=identity)
