@@ -21,7 +21,7 @@ import orjson
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import Event, from_json
 from ibpulse.instants import parse_rfc3339
-from ibpulse.model import DIRECTIONS, PortId, PortIdentity
+from ibpulse.model import DIRECTIONS, UNKNOWN_ROLE, PortId, PortIdentity, settle_role
 from ibpulse.units import MILLISECOND_NS
 
 DEFAULT_PORT = 10055
@@ -151,7 +151,7 @@ class RemotePort:
     """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes.
 
     `problem` is a sentence, empty for a healthy port. `since_ns` is the wall time at which `state` began, None if it is
-    unknown; daemons of version 0.1 do not give it.
+    unknown; daemons of version 0.1 do not give it, nor `role`.
     """
 
     device: str
@@ -165,6 +165,10 @@ class RemotePort:
     identity: PortIdentity
     problem: str = ""
     since_ns: int | None = None
+    role: str = UNKNOWN_ROLE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", settle_role(self.rail, self.role))
 
     @property
     def disappeared(self) -> bool:
@@ -314,6 +318,7 @@ def _port(entry: Mapping[str, Any]) -> RemotePort:
         state=str(entry["state"]),
         rate_bytes_per_second=None if rate is None else float(rate),
         rail=bool(entry["rail"]),
+        role=str(entry.get("role") or UNKNOWN_ROLE),
         source=str(source["name"]),
         resolution_seconds=float(source["resolution_seconds"]),
         problem=str(entry.get("problem") or ""),

@@ -13,6 +13,15 @@ DIRECTIONS = ("transmit", "receive")
 CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
 """The origins of captures: an API request, an alert, and the local rules."""
 
+COMPUTE, STORAGE, MANAGEMENT, UNKNOWN_ROLE = ROLES = ("compute", "storage", "management", "unknown")
+
+
+def settle_role(rail: bool, role: str) -> str:
+    """The role of a port: a rail is `compute` and nothing else is, whatever `role` says."""
+    if rail:
+        return COMPUTE
+    return UNKNOWN_ROLE if role == COMPUTE else role
+
 
 class PortId(NamedTuple):
     """A port of a device, written `mlx5_0:1`."""
@@ -44,7 +53,7 @@ class ByteSource:
 class PortIdentity:
     """The labels of `ibpulse_port_info`. An empty string means unknown.
 
-    `kind` is one of the words in `sysfs.rails`. `gpu` lists the PCI addresses of the nearest GPUs, separated by commas;
+    `kind` is one of the words in `sysfs.kinds`. `gpu` lists the PCI addresses of the nearest GPUs, separated by commas;
     `gpu_distance` is the distance of all of them, in the terms of `nvidia-smi topo -m`.
     """
 
@@ -69,6 +78,8 @@ class Port:
 
     `rate_bytes_per_second` is the data rate of one direction after line coding; it is None unless the port is ACTIVE
     and its rate is known. `source` is None when no file of the port counts bytes; `problem` then gives the reason.
+    `role` is one of `ROLES`; a `rail` is a port for compute. `trained_down` is a rail that is ACTIVE at a lower rate
+    than the other rails of its make.
     """
 
     id: PortId
@@ -79,6 +90,11 @@ class Port:
     source: ByteSource | None
     rail: bool = False
     problem: str = ""
+    role: str = UNKNOWN_ROLE
+    trained_down: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", settle_role(self.rail, self.role))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,8 @@ class PortState:
 
     `state` and `physical` are the kernel's words for the link and its physical layer. `rate_bytes_per_second` is the
     data rate of one direction while `active`, otherwise the last one while it was; None if it was never known.
-    `stride` is the number of ticks between two samples. `problem` is one of `PROBLEMS`, or empty.
+    `stride` is the number of ticks between two samples. `problem` is one of `PROBLEMS`, or empty. `role` is one of
+    `ROLES`; it follows from `rail` where that is all that is known, as in a recording of version 0.1.
     """
 
     state: str = ""
@@ -97,6 +114,10 @@ class PortState:
     rail: bool = False
     stride: int = 1
     problem: str = ""
+    role: str = UNKNOWN_ROLE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", settle_role(self.rail, self.role))
 
     @property
     def link_down(self) -> bool:
@@ -220,7 +241,8 @@ class Topology:
 class Fabric:
     """All ports of a node, and notices of the scan for the operator (one sentence each).
 
-    `topology` comes from the same scan as the ports. `counters` holds the latest slow reads and is ignored when fabrics
+    `topology` comes from the same scan as the ports. `rail_functions` counts the PCI functions of the rails, with those
+    of their make that have lost their RDMA device. `counters` holds the latest slow reads and is ignored when fabrics
     are compared.
     """
 
@@ -228,6 +250,7 @@ class Fabric:
     notices: tuple[str, ...] = ()
     stuck_devices: tuple[str, ...] = ()
     topology: Topology = Topology()
+    rail_functions: int = 0
     counters: tuple[PortReadings, ...] = field(default=(), compare=False)
 
 

@@ -130,6 +130,7 @@ SAMPLES = {"path.sysfs", "sampler.interval", "sampler.scheduler", "sampler.cpu",
     "ports.include",
     "ports.exclude",
     "ports.rails",
+    "ports.roles",
 }
 
 

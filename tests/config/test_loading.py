@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ibpulse.config.loading import find_ring_directory, load, resolve
 from ibpulse.errors import ConfigError
@@ -45,6 +46,40 @@ def test_a_list_stands_in_place_of_the_list_of_a_lower_source(tmp_path: Path) ->
     _, flags = save(tmp_path, "ports: {include: [a, b], exclude: 'c,d', rails: null}\n")
     ports = load({**flags, "ports.include": ["e"]}, {}).ports
     assert (ports.include, ports.exclude, ports.rails) == (("e",), ("c", "d"), ())
+
+
+STORAGE = {"storage": ("mlx5_1", "mlx5_7"), "compute": ("mlx5_0:1",)}
+
+
+def test_roles_are_a_mapping_in_the_file_and_a_list_elsewhere(tmp_path: Path) -> None:
+    path, flags = save(tmp_path, "ports:\n  roles: {storage: [mlx5_1, mlx5_7], compute: 'mlx5_0:1'}\n")
+    given = load(flags, {})
+    assert given.ports.roles == STORAGE
+    assert load({}, {"IBPULSE_PORTS__ROLES": "storage=mlx5_1,mlx5_7,compute=mlx5_0:1"}).ports.roles == STORAGE
+    assert load({"ports.roles": ["storage=mlx5_1,mlx5_7", "compute=mlx5_0:1"]}, {}).ports.roles == STORAGE
+    save(tmp_path, yaml.safe_dump({"ports": {"roles": given.written()["ports"]["roles"]}}))
+    assert load({"config.file": [path]}, {}).ports.roles == STORAGE
+
+
+def test_rails_are_short_for_compute() -> None:
+    ports = load({"ports.rails": ["mlx5_*"], "ports.roles": ["storage=eth0"]}, {}).ports
+    assert ports.roles_by_pattern() == {"storage": ("eth0",), "compute": ("mlx5_*",)}
+    assert load({}, {}).ports.roles_by_pattern() == {}
+
+
+def test_rails_that_contradict_the_roles_are_refused() -> None:
+    place = "flag --ports.rails"
+    assert faults({"ports.rails": ["mlx5_0"], "ports.roles": ["compute=mlx5_0"]}, {}) == (
+        f"{place}: compute is given in ports.roles as well; give the rails in one of them",
+    )
+    assert faults({"ports.rails": ["mlx5_*"], "ports.roles": ["storage=mlx5_7"]}, {}) == (
+        f"{place}: mlx5_7 and mlx5_*: the same port is given for storage and compute; give each port once",
+    )
+
+
+def test_the_expected_rails_may_be_left_to_ibpulse() -> None:
+    assert load({"ports.expected-rails": ["8"]}, {}).ports.expected_rails == 8
+    assert load({"ports.expected-rails": [""]}, {}).ports.expected_rails is None
 
 
 def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
@@ -136,6 +171,8 @@ FILES = [
     ("sampler: 5\n", "1: sampler: is not a mapping; write it like sampler: {interval: 10ms}"),
     ("- 1\n", "1: the file: is not a mapping; write it like sampler: {interval: 10ms}"),
     ("sampler: {interval: {ms: 1}}\n", "1: sampler.interval: not a value; give one value or a plain list"),
+    ("ports: {roles: {storage: [[a]]}}\n", "1: ports.roles: not a value; give one value or a plain list"),
+    ("ports: {rails: {storage: a}}\n", "1: ports.rails: not a value; give one value or a plain list"),
     ("ports: {rails: [[a]]}\n", "1: ports.rails: not a value; give one value or a plain list"),
     ("sampler: {interval: [1ms, 2ms]}\n", "1: sampler.interval: '1ms, 2ms' is a list; give one value"),
     ("\nsamplr: {interval: 1ms}\n", "2: samplr: no such group of settings; did you mean sampler?"),

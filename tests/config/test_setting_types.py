@@ -40,6 +40,21 @@ REFUSALS = [
     ),
     ("ports.exclude", "a,,b", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
     ("ports.rails", "../x", "'../x' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.roles", "mlx5_1", "'mlx5_1' has no role; write it like compute=mlx5_1"),
+    ("ports.roles", "disk=mlx5_1", "unknown role 'disk'; choose compute, storage, management, unknown"),
+    (
+        "ports.roles",
+        "storage=mlx5_1,mlx5_7,compute=mlx5_7",
+        "mlx5_7: the same port is given for storage and compute; give each port once",
+    ),
+    (
+        "ports.roles",
+        "compute=mlx5_*,storage=mlx5_7",
+        "mlx5_* and mlx5_7: the same port is given for compute and storage; give each port once",
+    ),
+    ("ports.roles", "storage=", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.expected-rails", "257", "257 is out of bounds; choose 0 to 256, or leave it empty to count them"),
+    ("ports.expected-rails", "eight", "'eight' is not a whole number; write it like 2"),
     (
         "analysis.active-threshold",
         "1Gb/s",

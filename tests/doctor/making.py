@@ -48,7 +48,7 @@ def make_request(
     options: DoctorOptions, overrides: Mapping[str, Override] | None = None, **changes: Any
 ) -> FactsRequest:
     """What doctor's child does with these options, with the inventory and the sampler that they describe."""
-    inventory = Inventory(options.sysfs, options.include, options.exclude, options.rails, overrides=overrides)
+    inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles, overrides=overrides)
     return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu), **changes)
 
 

@@ -119,7 +119,7 @@ def test_the_settings_of_the_daemon_are_those_of_doctor() -> None:
     }
     options = doctor.make_options(load(flags, {}))
     assert (str(options.sysfs), options.interval_ns, options.cpu) == ("/host/sys", 20_000_000, 3)
-    assert (options.rails, options.host, options.port) == (("mlx5_*",), "127.0.0.1", 9)
+    assert (options.roles, options.host, options.port) == ({"compute": ("mlx5_*",)}, "127.0.0.1", 9)
     assert options.sample
 
 

@@ -11,7 +11,7 @@ from ibpulse.doctor.facts import Card, Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
-from ibpulse.sysfs.rails import NEVER_RAILS
+from ibpulse.sysfs.kinds import NEVER_RAILS
 from tests.doctor.making import make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}
@@ -206,6 +206,23 @@ def test_a_slow_twin_is_a_warning() -> None:
     assert finding.sentence == "is not a rail: it is of the rails' model but runs at 25.0 GB/s."
 
 
+NAMED: dict[str, object] = {"roles": {"compute": ("mlx5_0",)}}
+
+
+def test_a_rail_that_trained_down_is_a_warning() -> None:
+    slow = replace(RAILS[1], rate_bytes_per_second=25e9, trained_down=True)
+    finding = only_trouble(make_facts([RAILS[0], slow]))
+    assert (finding.level, finding.subject) == (Level.WARN, str(slow.id))
+    assert finding.sentence == ("is a rail that trained down: it runs at 25.0 GB/s, others of its make are faster.")
+    assert not sentences(make_facts([RAILS[0], slow]), "likeness")
+
+
+def test_a_port_near_no_gpu_says_so_if_the_rails_are_near_some() -> None:
+    rail = make_port("mlx5_0", identity={"gpu": "0000:1b:00.0", "gpu_distance": "PXB"})
+    facts = make_facts([rail, make_port("mlx5_9", rail=False)])
+    assert sentences(facts, "rails")[-1].endswith("is not a rail: it is near no GPU, but the rails are.")
+
+
 @pytest.mark.parametrize(
     ("port", "options", "why"),
     [
@@ -215,7 +232,11 @@ def test_a_slow_twin_is_a_warning() -> None:
             "its link layer is Ethernet, but the rails are InfiniBand",
         ),
         (make_port("x0", identity={"link_layer": "", "driver": "d"}, rail=False), {}, "its link layer is unknown"),
-        (make_port("mlx5_9", rail=False), {"rails": ("mlx5_0", "mlx5_1")}, "no pattern in ports.rails matches it"),
+        (
+            make_port("mlx5_9", rail=False),
+            NAMED,
+            "no pattern in ports.roles matches it as compute",
+        ),
         (
             make_port("mlx5_9", identity={"kind": "twin"}, rail=False),
             {},
@@ -237,6 +258,7 @@ def test_a_slow_twin_is_a_warning() -> None:
             {},
             "it runs at 12.5 GB/s, but the rails are faster",
         ),
+        (make_port("mlx5_9", identity={"board": "B"}, rail=False, role="storage"), {}, "it is for storage"),
     ],
 )
 def test_a_port_that_is_no_rail_says_why(port: Port, options: dict[str, object], why: str) -> None:
@@ -246,7 +268,7 @@ def test_a_port_that_is_no_rail_says_why(port: Port, options: dict[str, object],
 
 
 def test_a_node_without_a_rail_is_a_failure() -> None:
-    facts = make_facts([make_port("mlx5_9", rail=False, identity={"board": "B"})], options={"rails": ("mlx5_0",)})
+    facts = make_facts([make_port("mlx5_9", rail=False, identity={"board": "B"})], options=NAMED)
     assert [finding.sentence for finding in troubles(facts)] == ["No port of this node is a rail."]
 
 
@@ -284,7 +306,7 @@ def test_rails_that_differ_are_named(field: str, value: str, what: str) -> None:
 
 def test_a_rail_of_another_rate_is_named() -> None:
     slow = make_port("mlx5_2", rate_bytes_per_second=25e9)
-    assert only_trouble(make_facts([*RAILS, slow], options={"rails": ("mlx5_*",)})).sentence == (
+    assert only_trouble(make_facts([*RAILS, slow], options={"roles": {"compute": ("mlx5_*",)}})).sentence == (
         "has rate 25.0 GB/s, but 2 of 3 active rails have 50.0 GB/s."
     )
 

@@ -20,7 +20,7 @@ from ibpulse.events.event import (
     state_to_json,
     to_json,
 )
-from ibpulse.model import PortState
+from ibpulse.model import ROLES, PortState
 from tests.events.making import DOWN, UP, moved, numbered, started
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -32,6 +32,7 @@ STATES = st.none() | st.builds(
     active=st.booleans(),
     rate_bytes_per_second=st.none() | st.floats(0, 1e15),
     rail=st.booleans(),
+    role=st.sampled_from(ROLES),
     stride=st.integers(1, 10**9),
     problem=WORDS,
 )

@@ -209,6 +209,18 @@ def test_a_device_that_does_not_answer_has_not_disappeared(node: Node) -> None:
     assert back.kind == "readable"
 
 
+def test_a_change_of_the_role_is_an_event_with_both_roles(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    (event,) = node.see(replace(port("mlx5_0:1", rail=False), role="storage"))
+    assert (event.kind, event.text) == ("role-change", "mlx5_0:1: role is storage, was compute")
+    assert event.before is not None
+    assert event.after is not None
+    assert (event.before.role, event.before.rail) == ("compute", True)
+    assert (event.after.role, event.after.rail) == ("storage", False)
+    (event,) = node.see(replace(port("mlx5_0:1", rail=False), role="management"))
+    assert (event.kind, event.text) == ("role-change", "mlx5_0:1: role is management, was storage")
+
+
 def test_a_link_whose_state_cannot_be_read_is_not_down(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     unread = replace(port("mlx5_0:1", active=False), state="")

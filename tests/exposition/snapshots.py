@@ -96,7 +96,9 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
     aggregator.update(_read_all(ring.fabric, 7, 1), HEALTH, ring.now_after(4))
     fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
     made = aggregator.update(fabric, HEALTH, ring.now_after(5))
-    return replace(made, captures=CAPTURES, known_ports=_know(ports), event_counts=dict.fromkeys(KINDS, 3))
+    return replace(
+        made, captures=CAPTURES, known_ports=_know(ports), event_counts=dict.fromkeys(KINDS, 3), expected_rails=9
+    )
 
 
 def _know(ports: Sequence[Port]) -> tuple[KnownPort, ...]:

@@ -52,7 +52,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
     ),
     "a filter by LID or link layer that hides RoCE": (
         "sysfs/test_inventory.py::test_roce_is_found_though_its_lid_is_zero",
-        "sysfs/test_rails.py::test_ethernet_ports_are_rails_on_a_node_without_infiniband",
+        "sysfs/test_roles.py::test_ethernet_ports_are_rails_on_a_node_without_infiniband",
     ),
     "port 1 taken for the only one": (
         "sysfs/test_inventory.py::test_ports_of_any_number_on_devices_of_any_name_are_found",

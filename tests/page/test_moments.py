@@ -274,3 +274,23 @@ def test_the_overview_is_a_slider_with_a_value(shown: Live) -> None:
     held(shown, INCIDENTS)
     eventually(lambda: shown.page.get_attribute("#overview", "aria-valuetext") != "the newest samples")
     assert 0 <= int(shown.page.get_attribute("#overview", "aria-valuenow") or -1) < 100
+
+
+def test_the_menu_of_ports_names_the_role_at_the_time_of_the_view(shown: Live) -> None:
+    shown.open()
+    found = shown.page.evaluate(
+        """Promise.all([import('/static/rails.js'), import('/static/states.js')]).then(([rails, states]) => {
+          const state = { active: true, state: 'ACTIVE', rate_bytes_per_second: 50e9 };
+          const as = (role) => ({ ...state, rail: role === 'compute', role });
+          const later = { port: 'c:1', ...as('storage'), states: [as('compute'), { ...as('storage'), from_ms: 1000 }] };
+          const layout = states.prepare({
+            ports: [{ port: 'a:1', ...as('management') }, { port: 'b:1', ...as('unknown') }, later],
+          });
+          return [999, 1000].map((ms) => {
+            const sheet = document.createElement('div');
+            rails.showChoice(sheet, layout, null, ms, () => {});
+            return [...sheet.querySelectorAll('label span')].map((each) => each.textContent);
+          });
+        })"""
+    )
+    assert found == [["management", "not a rail", "rail"], ["management", "not a rail", "storage"]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ibpulse.events import KINDS, Event
-from ibpulse.model import PortIdentity, PortState
+from ibpulse.model import ROLES, PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 
 START_NS = 1_763_683_200 * 10**9
@@ -42,6 +42,7 @@ ports = st.builds(
     port=st.integers(0, 255),
     rate_bytes_per_second=st.none() | st.floats(1, 1e12),
     rail=st.booleans(),
+    role=st.sampled_from(ROLES),
     active=st.booleans(),
     state=WORDS,
     source=WORDS,

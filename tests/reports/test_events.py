@@ -99,6 +99,7 @@ def test_every_format_lists_the_events_with_their_times() -> None:
             "rail": True,
             "stride": 1,
             "problem": "",
+            "role": "compute",
         },
         "after": one["events"][1]["before"],
         "details": {"n": 1},

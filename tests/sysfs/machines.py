@@ -78,18 +78,20 @@ class Machine(Tree):
         link: Mapping[str, str] | None = None,
         ports: Mapping[int, PortFiles] | None = None,
         below: str = "",
+        files: Mapping[str, str] | None = None,
+        driver: str = "mlx5_core",
     ) -> Path:
-        """Add an RDMA device of mlx5 on a function, or on a child `below` it; answer the function's folder."""
+        """Add an RDMA device, of mlx5 by default, on a function or a child `below` it; answer the function's folder."""
         function = self.add_function(place, ids, numa_node, link)
         parent = function / below
         folder = parent / "infiniband" / name
         folder.mkdir(parents=True)
         (folder / "device").symlink_to(os.path.relpath(parent, folder))
-        driver = self.root / "bus" / "pci" / "drivers" / "mlx5_core"
-        driver.mkdir(parents=True, exist_ok=True)
+        target = self.root / "bus" / "pci" / "drivers" / driver
+        target.mkdir(parents=True, exist_ok=True)
         if not (parent / "driver").exists():
-            (parent / "driver").symlink_to(os.path.relpath(driver, parent))
-        self._fill(folder, ports, MLX5_FILES, None)
+            (parent / "driver").symlink_to(os.path.relpath(target, parent))
+        self._fill(folder, ports, MLX5_FILES if files is None else files, None)
         return function
 
     def rewrite(self, place: str, files: Mapping[str, str]) -> None:

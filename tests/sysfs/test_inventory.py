@@ -7,6 +7,7 @@ import pytest
 
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.roles import TRAINED_DOWN
 from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import (
@@ -276,16 +277,24 @@ def test_a_bond_without_a_speed_has_the_rate_of_one_link(tree: Tree) -> None:
 
 def test_a_slow_twin_of_the_rails_is_a_notice(tree: Tree) -> None:
     tree.add("mlx5_0")
-    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
+    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (4X HDR)\n")}, pci="0000:19:00.0")
     assert scan(tree).notices == (
-        "mlx5_1:1: it is of the rails' model but slower, so it is not a rail: check the link, or set ports.rails.",
+        "mlx5_1:1: it is of the rails' model but slower, so it is not a rail: check the link, or set ports.roles.",
     )
+
+
+def test_a_slow_twin_with_fewer_lanes_is_a_rail_that_trained_down(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
+    fabric = scan(tree)
+    assert [(port.role, port.trained_down) for port in fabric.ports] == [("compute", False), ("compute", True)]
+    assert fabric.notices == (f"mlx5_1:1: {TRAINED_DOWN}",)
 
 
 def test_rails_that_the_operator_names_are_not_doubted(tree: Tree) -> None:
     tree.add("mlx5_0")
     tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
-    fabric = Inventory(tree.root, rails=["mlx5_1"]).scan()
+    fabric = Inventory(tree.root, roles={"compute": ["mlx5_1"]}).scan()
     assert ([port.rail for port in fabric.ports], fabric.notices) == ([False, True], ())
 
 

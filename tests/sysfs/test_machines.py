@@ -9,13 +9,15 @@ import pytest
 from ibpulse.model import Topology
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
+from ibpulse.sysfs.roles import FAR
 from tests.sysfs.machines import NO_LINK, VF, Machine, address
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_A100, DGX_H100, FLAT_VM, HGX_H100, MACHINES, Published
 
 
 def survey(machine: Machine) -> Topology:
     fabric = Inventory(machine.root).scan()
-    assert fabric.notices == ()
+    # on these trees storage has the rate of the rails
+    assert [notice for notice in fabric.notices if not notice.endswith(FAR)] == []
     return fabric.topology
 
 

@@ -11,8 +11,8 @@ import pytest
 from ibpulse.model import DevicePlace, Fabric
 from ibpulse.sysfs.gpus import NODE, PHB, PIX, PRODUCTS, PXB, SYS, UNKNOWN, GpuReader, find_nearest, measure
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.kinds import KINDS
 from ibpulse.sysfs.overrides import Override
-from ibpulse.sysfs.rails import KINDS
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.opened import Opened
@@ -36,7 +36,7 @@ def scan(
     rails: Sequence[str] = (),
     overrides: Mapping[str, Override] | None = None,
 ) -> Fabric:
-    return Inventory(machine.root, exclude=exclude, rails=rails, overrides=overrides).scan()
+    return Inventory(machine.root, exclude=exclude, roles={"compute": rails}, overrides=overrides).scan()
 
 
 def places(fabric: Fabric) -> dict[str, DevicePlace]:

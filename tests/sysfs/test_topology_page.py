@@ -9,10 +9,10 @@ import pytest
 
 from ibpulse.metrics.metric_table import TABLE
 from ibpulse.sysfs.gpus import WORDS
+from ibpulse.sysfs.kinds import KINDS
 from ibpulse.sysfs.overrides import KEYS, Override, read_overrides
 from ibpulse.sysfs.pcie import LINK_FAULTS, count_bytes
 from ibpulse.sysfs.pcie import WORDS as VERDICTS
-from ibpulse.sysfs.rails import KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
 

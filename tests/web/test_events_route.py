@@ -61,6 +61,7 @@ async def test_an_event_has_all_its_members(client: httpx.AsyncClient) -> None:
             "rail": True,
             "stride": 1,
             "problem": "",
+            "role": "compute",
         },
         "after": {
             "state": "DOWN",
@@ -70,6 +71,7 @@ async def test_an_event_has_all_its_members(client: httpx.AsyncClient) -> None:
             "rail": True,
             "stride": 1,
             "problem": "",
+            "role": "compute",
         },
         "details": {"number": 0},
     }

@@ -155,6 +155,7 @@ async def test_ports_are_described(client: httpx.AsyncClient) -> None:
         "active": True,
         "rate_bytes_per_second": 50e9,
         "rail": True,
+        "role": "compute",
         "source": {"name": "counters", "resolution_seconds": 0.01, "note": ""},
         "problem": "",
     }

@@ -70,6 +70,7 @@ async def test_the_stream_begins_with_what_it_is_about(node: Node) -> None:
             {
                 "port": f"mlx5_{n}:1",
                 "rail": True,
+                "role": "compute",
                 "active": True,
                 "state": "ACTIVE",
                 "rate_bytes_per_second": 50e9,

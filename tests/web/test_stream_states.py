@@ -69,7 +69,7 @@ def test_each_port_has_its_states_over_the_history_and_the_last_active_rate(node
     ports.change("mlx5_0:1", EPOCH + 700, replace(UP, rate_bytes_per_second=25e9))
     ports.change("mlx5_1:1", EPOCH + 900, replace(DOWN, problem="hung"))
     first, second = ports_of(Feed(ports.parts).ports)
-    members = {"physical": "LinkUp", "active": True, "rail": True, "problem": ""}
+    members = {"physical": "LinkUp", "active": True, "rail": True, "role": "compute", "problem": ""}
     assert first["states"][1:] == [
         {**members, "from_ms": (EPOCH + 400) * MS, "state": "DOWN", "physical": "Polling", "active": False}
         | {"rate_bytes_per_second": 50e9},

@@ -114,6 +114,9 @@ def value_schema(row: SettingRow) -> dict[str, Any]:
     if not row.is_list:
         return _single(row.metavar)
     item = _single(row.metavar.removesuffix(",..."))
+    if row.kind.mapping:
+        lists = {"type": ["array", "string", "number"], "items": {"type": "string"}}
+        return {"type": ["object", "array", "string"], "additionalProperties": lists, "items": {"type": "string"}}
     # a single text may hold the whole list, comma separated
     return {"type": ["array", "string", "number"], "items": item}
 

@@ -116,10 +116,11 @@ class Aggregator:
         captures: CaptureCounts = NO_CAPTURES,
         known_ports: Sequence[KnownPort] = (),
         event_counts: Mapping[str, int] = NO_EVENTS,
+        expected_rails: int | None = None,
     ) -> Snapshot:
         """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
 
-        `health`, `captures`, `known_ports` and `event_counts` are passed through to the snapshot.
+        `health` and the arguments after `now_tick` are passed through to the snapshot.
         """
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
@@ -131,7 +132,12 @@ class Aggregator:
             self._catch_up(due, placed, rows)
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
         snapshot = self._snapshot(fabric, health, captures, placed, rows)
-        return replace(snapshot, known_ports=tuple(known_ports), event_counts=dict(event_counts))
+        return replace(
+            snapshot,
+            known_ports=tuple(known_ports),
+            event_counts=dict(event_counts),
+            expected_rails=expected_rails,
+        )
 
     def summarize(self, ports: Sequence[Port], seconds: int, end_ns: int | None = None) -> Summary:
         """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread.

@@ -176,6 +176,7 @@ class Snapshot:
 
     `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
     ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
+    `expected_rails` is None where nobody counts them.
     """
 
     end_tick: int
@@ -194,3 +195,4 @@ class Snapshot:
     captures: CaptureCounts = field(default_factory=CaptureCounts)
     known_ports: tuple[KnownPort, ...] = ()
     event_counts: Mapping[str, int] = field(default_factory=dict)
+    expected_rails: int | None = None

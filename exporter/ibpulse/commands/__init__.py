@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ibpulse.config.setting_table import DeprecatedSetting, SettingRow
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
-SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", "ports", "topology", "slow.interval")
+PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
+SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
@@ -103,7 +104,7 @@ VERBS = {
             "doctor",
             "Check whether this node's measurements can be trusted; works with or without a running daemon.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
-            settings=("path", "sampler", "ring", "ports", "topology", "web.listen-address", *DOCTOR),
+            settings=("path", "sampler", "ring", *PORTS, "topology", "web.listen-address", *DOCTOR),
             ignored=EVERY_SETTING,
         ),
         Verb(

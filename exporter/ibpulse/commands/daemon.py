@@ -22,6 +22,7 @@ from ibpulse.commands.wiring import (
     make_aggregator,
     make_alert_receiver,
     make_event_log,
+    make_expected_rails,
     make_flight_recorder,
     make_local_rules,
     make_supervisor,
@@ -118,6 +119,7 @@ class Daemon:
         self._events = make_event_log(directory, self._ring)
         self._supervisor = make_supervisor(settings, self._ring, self._events)
         self._aggregator = make_aggregator(settings, self._reader, self._events.history)
+        self._expected_rails = make_expected_rails(settings, self._events)
         self._resets = CounterResets(self._events, self._reader)
         self._registry = exposition.process_registry()
         self._counts = WebCounts()
@@ -233,6 +235,7 @@ class Daemon:
             captures.recorder.counts(),
             supervisor.known_ports(),
             self._events.counts(),
+            self._expected_rails.update(supervisor.fabric),
         )
         self._resets.note({str(port.port.id): port.resets for port in self._snapshot.ports})
         captures.note(self._snapshot)

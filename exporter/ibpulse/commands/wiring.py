@@ -22,6 +22,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sampler
 from ibpulse.sysfs.error_counters import CounterSet
+from ibpulse.sysfs.expected_rails import ExpectedRails
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.sysfs.state_poller import StatePoller
@@ -37,7 +38,12 @@ def make_inventory(settings: Settings, counters: CounterSet = "none") -> Invento
     ports = settings.ports
     overrides = read_overrides(settings.topology.file)
     return Inventory(
-        Path(settings.path.sysfs), ports.include, ports.exclude, ports.rails, counters=counters, overrides=overrides
+        Path(settings.path.sysfs),
+        ports.include,
+        ports.exclude,
+        ports.roles_by_pattern(),
+        counters=counters,
+        overrides=overrides,
     )
 
 
@@ -55,6 +61,11 @@ def make_event_log(directory: Path, ring: RingFile) -> EventLog:
     events = EventLog(EventFile(directory / EVENTS_NAME))
     events.load(ring.words[H_CREATED_WALL_NS])
     return events
+
+
+def make_expected_rails(settings: Settings, events: EventLog) -> ExpectedRails:
+    """The count of the rails that the node should have."""
+    return ExpectedRails(events, settings.ports.expected_rails)
 
 
 def make_supervisor(settings: Settings, ring: RingFile, events: EventLog) -> Supervisor:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ibpulse.config.setting_types import find_overlaps
 from ibpulse.config.settings import Settings
+from ibpulse.model import COMPUTE
 from ibpulse.units import SECOND_NS, format_duration
 
 
@@ -75,7 +77,16 @@ def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
             )
 
 
+def _roles_agree(settings: Settings) -> Iterator[str]:
+    ports = settings.ports
+    if ports.rails and COMPUTE in ports.roles:
+        yield "compute is given in ports.roles as well; give the rails in one of them"
+    elif ports.rails:
+        yield from find_overlaps(ports.roles_by_pattern())
+
+
 RULES = (
+    Rule(("ports.rails", "ports.roles"), _roles_agree),
     Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
     Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
     Rule(("capture.before", "capture.after", "sampler.history"), _history_covers_captures),

@@ -112,13 +112,15 @@ def _is_service_link(variable: str, text: str) -> bool:
 def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) -> None:
     """Read the file's two levels: groups, and their settings."""
     known = [row.name for row in ROWS]
+    mappings = {row.name for row in ROWS if row.kind.mapping}
     deprecated = {old.name: old for old in DEPRECATED}
     for group, line, node in _entries(root, file, "the file"):
         if group not in GROUPS:
             file.refuse(line, f"{group}: no such group of settings; {_group_advice(group)}")
             continue
         for last, inner_line, inner in _entries(node, file, group):
-            name, text = f"{group}.{last}", _text(inner)
+            name = f"{group}.{last}"
+            text = _pairs(inner) if name in mappings and isinstance(inner, yaml.MappingNode) else _text(inner)
             place = f"{file.path}:{inner_line}: {name}"
             if name in deprecated:
                 source.add_deprecated(deprecated[name], text, place)
@@ -150,6 +152,17 @@ def _text(node: yaml.Node) -> Given | None:
     if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
         return tuple(str(item.value) for item in node.value)
     return None
+
+
+def _pairs(node: yaml.MappingNode) -> Given | None:
+    """The entries of a mapping of values or plain lists as texts like `key=value`; None if it is nested more deeply."""
+    found: list[str] = []
+    for key, value in node.value:
+        texts = _text(value)
+        if texts is None or not isinstance(key, yaml.ScalarNode):
+            return None
+        found += (f"{key.value}={text}" for text in ((texts,) if isinstance(texts, str) else texts))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

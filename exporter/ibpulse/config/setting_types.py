@@ -6,11 +6,14 @@ and the remedy.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ibpulse.model import ROLES
 from ibpulse.units import (
     GRID_NS,
     SECOND_NS,
@@ -38,11 +41,12 @@ _PORT_PATTERN = re.compile(r"[^\s/:,]+(?::[^\s/:,]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A type of value: its metavar, and how to parse and format it."""
+    """A type of value: its metavar, and how to parse and format it; a `mapping` may also be one in a file."""
 
     metavar: str
     parse: Callable[[Given], T]
     write: Callable[[T], Any]
+    mapping: bool = False
 
     def text(self, value: T) -> str:
         """The value as one text."""
@@ -130,6 +134,48 @@ def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
     return many(one(metavar, str), finish)
 
 
+def lists_by_word(metavar: str, item: Kind[T], *allowed: str) -> Kind[dict[str, tuple[T, ...]]]:
+    """Lists of values by one of the allowed words, as text `word=a,b`; the word holds until the next one.
+
+    No value may match one of another word, where values are shell patterns.
+    """
+
+    def read(given: Given) -> dict[str, tuple[T, ...]]:
+        found: dict[str, tuple[T, ...]] = {}
+        faults: list[str] = []
+        word = ""
+        for text in _split(given):
+            before, equals, after = text.partition("=")
+            word = before if equals else word
+            try:
+                if not word:
+                    raise ValueError(f"{text!r} has no {metavar.lower()}; write it like {allowed[0]}={text}")
+                if word not in allowed:
+                    raise ValueError(f"unknown {metavar.lower()} {word!r}; choose {', '.join(allowed)}")
+                found[word] = (*found.get(word, ()), item.parse(after if equals else text))
+            except ValueError as error:
+                faults += (fault for fault in error.args if fault not in faults)
+        if faults or (faults := find_overlaps(found)):
+            raise ValueError(*faults)
+        return found
+
+    def write(lists: dict[str, tuple[T, ...]]) -> list[str]:
+        return [f"{word}={value}" for word, values in lists.items() for value in values]
+
+    return Kind(f"{metavar}={item.metavar},...", read, write, mapping=True)
+
+
+def find_overlaps(lists: Mapping[str, Sequence[object]]) -> list[str]:
+    """A fault for each pattern that is given for two words, or matches one of another word."""
+    faults = []
+    for (word, values), (other, others) in itertools.combinations(lists.items(), 2):
+        for one, two in itertools.product(map(str, values), map(str, others)):
+            if fnmatchcase(one, two) or fnmatchcase(two, one):
+                texts = one if one == two else f"{one} and {two}"
+                faults.append(f"{texts}: the same port is given for {word} and {other}; give each port once")
+    return faults
+
+
 def _between(lowest: int, highest: int, write: Callable[[int], str] = str) -> Callable[[int], None]:
     """A check of inclusive bounds; `write` formats a value for the message."""
 
@@ -193,6 +239,15 @@ def _tick_bytes(text: str) -> int | None:
     number = _integer(text)
     if not 1 <= number <= 4096:
         raise ValueError(f"{number} is out of bounds; choose 1 to 4096 bytes, or leave it empty if unknown")
+    return number
+
+
+def _rails(text: str) -> int | None:
+    if text in ABSENT:
+        return None
+    number = _integer(text)
+    if number > 256:
+        raise ValueError(f"{number} is out of bounds; choose 0 to 256, or leave it empty to count them")
     return number
 
 
@@ -272,8 +327,11 @@ RATE = one("RATE", parse_rate, write=format_rate)
 SIZE = one("SIZE", parse_size, write=format_size)
 RATIO = one("RATIO", _ratio)
 CPU = one("CPU", _cpu, write=_as_it_is)
+RAILS = one("COUNT", _rails, write=_as_it_is)
 TICK_BYTES = one("BYTES", _tick_bytes, write=_as_it_is)
 SWITCH = one("true|false", _switch, write=lambda value: str(value).lower())
 ADDRESS = one("ADDRESS", _listen_address)
-PORTS = many(one("PORT", _port_pattern))
+_PORT = one("PORT", _port_pattern)
+PORTS = many(_PORT)
+ROLE_PORTS = lists_by_word("ROLE", _PORT, *ROLES)
 NODES = many(one("NAME", _node_name))

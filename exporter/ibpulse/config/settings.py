@@ -18,8 +18,10 @@ from ibpulse.config.setting_types import (
     OPTIONAL_PATH,
     PATH,
     PORTS,
+    RAILS,
     RATE,
     RATIO,
+    ROLE_PORTS,
     SIZE,
     SWITCH,
     TICK_BYTES,
@@ -53,6 +55,7 @@ from ibpulse.defaults import (
     TRAFFIC_WINDOW_NS,
     WINDOWS_NS,
 )
+from ibpulse.model import COMPUTE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +128,7 @@ class RingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PortSettings:
-    """Ports to read, and which of them are rails.
+    """Ports to read, and their roles: a port for compute is a rail.
 
     A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.
     """
@@ -134,7 +137,23 @@ class PortSettings:
     exclude: tuple[str, ...] = setting(
         PORTS, "", "Ports never to open. Takes precedence over ports.include.", shown="none"
     )
-    rails: tuple[str, ...] = setting(PORTS, "", "Ports that carry the job's traffic.", shown="chosen automatically")
+    rails: tuple[str, ...] = setting(
+        PORTS, "", "Ports for compute, which carry the job's traffic: short for compute in ports.roles.", shown="none"
+    )
+    roles: dict[str, tuple[str, ...]] = setting(
+        ROLE_PORTS,
+        "",
+        "Ports by role (compute, storage, management or unknown), such as storage=mlx5_1,mlx5_7; see docs/topology.md "
+        "for the roles of other ports.",
+        shown="chosen automatically",
+    )
+    expected_rails: int | None = setting(
+        RAILS, "", "Number of rails this node should have, 0 to 256.", shown="the most rails ibpulse has evidence of"
+    )
+
+    def roles_by_pattern(self) -> dict[str, tuple[str, ...]]:
+        """The patterns of `roles` and of its alias `rails`, by role."""
+        return self.roles | {COMPUTE: self.rails} if self.rails else self.roles
 
 
 @dataclass(frozen=True, kw_only=True)

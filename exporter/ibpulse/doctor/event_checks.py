@@ -48,7 +48,7 @@ def _find_renamed(facts: Facts) -> Iterator[Finding]:
             name,
             f"was renamed at {moment_text(event.time_ns)}: its GUID is now that of {new}.",
             "Its earlier data has the old name, also in Prometheus.",
-            "Make the names permanent with a udev rule, or adapt ports.rails and your queries to the new name.",
+            "Make the names permanent with a udev rule, or adapt ports.roles and your queries to the new name.",
         )
 
 

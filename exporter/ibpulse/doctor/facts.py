@@ -36,7 +36,7 @@ class DoctorOptions:
     sysfs: Path = Path("/sys")
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    rails: tuple[str, ...] = ()
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     interval_ns: int = SAMPLING_INTERVAL_NS
     history_ns: int = HISTORY_NS
     scheduler: str = "other"

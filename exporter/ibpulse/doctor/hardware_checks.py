@@ -10,8 +10,8 @@ from ibpulse.doctor.facts import Facts, Folders
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.model import ByteSource, Port
 from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
+from ibpulse.sysfs.kinds import VF
 from ibpulse.sysfs.pcie import LINK_FAULTS
-from ibpulse.sysfs.rails import VF
 from ibpulse.text import count_text, link_rate_text, names_text, rate_text, sentence_list
 
 
@@ -36,15 +36,18 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
         for finding in _find_odd_ones(rails, what, advice, read):
             same = False
             yield finding
-    if rails and same:
+    if rails and same and not any(port.trained_down for port in rails):
         yield passed(
             "", f"{count_text(len(rails), 'active rail')} with the same rate, driver, board, firmware and PCIe path."
         )
 
 
 def _say_rate(port: Port) -> str:
-    """The data rate as a number, because the same rate has several labels: 400 Gb/s is 4X NDR or 8X HDR."""
-    return "" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
+    """The data rate as a number, because the same rate has several labels: 400 Gb/s is 4X NDR or 8X HDR.
+
+    Empty for a rail that trained down, which the check of the rails names.
+    """
+    return "" if port.rate_bytes_per_second is None or port.trained_down else rate_text(port.rate_bytes_per_second)
 
 
 def _find_odd_ones(rails: list[Port], what: str, advice: str, read: Callable[[Port], str]) -> Iterator[Finding]:

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from ibpulse.doctor.facts import GONE_NS, Card, Facts
 from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.events import Event
-from ibpulse.model import Port
+from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.files import NO_PMA
+from ibpulse.sysfs.gpus import NEAR
 from ibpulse.sysfs.identity import SOFT_ROCE
-from ibpulse.sysfs.rails import BOND, INFINIBAND, NEVER_RAILS, PLANE, TWIN, UNUSED, find_downtrained_ports, make_of
-from ibpulse.sysfs.speed import ETHERNET
+from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, make_of
+from ibpulse.sysfs.roles import TRAINED_DOWN, find_slow_twins
+from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.text import count_text, moment_text, rate_text
 
 NOT_SAMPLED = "It is not sampled and is missing from all metrics of the node."
@@ -199,7 +201,7 @@ def check_rails(facts: Facts) -> Iterator[Finding]:
             "",
             "No port of this node is a rail.",
             "The node's metrics stay empty.",
-            "See the findings above for each port, or name the rails in ports.rails.",
+            "See the findings above for each port, or name the rails in ports.roles.",
         )
 
 
@@ -211,6 +213,15 @@ def _judge_rail(port: Port) -> Finding:
             f"is a rail, but its link is {port.state or 'in an unknown state'}.",
             "The job runs with one rail less, or not at all. Ports that are not ACTIVE have no traffic metrics.",
             "Check the cable, the transceiver and the switch port; if the state is INIT or ARMED, the subnet manager.",
+        )
+    if port.trained_down:
+        return Finding(
+            Level.WARN,
+            str(port.id),
+            f"is a rail that trained down: it runs at {rate_text(port.rate_bytes_per_second or 0)}, others of its make "
+            "are faster.",
+            "The job waits for it.",
+            "Check the cable, the transceiver and the switch port.",
         )
     rate = "unknown data rate" if port.rate_bytes_per_second is None else rate_text(port.rate_bytes_per_second)
     if port.problem:
@@ -233,13 +244,13 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
             else "It has no byte counters. The other ports are not affected.",
             f"{_advise_on_bytes(port)} If it is not a rail, add it to ports.exclude.",
         )
-    if not facts.options.rails and port in find_downtrained_ports(facts.fabric.ports):
+    if COMPUTE not in facts.options.roles and port in find_slow_twins(facts.fabric.ports):
         return Finding(
             Level.WARN,
             subject,
             f"is not a rail: it is of the rails' model but runs at {rate_text(port.rate_bytes_per_second or 0)}.",
             "If it should be a rail, its link came up too slow, and the job waits for it.",
-            "Check the cable and the switch port; if the rate is intended, name the rails in ports.rails.",
+            "Check the cable and the switch port; if the rate is intended, name the rails in ports.roles.",
         )
     return passed(subject, f"is not a rail: {_say_why_not(port, facts)}.")
 
@@ -258,10 +269,15 @@ def _advise_on_bytes(port: Port) -> str:
 
 
 def _say_why_not(port: Port, facts: Facts) -> str:
-    if facts.options.rails:
-        return "no pattern in ports.rails matches it"
+    if COMPUTE in facts.options.roles:
+        return "no pattern in ports.roles matches it as compute"
+    if port.role != UNKNOWN_ROLE:
+        return f"it is for {port.role}"
     if port.identity.kind in NEVER_RAILS:
         return NEVER[port.identity.kind]
+    if any(rail.identity.gpu_distance in NEAR for rail in facts.fabric.ports if rail.rail):
+        near = port.identity.gpu_distance in NEAR
+        return "another port is nearer to each GPU" if near else "it is near no GPU, but the rails are"
     layers = {rail.identity.link_layer for rail in facts.fabric.ports if rail.rail}
     if INFINIBAND in layers and port.identity.link_layer != INFINIBAND:
         return f"its link layer is {port.identity.link_layer or 'unknown'}, but the rails are InfiniBand"
@@ -281,6 +297,7 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
     told = {port.problem for port in facts.fabric.ports} | {
         text for _, text in inventory.remark_on_slow_twins(facts.fabric.ports)
     }
+    told.add(TRAINED_DOWN)
     told |= {verdict.sentence for place in facts.fabric.topology.devices for verdict in place.verdicts}
     for notice in facts.fabric.notices:
         subject, separator, text = notice.partition(": ")

@@ -18,7 +18,7 @@ KINDS: Mapping[str, str] = {
     "link-change": "a port that is not ACTIVE changed its state",
     "link-flap": "link_downed rose although the port was ACTIVE before and after: it was down in between",
     "rate-change": "the data rate of an ACTIVE port changed",
-    "role-change": "a port became a rail, or ceased to be one",
+    "role-change": "the role of a port changed, such as from unknown to compute, which makes it a rail",
     "appeared": "a port appeared; a renamed device disappears and appears with the same GUID",
     "disappeared": "a port disappeared",
     "unreadable": "a port's files cannot be read, or a read of its device does not return",
@@ -212,4 +212,5 @@ _STATE_MEMBERS: Mapping[str, Callable[[object], bool]] = {
     "rail": _is_switch,
     "stride": _is_stride,
     "problem": _is_word,
+    "role": _is_word,
 }

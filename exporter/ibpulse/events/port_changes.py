@@ -48,8 +48,10 @@ def state_of(seen: SeenPort, before: PortState | None) -> PortState:
         rate = before.rate_bytes_per_second
     problem = seen.problem or (NO_COUNTERS if port.source is None else "")
     if before is not None and not known:
-        return replace(before, rate_bytes_per_second=rate, rail=port.rail, stride=seen.stride, problem=problem)
-    return PortState(port.state, seen.physical, port.active, rate, port.rail, seen.stride, problem)
+        return replace(
+            before, rate_bytes_per_second=rate, rail=port.rail, role=port.role, stride=seen.stride, problem=problem
+        )
+    return PortState(port.state, seen.physical, port.active, rate, port.rail, seen.stride, problem, port.role)
 
 
 def find_changes(
@@ -70,9 +72,9 @@ def find_changes(
     before, after = after, replace(after, rate_bytes_per_second=wanted.rate_bytes_per_second)
     if before != after:
         yield PortChange("rate-change", f"{name}: line rate is {_rate_text(after)}, was {_rate_text(before)}", after)
-    before, after = after, replace(after, rail=wanted.rail)
+    before, after = after, replace(after, rail=wanted.rail, role=wanted.role)
     if before != after:
-        yield PortChange("role-change", f"{name} {'is a rail now' if wanted.rail else 'is no longer a rail'}", after)
+        yield PortChange("role-change", f"{name}: role is {after.role}, was {before.role}", after)
     before, after = after, replace(after, problem=wanted.problem)
     if before != after and wanted.problem:
         yield PortChange("unreadable", f"{name}: {reason or wanted.problem}", after)

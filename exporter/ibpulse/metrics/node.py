@@ -37,6 +37,12 @@ ROWS = (
         "Number of the node's ports that are rails, ACTIVE or not.",
         lambda snapshot: snapshot.node_rails,
     ),
+    NODE.gauge(
+        "ibpulse_node_expected_rails",
+        "Number of rails that the node should have: ports.expected-rails, or the most rails that the event log "
+        "remembers, or its PCI functions of their make if there are more.",
+        lambda snapshot: snapshot.expected_rails,
+    ),
     WINDOW.gauge(
         "ibpulse_node_transmit_bytes_per_second",
         "Mean transmit rate in the window, summed over all rails.",

@@ -18,7 +18,7 @@ from ibpulse.aggregator.snapshot import (
 from ibpulse.events.port_changes import DISAPPEARED
 from ibpulse.events.watch import KnownPort
 from ibpulse.metrics.row import Labels, Metric, Subject
-from ibpulse.model import DIRECTIONS, PROBLEMS, PortId
+from ibpulse.model import DIRECTIONS, PROBLEMS, Port, PortId
 
 PORT_LABELS = ("device", "port")
 IDENTITY_LABELS = (
@@ -40,8 +40,9 @@ def _infos(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
     ]
 
 
-def _use(port: PortSnapshot) -> tuple[str, str]:
-    return "true" if port.port.rail else "false", port.port.source.name if port.port.source else ""
+def _use(port: PortSnapshot) -> tuple[str, str, str]:
+    found = port.port
+    return "true" if found.rail else "false", found.role, found.source.name if found.source else ""
 
 
 def _ports(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
@@ -52,8 +53,12 @@ def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
     return [(port_values(port.port.id), port) for port in snapshot.ports if port.directions]
 
 
-INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "source"), _infos)
+INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "role", "source"), _infos)
 PORT = Subject(PORT_LABELS, _ports)
+
+
+def _rail_ports(snapshot: Snapshot) -> list[tuple[Labels, Port]]:
+    return [(port_values(port.port.id), port.port) for port in snapshot.ports if port.port.rail]
 
 
 def _existing(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
@@ -69,6 +74,7 @@ def _problems(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
 
 
 EXISTING = Subject(PORT_LABELS, _existing)
+RAIL_PORT = Subject(PORT_LABELS, _rail_ports)
 PROBLEM = Subject((*PORT_LABELS, "problem"), _problems)
 # a port with a byte source and a slot in the ring
 SAMPLED = Subject(PORT_LABELS, _sampled)
@@ -77,7 +83,7 @@ _PORT_ROWS = (
     INFO.info(
         "ibpulse_port_info",
         "Identity of the port as reported by the kernel, kind of function, nearest GPUs and their distance, whether "
-        "the port is a rail, and the source of its byte counters. Always 1.",
+        "the port is a rail (its role is compute), its role, and the source of its byte counters. Always 1.",
     ),
     PORT.gauge("ibpulse_port_up", "1 while the port is ACTIVE, otherwise 0.", lambda port: int(port.port.active)),
     PORT.gauge(
@@ -86,6 +92,11 @@ _PORT_ROWS = (
         "shows a placeholder.",
         lambda port: port.port.rate_bytes_per_second,
         "bytes_per_second",
+    ),
+    RAIL_PORT.gauge(
+        "ibpulse_port_trained_down",
+        "1 while the rail is ACTIVE at a lower rate than other rails of its make, otherwise 0.",
+        lambda port: int(port.trained_down),
     ),
     SAMPLED.counter(
         "ibpulse_port_observed_seconds_total",

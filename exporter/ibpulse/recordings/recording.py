@@ -16,7 +16,7 @@ from ibpulse import __version__
 from ibpulse.arrays import Floats
 from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import from_json, to_json
-from ibpulse.model import PortId, PortIdentity, PortState
+from ibpulse.model import UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
 
 # the number of slots of a ring
 MAX_PORTS = 256
@@ -43,6 +43,10 @@ class DescribedPort(Protocol):
         """Whether it is a rail."""
 
     @property
+    def role(self) -> str:
+        """One of `ROLES`."""
+
+    @property
     def active(self) -> bool:
         """Whether its link is ACTIVE."""
 
@@ -61,7 +65,7 @@ class RecordedPort:
 
     `rate_bytes_per_second` is the data rate of one direction, None if unknown. `source` names the counters, which were
     read every `stride` intervals; `resolution_seconds` is the time between their changes, None if not measured.
-    `physical` and `problem` are as in `PortState`.
+    `physical`, `problem` and `role` are as in `PortState`.
     """
 
     device: str
@@ -76,8 +80,10 @@ class RecordedPort:
     identity: PortIdentity = field(default_factory=PortIdentity)
     physical: str = ""
     problem: str = ""
+    role: str = UNKNOWN_ROLE
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "role", settle_role(self.rail, self.role))
         if not self.device or not 0 <= self.port <= 255:
             raise ValueError(f"{self.device!r}:{self.port} names no port")
         if self.stride < 1:
@@ -91,6 +97,7 @@ class RecordedPort:
             port=port.id.port,
             rate_bytes_per_second=port.rate_bytes_per_second,
             rail=port.rail,
+            role=port.role,
             active=port.active,
             state=port.state,
             source=source,

@@ -7,6 +7,7 @@ error_counters          the files that count errors and congestion; error_counte
 port, device            one port and one device, read at every scan
 inventory   all devices in parallel, isolated from each other
 state_poller            the links of all ports every second; link_reader reads one, kept_file a file that stays open
-rails       kinds of functions and ports, and the choice of rails
+kinds       kinds of functions and ports
+roles       the role of every port; near_rule: by its distance to GPUs; expected_rails: how many rails there should be
 pcie, gpus, topology    PCIe locations of devices and GPUs; overrides: the values of topology.file
 """

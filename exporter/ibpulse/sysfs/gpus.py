@@ -11,6 +11,7 @@ from ibpulse.sysfs.files import read_text
 from ibpulse.sysfs.pcie import find_chain
 
 PIX, PXB, PHB, NODE, SYS = WORDS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+NEAR = (PIX, PXB)
 UNKNOWN = ""
 
 # the port that a card is plugged into, and the card

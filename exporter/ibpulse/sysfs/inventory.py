@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
-from ibpulse.model import Fabric, Port
+from ibpulse.model import COMPUTE, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
 from ibpulse.sysfs.error_counters import CounterSet
+from ibpulse.sysfs.expected_rails import RailFunctions
+from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
-from ibpulse.sysfs.rails import find_downtrained_ports, find_planes, is_other_namespace, mark_rails
+from ibpulse.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
 from ibpulse.sysfs.topology import TopologyReader
 from ibpulse.text import first_names, natural_key
 
@@ -52,8 +54,7 @@ def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
 
 def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
     """A remark for each port that looks like a rail but is slower than the rails."""
-    text = "it is of the rails' model but slower, so it is not a rail: check the link, or set ports.rails."
-    return [(str(port.id), text) for port in find_downtrained_ports(ports)]
+    return [(str(port.id), SLOW_TWIN) for port in find_slow_twins(ports)]
 
 
 def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
@@ -67,8 +68,8 @@ def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
 class Inventory:
     """Scans the sysfs tree at `root` for RDMA ports.
 
-    `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `rails` are
-    patterns too; without any, rails are chosen automatically. `counters` selects the error counters. `overrides`
+    `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `roles` lists
+    patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
     replace the location of single devices. Not thread-safe.
     """
 
@@ -77,7 +78,7 @@ class Inventory:
         root: Path,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
-        rails: Sequence[str] = (),
+        roles: Mapping[str, Sequence[str]] | None = None,
         timeout_seconds: float = 1.0,
         counters: CounterSet = "none",
         overrides: Mapping[str, Override] | None = None,
@@ -85,7 +86,8 @@ class Inventory:
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
         self._selection = Selection(tuple(include), tuple(exclude))
-        self._rails = tuple(rails)
+        self._roles = RoleRule(roles or {})
+        self._rail_functions = RailFunctions(self._sysfs)
         self._counters = counters
         self._topology = TopologyReader(self._sysfs, overrides or {})
         self._timeout_seconds = timeout_seconds
@@ -118,19 +120,21 @@ class Inventory:
         shown = [view for view in views if view.name not in planes]
         survey = self._topology.survey(views, planes)
         dressed = [survey.dress(port_view.port) for view in shown for port_view in view.ports]
-        ports = mark_rails(dressed, self._rails)
+        chosen = self._roles.assign(dressed, survey.topology)
+        ports = chosen.ports
         remarks = [(name, "it did not answer in time; showing its last known ports.") for name in stuck]
         remarks += [(name, f"ignored, because it shows the single planes of {of}.") for name, of in planes.items()]
         if is_other_namespace(shown):
             told = (say_other_namespace(self._sysfs), *group_remarks(remarks))
             return Fabric(ports, told, stuck, survey.topology)
-        remarks += [*collect_remarks(shown), *survey.remarks]
-        if not self._rails:
+        remarks += [*collect_remarks(shown), *survey.remarks, *chosen.remarks]
+        if not self._roles.patterns.get(COMPUTE):
             remarks += remark_on_slow_twins(ports)
         counters = self._find_fresh_counters([view.name for view in shown])
         remarks += [remark for device in counters for remark in device.remarks]
         readings = tuple(port for device in counters for port in device.ports)
-        return Fabric(ports, tuple(group_remarks(remarks)), stuck, survey.topology, readings)
+        functions = self._rail_functions.count(ports, survey.topology)
+        return Fabric(ports, tuple(group_remarks(remarks)), stuck, survey.topology, functions, readings)
 
     def _find_fresh_counters(self, devices: Sequence[str]) -> list[DeviceCounters]:
         oldest = self._scans - FRESH_SCANS

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads
 from ibpulse.model import DevicePlace, Gpu, PcieLink, Port, Topology
-from ibpulse.sysfs import rails
+from ibpulse.sysfs import kinds
 from ibpulse.sysfs.device import DeviceView
 from ibpulse.sysfs.files import read_text
 from ibpulse.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
@@ -76,17 +76,17 @@ class TopologyReader:
         """The current topology of the devices that have ports. Reads only the files of new GPUs."""
         views = [view for view in views if view.ports]
         gpus = self._gpus.read() if views else ()
-        twins = rails.find_twins([view for view in views if view.name not in planes])
+        twins = kinds.find_twins([view for view in views if view.name not in planes])
         remarks = [(name, f"not a rail, because it shares the PCI function of {of}.") for name, of in twins.items()]
         places, rows = [], []
         port_kinds: dict[str, str] = {}
         for view in views:
             path, stale = self._find_path(view)
-            kind = rails.name_device_kind(view, path.kind, planes, twins)
+            kind = kinds.name_device_kind(view, path.kind, planes, twins)
             place, row = place_device(view, path, kind, gpus, self._overrides.get(view.name, Override()))
             places.append(place)
             rows.append(row)
-            port_kinds |= {str(each.port.id): rails.name_port_kind(view, each, kind) for each in view.ports}
+            port_kinds |= {str(each.port.id): kinds.name_port_kind(view, each, kind) for each in view.ports}
             remarks += [(view.name, STALE)] if stale else []
             remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         remarks += self._remark_on_overrides(views, gpus) + remark_on_forms(gpus)
@@ -131,10 +131,10 @@ class PathReader:
         real = os.path.realpath(self._parent) if os.path.exists(self._parent) else ""
         folder = find_function_folder(real)
         if not folder:
-            return DevicePath(real, rails.VIRTUAL)
+            return DevicePath(real, kinds.VIRTUAL)
         return DevicePath(
             function=real,
-            kind=rails.read_kind(real, folder),
+            kind=kinds.read_kind(real, folder),
             chain=find_chain(folder),
             links=read_links(folder),
             numa_node=parse_node(read_text(os.path.join(folder, "numa_node")).text),

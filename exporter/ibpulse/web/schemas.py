@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ibpulse.model import ROLES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
@@ -25,6 +26,9 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
     """OpenAPI description of a plain-text response."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+
+
+ROLE_WORDS = f"{', '.join(ROLES[:-1])} or {ROLES[-1]}."
 
 
 class History(BaseModel):
@@ -118,7 +122,8 @@ class PortAnswer(BaseModel):
     rate_bytes_per_second: float | None = Field(
         description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
     )
-    rail: bool
+    rail: bool = Field(description="Whether the role is compute.")
+    role: str = Field(description=ROLE_WORDS)
     source: Source | None
     problem: str
     identity: Identity
@@ -204,7 +209,8 @@ class StateAnswer(BaseModel):
     rate_bytes_per_second: float | None = Field(
         description="Data rate of one direction while active, otherwise the last one while it was; null if unknown."
     )
-    rail: bool
+    rail: bool = Field(description="Whether the role is compute.")
+    role: str = Field(description=ROLE_WORDS)
     stride: int = Field(description="Number of sampling intervals between two samples.")
     problem: str = Field(description="no-counters, unreadable, hung, disappeared, or empty.")
 

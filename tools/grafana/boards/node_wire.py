@@ -52,7 +52,7 @@ def port_panels(scope: Scope) -> list[model.Panel]:
         "port": "Port",
         "link_layer": "Link layer",
         "rate": "Rate",
-        "rail": "Rail",
+        "role": "Role",
         "source": "Read from",
         "firmware": "Firmware",
         "driver": "Driver",

@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from ibpulse.events.watch import KnownPort
 from ibpulse.instants import format_rfc3339
+from ibpulse.model import UNKNOWN_ROLE
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import KINDS
@@ -129,7 +130,7 @@ def landing_body(parts: WebParts) -> str:
         *(f'<p class="{"good" if good else "bad"}">{escape(sentence)}</p>' for good, sentence in states),
         *(f'<p class="notice">{escape(notice)}</p>' for notice in fabric.notices),
         "<h2>Ports</h2>",
-        table(["Port", "State", "Data rate", "Rail", "Bytes from", "Remark"], [_row(each) for each in ports])
+        table(["Port", "State", "Data rate", "Role", "Bytes from", "Remark"], [_row(each) for each in ports])
         if ports
         else '<p class="soft">No ports found.</p>',
         "<h2>Interfaces</h2>",
@@ -151,7 +152,7 @@ def _row(known: KnownPort) -> list[str]:
         f"<code>{escape(str(port.id))}</code>",
         f'<span class="{"good" if good else "bad"}">{escape(known.word + since)}</span>',
         "" if rate is None else f"{rate * 8 / 1e9:g} Gb/s",
-        "rail" if port.rail else "",
+        "rail" if port.rail else "" if port.role == UNKNOWN_ROLE else port.role,
         f"<code>{escape(port.source.name)}</code>" if port.source else "",
         escape(known.problem or port.problem or (port.source.note if port.source else "")),
     ]

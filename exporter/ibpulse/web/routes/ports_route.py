@@ -51,6 +51,7 @@ def _describe(known: KnownPort, parts: WebParts) -> dict[str, Any]:
         "active": known.state is not None and port.active,
         "rate_bytes_per_second": port.rate_bytes_per_second,
         "rail": port.rail,
+        "role": port.role,
         "source": _source(port, parts),
         "problem": known.problem,
         "identity": asdict(port.identity),

@@ -6,6 +6,7 @@ import { knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
 const CLOSE_ROWS = 12;
+const UNKNOWN_ROLE = "unknown";
 
 /** The ports to show: the chosen ones, else the rails of a time, else all ports. */
 export function shownPorts(layout, chosen, ms) {
@@ -109,6 +110,11 @@ export class Rails {
   }
 }
 
+function roleText({ rail, role }) {
+  if (rail) return "rail";
+  return role && role !== UNKNOWN_ROLE ? role : "not a rail";
+}
+
 /** Fill the menu of ports; `choose` is called with the names, or null for the default. */
 export function showChoice(sheet, layout, chosen, ms, choose) {
   sheet.replaceChildren();
@@ -118,7 +124,7 @@ export function showChoice(sheet, layout, chosen, ms, choose) {
     const box = element("input", "", label);
     Object.assign(box, { type: "checkbox", checked: shown.has(port.port), value: port.port });
     element("code", "", label).textContent = port.port;
-    element("span", "soft", label).textContent = port.rail ? "rail" : "not a rail";
+    element("span", "soft", label).textContent = roleText(stateAt(port, ms));
     return box;
   });
   const usual = element("button", "", sheet);

@@ -22,16 +22,18 @@ const MOST_NAMES = 8;
 export function prepare(layout) {
   for (const port of layout.ports) {
     const states = port.states?.length ? port.states : [{ ...port, from_ms: -Infinity }];
-    let [rate, rail] = [states.find((each) => each.rate_bytes_per_second)?.rate_bytes_per_second, port.rail];
+    let rate = states.find((each) => each.rate_bytes_per_second)?.rate_bytes_per_second;
+    let { rail, role } = port;
     port.moments = states.map((each, index) => {
       rate = each.rate_bytes_per_second ?? rate ?? port.rate_bytes_per_second;
-      rail = each.rail ?? rail;
+      [rail, role] = [each.rail ?? rail, each.role ?? role];
       return {
         fromMs: index ? each.from_ms : -Infinity,
         state: each.state,
         active: each.active ?? false,
         rate: rate ?? null,
         rail,
+        role,
         problem: each.problem ?? "",
         downUntilMs: -Infinity,
       };

@@ -26,7 +26,7 @@ END = b"event: end\ndata: {}\n\n"
 DIRECTIONS = ("transmit", "receive")
 PART = 0.99
 DISAPPEARED = "disappeared"
-STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "problem")
+STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "role", "problem")
 # others can be large, such as the states of all ports at the start
 EVENT_DETAILS = ("name",)
 
@@ -63,6 +63,7 @@ def _describe(known: KnownPort, states: Sequence[tuple[int, PortState | None]]) 
     return {
         "port": str(known.port.id),
         "rail": known.port.rail if state is None else state.rail,
+        "role": known.port.role if state is None else state.role,
         "active": state is not None and state.active,
         "state": DISAPPEARED if state is None else state.state,
         "rate_bytes_per_second": known.port.rate_bytes_per_second if state is None else state.rate_bytes_per_second,

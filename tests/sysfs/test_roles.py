@@ -3,8 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ibpulse.model import ByteSource, Port, PortId, PortIdentity
-from ibpulse.sysfs.rails import find_downtrained_ports, mark_rails
+import pytest
+
+from ibpulse.model import COMPUTE, ByteSource, Port, PortId, PortIdentity
+from ibpulse.sysfs.roles import RoleRule, find_slow_twins
 
 SOURCE = ByteSource("port_data", ("/x",), ("/y",), 4)
 
@@ -23,8 +25,12 @@ def make_port(
     return Port(PortId(device, 1), identity, rate is not None, "ACTIVE" if rate else "DOWN", rate, source)
 
 
+def assign(ports: Iterable[Port], patterns: Iterable[str] = ()) -> tuple[Port, ...]:
+    return RoleRule({COMPUTE: tuple(patterns)}).assign(tuple(ports)).ports
+
+
 def rails_of(ports: Iterable[Port], patterns: Iterable[str] = ()) -> list[str]:
-    return [port.id.device for port in mark_rails(tuple(ports), tuple(patterns)) if port.rail]
+    return [port.id.device for port in assign(ports, patterns) if port.rail]
 
 
 def test_ports_of_the_highest_rate_are_rails() -> None:
@@ -70,12 +76,12 @@ def test_a_pattern_can_name_a_port() -> None:
 
 
 def test_no_ports_have_no_rails() -> None:
-    assert mark_rails((), ()) == ()
+    assert assign(()) == ()
 
 
 def test_the_order_of_the_ports_stays() -> None:
     ports = [make_port("b", 100), make_port("a")]
-    assert [port.id.device for port in mark_rails(ports, ())] == ["b", "a"]
+    assert [port.id.device for port in assign(ports)] == ["b", "a"]
 
 
 def test_sixty_four_ports_are_all_told() -> None:
@@ -83,10 +89,28 @@ def test_sixty_four_ports_are_all_told() -> None:
 
 
 def test_a_slow_port_of_the_rails_hardware_is_found() -> None:
-    ports = mark_rails([make_port("a"), make_port("b", 200), make_port("c", 200, board="other")], ())
-    assert [port.id.device for port in find_downtrained_ports(ports)] == ["b"]
+    ports = assign([make_port("a"), make_port("b", 200), make_port("c", 200, board="other")])
+    assert [port.id.device for port in find_slow_twins(ports)] == ["b"]
 
 
 def test_a_port_that_is_down_is_no_slow_twin() -> None:
-    ports = mark_rails([make_port("a"), make_port("b", None)], ["a"])
-    assert find_downtrained_ports(ports) == ()
+    ports = assign([make_port("a"), make_port("b", None)], ["a"])
+    assert find_slow_twins(ports) == ()
+
+
+@pytest.mark.parametrize(
+    ("gigabits", "rail", "role"),
+    [(10, 400, "management"), (25, 100, "management"), (25, 50, "unknown"), (40, 400, "unknown")],
+)
+def test_only_ethernet_far_slower_than_the_rails_is_for_management(gigabits: float, rail: float, role: str) -> None:
+    slow = make_port("eth", gigabits, layer="Ethernet", board="other")
+    slow = replace(slow, identity=replace(slow.identity, kind="pf"))
+    assert assign([make_port("ib", rail), slow])[1].role == role
+    virtual = replace(slow, identity=replace(slow.identity, kind="vf"))
+    assert assign([make_port("ib", rail), virtual])[1].role == "unknown"
+
+
+def test_ports_that_a_pattern_names_do_not_compete_for_the_rails() -> None:
+    ports = [make_port("ib", 200, board="other"), make_port("eth", layer="Ethernet")]
+    found = RoleRule({"storage": ["ib"]}).assign(ports).ports
+    assert [port.role for port in found] == ["storage", "compute"]

@@ -1,19 +1,17 @@
-"""Determines the kind of every port, and which ports are rails.
+"""Determines the kind of every device and port.
 
 On mlx5 each physical, virtual and sub-function counts its own traffic: a physical function does not include that of its
-virtual functions, so their bytes add up. Ports that would count traffic twice are dropped or are not rails. A rail
-carries the job's traffic between GPUs; management and storage ports are not rails.
+virtual functions, so their bytes add up. Ports that would count traffic twice are dropped or are not rails.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.model import Port
-from ibpulse.sysfs.device import DeviceView, match_port
+from ibpulse.sysfs.device import DeviceView
 from ibpulse.sysfs.files import read_link, read_text
 from ibpulse.sysfs.port import PortView
 from ibpulse.sysfs.speed import ETHERNET
@@ -45,7 +43,6 @@ VIRTUAL_IDS = frozenset(
 # a card with four RoCE planes has twelve ports: the last of every three carries data
 MULTIPLANE_PORTS = 12
 PORTS_PER_PLANE = 3
-INFINIBAND = "InfiniBand"
 
 
 def read_kind(real_path: str, function_folder: str) -> str:
@@ -132,46 +129,6 @@ def _is_mlx5(port_view: PortView) -> bool:
     return port_view.port.identity.driver.startswith("mlx5")
 
 
-def mark_rails(ports: Sequence[Port], patterns: Sequence[str]) -> tuple[Port, ...]:
-    """The ports in the same order with `rail` set: by the patterns, or automatically if there are none."""
-    if patterns:
-        return tuple(_flag(port, any(match_port(pattern, port.id) for pattern in patterns)) for port in ports)
-    candidates = _find_candidates(ports)
-    rates = [rate for port in candidates if (rate := port.rate_bytes_per_second) is not None]
-    if not rates:
-        rails = {port.id for port in candidates}
-        return tuple(_flag(port, port.id in rails) for port in ports)
-    fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
-    places = {(make_of(port), port.id.port) for port in fastest}
-    down = [port for port in candidates if not port.active and (make_of(port), port.id.port) in places]
-    rails = {port.id for port in (*fastest, *down)}
-    return tuple(_flag(port, port.id in rails) for port in ports)
-
-
-def find_downtrained_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
-    """ACTIVE ports that are not rails but have the hardware and link layer of one: possibly rails that trained down."""
-    kinds = {(port.identity.link_layer, make_of(port)) for port in ports if port.rail and port.identity.hca_type}
-    return tuple(
-        port
-        for port in ports
-        if port.active
-        and port.source
-        and not port.rail
-        and port.identity.kind not in NEVER_RAILS
-        and (port.identity.link_layer, make_of(port)) in kinds
-    )
-
-
-def _find_candidates(ports: Sequence[Port]) -> list[Port]:
-    counted = [port for port in ports if port.source is not None and port.identity.kind not in NEVER_RAILS]
-    infiniband = [port for port in counted if port.identity.link_layer == INFINIBAND]
-    return infiniband or counted
-
-
 def make_of(port: Port) -> tuple[str, str, str]:
     """The model of a port's adapter: driver, type and board."""
     return port.identity.driver, port.identity.hca_type, port.identity.board
-
-
-def _flag(port: Port, rail: bool) -> Port:
-    return port if port.rail == rail else replace(port, rail=rail)
