@@ -109,7 +109,7 @@ def test_text_fits_a_terminal_of_120_columns(count: int) -> None:
 
 def test_one_recording_needs_80_columns() -> None:
     text = render_text(report_of(play(DENSE, 20)))
-    table = text[text.index("Throughput") : text.index("Windows are")]
+    table = text[text.index("Throughput") : text.index("Phases of")]
     assert max(map(len, table.splitlines())) <= 80
     assert "change" not in text
 

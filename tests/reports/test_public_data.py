@@ -44,6 +44,8 @@ def test_the_ports_of_a_job_have_its_step_and_are_balanced(
     assert values["step_seconds"] == pytest.approx(period, rel=0.02)
     assert values["fairness_ratio"] >= 0.99
     assert (values["idle_rails"], values["slow_rails"]) == ([], [])
+    # silences of up to 40 s are usual in these steps
+    assert found["phases"] == []
     # a hole of four minutes at the beginning of every port
     assert 245 <= values["hole_seconds_longest"] <= 255
     assert values["peak_bytes_per_second"] < 1.02 * 4 * 2 * 25e9

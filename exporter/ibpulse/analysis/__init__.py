@@ -10,6 +10,8 @@ port_statistics    statistics of single ports over a time range
 node_statistics    statistics of the sum over the rails over a time range
 rail_series, span_statistics
                    all statistics of a recorded time range
+regular_steps, traffic_parts, checkpoints, phases
+                   phases of a job in its traffic; phase defines them
 resampling_units, bootstrap
                    confidence intervals
 

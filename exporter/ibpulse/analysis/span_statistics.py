@@ -171,32 +171,36 @@ def _mean_line(series: RailSeries, lines: Floats) -> float:
 
 
 def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
-    """The period of the sum over the rails, and the steps, whose bounds are positions in the series.
-
-    Unlike the daemon, a series has no counters that cover missing data: missing rates are interpolated linearly, unless
-    they span more than two bins.
-    """
-    bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
-    span = len(series.whole) * series.interval_seconds
-    bins = int(span / bin_seconds)
-    known = np.flatnonzero(series.rails.ever_up & series.good.any(axis=1))
-    if bins < 1 or not len(known):
-        return find_rails_period([], bin_seconds), NONE
-    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
-    period = find_rails_period([_bins_of(series, int(rail), edges) for rail in known], bin_seconds)
+    """The period of the sum over the rails, and the steps, whose bounds are positions in the series."""
+    period = find_period_between(series, 0, len(series.whole))
     if math.isnan(period.seconds):
         return period, NONE
     return period, find_steps(series.bandwidth, period.seconds / series.interval_seconds)
 
 
-def _bins_of(series: RailSeries, rail: int, edges: Floats) -> Floats:
-    good = series.good[rail]
-    rates = series.rates[rail].sum(axis=0)
+def find_period_between(series: RailSeries, first: int, end: int) -> StepPeriod:
+    """The period of the sum over the rails in the samples from `first` to before `end`.
+
+    Unlike the daemon, a series has no counters that cover missing data: missing rates are interpolated linearly, unless
+    they span more than two bins.
+    """
+    bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
+    span = (end - first) * series.interval_seconds
+    bins = int(span / bin_seconds)
+    known = np.flatnonzero(series.rails.ever_up & series.good[:, first:end].any(axis=1))
+    if bins < 1 or not len(known):
+        return find_rails_period([], bin_seconds)
+    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
+    chosen = [(series.rates[rail, :, first:end].sum(axis=0), series.good[rail, first:end]) for rail in known]
+    return find_rails_period([_bins_of(*rail, series.interval_seconds, edges) for rail in chosen], bin_seconds)
+
+
+def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats) -> Floats:
     at = np.arange(len(good))
     if not good.all():
         rates = np.interp(at, at[good], rates[good])
-    seconds = np.arange(len(good) + 1, dtype=np.float64) * series.interval_seconds
-    moved = np.concatenate(([0.0], np.cumsum(rates * series.interval_seconds)))
+    seconds = np.arange(len(good) + 1, dtype=np.float64) * interval_seconds
+    moved = np.concatenate(([0.0], np.cumsum(rates * interval_seconds)))
     # the running sum is known only on either side of a known sample
     kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
     return rate_bins(seconds[kept], moved[kept], edges)

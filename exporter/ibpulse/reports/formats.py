@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibpulse import __version__
+from ibpulse.analysis.phase import Phase
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.reports.comparison import Changes, Report
 from ibpulse.reports.report_table import (
     Cell,
-    EventList,
+    MomentList,
     TableSection,
     about,
     columns,
-    event_lists,
+    moment_lists,
     remarks,
     sections,
 )
@@ -92,6 +94,26 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "ports": [asdict(port) for port in run.ports],
         "events": [_event(event) for event in run.events],
         "events_left_out": run.events_left_out,
+        "phases": [_phase(run, phase) for phase in run.phases.phases],
+        "phase_remarks": list(run.phases.remarks),
+    }
+
+
+def _phase(run: Run, phase: Phase) -> dict[str, Any]:
+    interval_ns = run.meta.interval_ns
+    numbers = {
+        "silent_seconds": phase.silent_seconds,
+        "transmitted_bytes": phase.transmitted,
+        "received_bytes": phase.received,
+    }
+    return {
+        "kind": phase.kind,
+        "begin": _instant(run.start_ns + phase.first * interval_ns),
+        "end": _instant(run.start_ns + phase.end * interval_ns),
+        "uncertainty_seconds": phase.uncertainty * interval_ns / SECOND_NS,
+        "certain": phase.certain,
+        "doubt": phase.doubt,
+        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
     }
 
 
@@ -129,10 +151,10 @@ def render_markdown(report: Report) -> str:
     for section in sections(report):
         lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
         lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
-    for events in event_lists(report):
-        lines += ["", f"**{escape(events.title)}**", ""]
-        lines += [f"- {after}, {at}: {escape(text)}" for after, at, text in events.lines]
-        lines += [f"- {escape(events.more)}"] if events.more else []
+    for moments in moment_lists(report):
+        lines += ["", f"**{escape(moments.title)}**", ""]
+        lines += [f"- {after}, {at}: {escape(text)}" for after, at, text in moments.lines]
+        lines += [f"- {escape(moments.more)}"] if moments.more else []
     notes = [f"- {escape(about(run))}" for run in report.runs]
     notes += [f"- {escape(remark)}" for remark in remarks(report)]
     return "\n".join(["# Report", "", *lines, "", *notes]) + "\n"
@@ -165,7 +187,7 @@ def render_page(report: Report) -> str:
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
-        event_lists=event_lists(report),
+        moment_lists=moment_lists(report),
         remarks=remarks(report),
     )
 
@@ -194,15 +216,15 @@ def render_text(report: Report) -> str:
     found = sections(report)
     parts = [_wrap(about(run)) for run in report.runs]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
-    parts += [_list_events(events) for events in event_lists(report)]
+    parts += [_list_moments(moments) for moments in moment_lists(report)]
     parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
     return "\n\n".join(["\n".join(parts[: len(report.runs)]), *parts[len(report.runs) :]]) + "\n"
 
 
-def _list_events(events: EventList) -> str:
-    width = max(len(after) for after, _, _ in events.lines)
-    lines = [_wrap(f"  {after:>{width}}  {at}  {text}", 4) for after, at, text in events.lines]
-    return "\n".join([events.title, *lines, *([f"  {events.more}"] if events.more else [])])
+def _list_moments(moments: MomentList) -> str:
+    width = max((len(after) for after, _, _ in moments.lines), default=0)
+    lines = [_wrap(f"  {after:>{width}}  {at}  {text}", 4) for after, at, text in moments.lines]
+    return "\n".join([moments.title, *lines, *([_wrap(f"  {moments.more}", 4)] if moments.more else [])])
 
 
 def _short(head: str) -> str:

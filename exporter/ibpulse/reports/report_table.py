@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
+from ibpulse.analysis.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.events import Event
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
@@ -14,7 +15,7 @@ from ibpulse.reports.run import PortLine, Run
 from ibpulse.text import NOT_KNOWN, SCALES, find_scale, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
-MAX_EVENTS = 20
+MAX_MOMENTS = 20
 LEAST_DOUBT_SECONDS = 0.1
 
 
@@ -125,33 +126,77 @@ def _port_text(port: PortLine | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EventList:
-    """The events of a run: each line is the time after the beginning, the wall time, and a sentence."""
+class MomentList:
+    """Moments of a run: each line is the time after the beginning, the wall time, and a sentence."""
 
     title: str
     lines: tuple[tuple[str, str, str], ...]
     more: str
 
 
-def event_lists(report: Report) -> tuple[EventList, ...]:
-    """The first events of each run that has any, and the number of those left out."""
-    return tuple(
-        EventList(f"Events of {name}", tuple(_event_line(run, event) for event in run.events[:MAX_EVENTS]), _more(run))
-        for name, run in zip(report.names, report.runs, strict=True)
-        if run.events
+def moment_lists(report: Report) -> tuple[MomentList, ...]:
+    """The phases of each run, and the first events of each run that has any with the number of those left out."""
+    named = tuple(zip(report.names, report.runs, strict=True))
+    return (
+        *(MomentList(f"Phases of {name}", _phase_lines(run), " ".join(_on_phases(run))) for name, run in named),
+        *(
+            MomentList(
+                f"Events of {name}", tuple(_event_line(run, event) for event in run.events[:MAX_MOMENTS]), _more(run)
+            )
+            for name, run in named
+            if run.events
+        ),
     )
 
 
+def _phase_lines(run: Run) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (*_moment(run, run.start_ns + phase.first * run.meta.interval_ns), phase_text(phase, run.meta.interval_ns))
+        for phase in run.phases.phases[:MAX_MOMENTS]
+    )
+
+
+def _on_phases(run: Run) -> list[str]:
+    hidden = max(0, len(run.phases.phases) - MAX_MOMENTS)
+    found = [f"{hidden} more phases; --format=json lists them."] if hidden else []
+    return [*([] if run.phases.phases else ["None found."]), *found, *run.phases.remarks]
+
+
+def phase_text(phase: Phase, interval_ns: int) -> str:
+    """A phase as a sentence, with the reason if it is a guess."""
+    seconds = (phase.end - phase.first) * interval_ns / SECOND_NS
+    silent, length = (_known_text(each, "seconds") for each in (phase.silent_seconds, seconds))
+    texts = {
+        FIRST_TRAFFIC: f"first traffic, after {silent} of silence",
+        FIRST_STEP: f"first regular step, {length} long",
+        BARRIER: f"quiet at a barrier: all rails silent for {silent}",
+        CHECKPOINT: f"checkpoint: {_known_text(phase.transmitted, 'bytes')} to storage in {length}, "
+        f"rails silent for {silent}",
+    }
+    unsure = phase.uncertainty * interval_ns / SECOND_NS
+    doubts = [f"guess: {phase.doubt}"] if phase.doubt else []
+    doubts += [f"± {plain_text(unsure, 'seconds')}"] if unsure >= LEAST_DOUBT_SECONDS else []
+    return texts[phase.kind] + (f" ({'; '.join(doubts)})" if doubts else "")
+
+
+def _known_text(number: float, unit: Unit) -> str:
+    return plain_text(None if math.isnan(number) else number, unit)
+
+
 def _event_line(run: Run, event: Event) -> tuple[str, str, str]:
-    at = datetime.fromtimestamp(event.time_ns / SECOND_NS, UTC)
     doubt = event.uncertainty_ns / SECOND_NS
     # a shorter time is not worth a word in a report of seconds
     since = f" (or up to {plain_text(doubt, 'seconds')} earlier)" if doubt >= LEAST_DOUBT_SECONDS else ""
-    return f"+{(event.time_ns - run.start_ns) / SECOND_NS:.2f} s", f"{at:%H:%M:%S.%f}"[:-3] + " UTC", event.text + since
+    return *_moment(run, event.time_ns), event.text + since
+
+
+def _moment(run: Run, time_ns: int) -> tuple[str, str]:
+    at = datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
+    return f"+{(time_ns - run.start_ns) / SECOND_NS:.2f} s", f"{at:%H:%M:%S.%f}"[:-3] + " UTC"
 
 
 def _more(run: Run) -> str:
-    hidden = max(0, len(run.events) - MAX_EVENTS)
+    hidden = max(0, len(run.events) - MAX_MOMENTS)
     found = [f"{hidden} more events; --format=json lists them."] if hidden else []
     if run.events_left_out:
         found.append(f"The recording left out {run.events_left_out} events that were too many for it.")

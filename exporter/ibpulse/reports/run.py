@@ -16,6 +16,7 @@ from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
 from ibpulse.events import Event
 from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_phases
 from ibpulse.reports.rows import ReportRow, Value, rows
 from ibpulse.reports.span import ReportOptions, choose_window
 
@@ -56,7 +57,8 @@ class Run:
     """The report of one recording: `values` by row key, None if unknown; `spreads` of the rows that were resampled.
     `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
     after. `units` names the resampled units: `step`, `block`, or empty if there are too few. `events` are those of the
-    covered part; `events_left_out` counts those of the recording that were too many for it.
+    covered part; `events_left_out` counts those of the recording that were too many for it. The samples of
+    `phases` count from `start_ns` on.
     """
 
     path: Path
@@ -73,6 +75,7 @@ class Run:
     ports: tuple[PortLine, ...]
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
+    phases: RecordedPhases = NO_PHASES
 
 
 def describe_run(path: Path, recording: Recording, options: ReportOptions, place: int = 0) -> Run:
@@ -104,6 +107,7 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
         ports=_ports(span),
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
+        phases=describe_phases(chosen, options.active_bytes_per_second),
     )
 
 

@@ -1,0 +1,219 @@
+"""Phases in the reports of recordings with storage ports, link events and missing data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.analysis.phase import Phase
+from ibpulse.events import Event
+from ibpulse.model import PortState
+from ibpulse.recordings import Recording
+from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.reports.report_table import phase_text
+from ibpulse.reports.span import Moment, ReportOptions
+from tests.reports.recordings import DOWN, SECOND_NS, START_NS, TICK_NS, UP, change, record, report_of, run_of, wave
+
+GB = 1e9
+RAILS = 3
+DOCS = Path(__file__).parents[2] / "docs/report.md"
+STORAGE = "mlx5_3:1"
+
+
+def rates_of_a_job() -> np.ndarray:
+    """Three rails and a storage port for 113 s: silence, steps of 0.5 s, a barrier, steps, a checkpoint, steps."""
+    steps = wave(10 * GB, 35, 15, 50, ports=RAILS + 1)
+    steps[RAILS] = 0.0
+    start, barrier, saving = (np.zeros((RAILS + 1, 2, ticks)) for ticks in (3500, 250, 700))
+    saving[RAILS, 0, 100:600] = 8 * GB
+    saving[RAILS, 1, 100:600] = 0.5 * GB
+    return np.concatenate((start, steps, barrier, steps, saving, steps), axis=2)
+
+
+def with_storage(rates: np.ndarray, events: tuple[Event, ...] = ()) -> Recording:
+    """A recording whose last port is for storage."""
+    recording = record(rates, events=events)
+    ports = recording.meta.ports
+    ports = (*ports[:RAILS], replace(ports[RAILS], rail=False, role="storage"))
+    return replace(recording, meta=replace(recording.meta, ports=ports))
+
+
+def phases_in(recording: Recording, options: ReportOptions | None = None) -> list[tuple[str, bool]]:
+    return [(phase.kind, phase.certain) for phase in run_of(recording, options).phases.phases]
+
+
+WHOLE = [("first-traffic", True), ("first-step", True), ("barrier", True), ("checkpoint", True)]
+
+
+def test_every_format_lists_the_phases_with_their_times() -> None:
+    report = report_of(with_storage(rates_of_a_job()), record(np.zeros((2, 2, 3000))))
+    text = render_text(report)
+    phases = text[text.index("Phases of a") : text.index("Phases of b")].rstrip()
+    assert len(phases.splitlines()) == 5
+    assert f"```\n{phases}\n```" in DOCS.read_text(), "the example in the documentation"
+    nothing = "None found. The rails carry no traffic. No port for storage was recorded, so checkpoints are not shown."
+    assert f"Phases of b\n  {nothing[:95]}" in text
+    assert "\n- +35.00 s, 00:00:35.000 UTC: first regular step, 500.0 ms long\n" in render_markdown(report)
+    page = render_page(report)
+    assert "<h2>Phases of a</h2>" in page
+    assert "<li>+59.85 s, 00:00:59.850 UTC: quiet at a barrier: all rails silent for 2.650 s</li>" in page
+    assert f"<li>{nothing}</li>" in page
+    one, other = json.loads(render_json(report))["recordings"]
+    assert one["phase_remarks"] == other["phases"] == []
+    assert one["phases"][3] == {
+        "kind": "checkpoint",
+        "begin": "2025-11-21T00:01:28.500000000Z",
+        "end": "2025-11-21T00:01:33.500000000Z",
+        "uncertainty_seconds": 0.01,
+        "certain": True,
+        "doubt": "",
+        "silent_seconds": 5.0,
+        "transmitted_bytes": pytest.approx(40 * GB),
+        "received_bytes": pytest.approx(2.5 * GB),
+    }
+    assert [phase["transmitted_bytes"] for phase in one["phases"][:3]] == [None] * 3
+
+
+def test_a_port_of_unknown_role_shows_no_checkpoint() -> None:
+    rates = rates_of_a_job()
+    recording = with_storage(rates)
+    other = replace(recording.meta.ports[RAILS], role="unknown")
+    found = replace(recording, meta=replace(recording.meta, ports=(*recording.meta.ports[:RAILS], other)))
+    assert phases_in(found) == [*WHOLE[:3], ("barrier", True)]
+    assert run_of(found).phases.remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (ReportOptions(trim=True), WHOLE[2:]),
+        (
+            ReportOptions(begin=Moment(61 * SECOND_NS, True)),
+            [("first-traffic", False), ("first-step", False), WHOLE[3]],
+        ),
+        (ReportOptions(ports=("mlx5_0", "mlx5_1")), WHOLE),
+        (ReportOptions(ports=("mlx5_3",)), [("first-traffic", False)]),
+        (ReportOptions(active_bytes_per_second=100 * GB), []),
+    ],
+    ids=["trimmed", "from within a silence", "two rails", "the storage port", "all of it silent"],
+)
+def test_phases_are_those_of_the_covered_part(options: ReportOptions, kinds: list[tuple[str, bool]]) -> None:
+    recording = with_storage(rates_of_a_job())
+    assert phases_in(recording, options) == kinds
+    if options.trim:
+        remark = "It begins in traffic, so its first traffic and first step are not in it."
+        assert run_of(recording, options).phases.remarks == (remark,)
+
+
+def test_times_are_right_in_a_part_that_begins_within_a_second() -> None:
+    recording = with_storage(rates_of_a_job())
+    report = report_of(recording, options=ReportOptions(begin=Moment(4_370_000_000, True)))
+    found = json.loads(render_json(report))["recordings"][0]["phases"]
+    assert [phase["begin"][14:-1] for phase in found] == [f"00:35.{0:09}"] * 2 + ["00:59.850000000", "01:28.500000000"]
+    assert "  +30.63 s  00:00:35.000 UTC  first regular step" in render_text(report)
+
+
+def test_counters_that_change_less_often_are_less_certain() -> None:
+    recording = with_storage(rates_of_a_job())
+    ports = tuple(replace(port, resolution_seconds=0.1) for port in recording.meta.ports)
+    found = run_of(replace(recording, meta=replace(recording.meta, ports=ports))).phases.phases
+    assert found[0].uncertainty == 10
+
+
+def test_a_rail_that_stays_down_does_not_hide_what_follows() -> None:
+    rates = np.concatenate((rates_of_a_job()[..., :8750], rates_of_a_job()[..., :8750]), axis=2)
+    rates[1, :, 9000:] = np.nan
+    found = run_of(with_storage(rates, (change(90, UP, DOWN),))).phases.phases
+    assert [(phase.kind, phase.certain) for phase in found] == [
+        *WHOLE[:3],
+        ("first-traffic", False),
+        ("first-step", False),
+    ]
+    assert found[3].doubt == "the link of a rail was down in the silence"
+
+
+def flap(seconds: float) -> Event:
+    time_ns = START_NS + TICK_NS + round(seconds * SECOND_NS)
+    return Event(time_ns, "link-flap", "mlx5_1:1", "mlx5_1:1: link went down", SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("events", "barrier"),
+    [
+        ((change(60, UP, DOWN), change(62, DOWN, UP)), False),
+        # it may have gone down in the silence: it was noticed within a second
+        ((change(62.8, UP, DOWN), change(70, DOWN, UP)), False),
+        ((flap(62.0),), False),
+        ((flap(64.0),), True),
+        ((change(70, UP, DOWN), change(72, DOWN, UP)), True),
+        ((replace(flap(62.0), subject=STORAGE),), True),
+        ((replace(flap(62.0), kind="counter-reset"),), True),
+    ],
+)
+def test_a_silence_in_which_a_link_may_have_been_down_is_no_barrier(events: tuple[Event, ...], barrier: bool) -> None:
+    assert (("barrier", True) in phases_in(with_storage(rates_of_a_job(), events))) == barrier
+
+
+def test_a_link_may_have_been_down_at_the_beginning() -> None:
+    assert phases_in(with_storage(rates_of_a_job(), (flap(0.5),)))[0] == ("first-traffic", False)
+
+
+def test_a_rail_that_was_never_up_does_not_matter() -> None:
+    rates = rates_of_a_job()
+    rates[1] = np.nan
+    recording = with_storage(rates)
+    ports = recording.meta.ports
+    ports = (ports[0], replace(ports[1], active=False), *ports[2:])
+    assert phases_in(replace(recording, meta=replace(recording.meta, ports=ports))) == WHOLE
+
+
+def test_a_rail_without_data_is_not_silent() -> None:
+    rates = rates_of_a_job()
+    # whole seconds, in which the sum of the node leaves the rail out
+    rates[1, :, 5900:6400] = np.nan
+    assert [kind for kind, _ in phases_in(with_storage(rates))] == ["first-traffic", "first-step", "checkpoint"]
+    rates = rates_of_a_job()
+    rates[1, :, 3300:3310] = np.nan
+    assert phases_in(with_storage(rates))[0] == ("first-traffic", False)
+    rates = rates_of_a_job()
+    rates[RAILS, :, 9000:9010] = np.nan
+    assert phases_in(with_storage(rates))[3] == ("checkpoint", False)
+
+
+def test_a_storage_port_whose_role_was_recognised_later_counts() -> None:
+    recording = with_storage(rates_of_a_job())
+    unknown = replace(recording.meta.ports[RAILS], role="unknown")
+    before, after = (PortState("ACTIVE", "LinkUp", True, 50 * GB, role=role) for role in ("unknown", "storage"))
+    event = replace(change(80, before, after, STORAGE), kind="role-change")
+    meta = replace(recording.meta, ports=(*recording.meta.ports[:RAILS], unknown), events=(event,))
+    assert phases_in(replace(recording, meta=meta)) == WHOLE
+
+
+def test_data_that_is_missing_at_first_is_said_to_be_missing() -> None:
+    rates = rates_of_a_job()
+    rates[:, :, :3600] = np.nan
+    remark = "Data is missing before its first active sample, so its first traffic and first step are not known."
+    assert run_of(with_storage(rates)).phases.remarks == (remark,)
+
+
+def test_many_phases_are_counted_and_not_shown() -> None:
+    steps = wave(10 * GB, 35, 15, 12)
+    rates = np.concatenate([np.concatenate((steps, np.zeros((1, 2, 200))), axis=2) for _ in range(25)], axis=2)
+    report = report_of(record(rates))
+    text = " ".join(render_text(report).split())
+    assert text.count("quiet at a barrier") == 20
+    count = len(json.loads(render_json(report))["recordings"][0]["phases"])
+    assert count == 24
+    assert "4 more phases; --format=json lists them." in text
+
+
+def test_a_guess_has_its_reason_and_a_long_uncertainty() -> None:
+    phase = Phase("first-step", 100, 200, 150, "data is missing for 0.10 s")
+    assert phase_text(phase, TICK_NS) == (
+        "first regular step, 1.000 s long (guess: data is missing for 0.10 s; ± 1.500 s)"
+    )
+    assert phase_text(replace(phase, doubt="", uncertainty=1), TICK_NS) == "first regular step, 1.000 s long"
