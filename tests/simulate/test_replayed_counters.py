@@ -16,10 +16,10 @@ START = np.tile(START_WORDS, (2, 1))
 
 
 def whole(ticks: int, seed: int = 0) -> Recording:
-    """A recording without missing data, in whole words."""
+    """A recording without missing data, and without rates above the line rate."""
     made = make_recording(ticks, seed=seed)
     good = ~np.isnan(made.bytes_per_second)
-    rates, seconds = np.where(good, made.bytes_per_second, 4e8), np.where(good, made.seconds, 0.01)
+    rates, seconds = np.where(good, made.bytes_per_second % 50e9, 4e8), np.where(good, made.seconds, 0.01)
     return Recording(made.meta, made.start_ns, rates, seconds)
 
 

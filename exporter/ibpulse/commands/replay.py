@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     ticks_per_step = arguments.speed * interval_ns / meta.interval_ns
     player = Player(lambda: scan(path), len(meta.ports), ticks_per_step, arguments.loop)
     try:
-        replay = Replay(arguments.directory, meta, player, interval_ns, time.time_ns() + delay_ns)
+        replay = Replay(arguments.directory, meta, player, interval_ns, time.time_ns() + delay_ns, arguments.speed)
         replay.build()
         print(describe(path, meta, arguments, interval_ns), flush=True)
         try:

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
+from ibpulse.simulate.counter_reads import CounterReads
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
-from ibpulse.simulate.timeline import Schedule, Workload
+from ibpulse.simulate.pacing import Pace, Slips, Stop
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
-from ibpulse.simulate.tree_files import Stop, clear_tree, keep_phase, write_listing
+from ibpulse.simulate.tree_files import clear_tree, write_listing
 from ibpulse.simulate.workloads import Constant, Stretched, make_workload
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +90,14 @@ class SimulatedFabric:
         self.interval_ns = interval_ns
         trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
         self.devices = make_devices(schedule.rails, management)
-        self._rails = [Nic(directory, device, schedule) for device in self.devices if device.rail is not None]
-        self._others = [Nic(directory, device, trickle) for device in self.devices if device.rail is None]
+        # opened before all other files: `select` takes no high descriptor
+        self._reads = CounterReads()
+        watch = self._reads.watch
+        self._rails = [Nic(directory, device, schedule, watch) for device in self.devices if device.rail is not None]
+        self._others = [Nic(directory, device, trickle, watch) for device in self.devices if device.rail is None]
         self._names = [device.name for device in self.devices]
         self._faults_seen: tuple[int, int] = (0, 0)
-        self._faults_due = self._slow_due = 0
+        self._faults_due = self._slow_due = self._written_ns = 0
 
     @property
     def faults_file(self) -> Path:
@@ -120,27 +126,40 @@ class SimulatedFabric:
         slow = at_ns >= self._slow_due
         if slow:
             self._slow_due = at_ns + SLOW_EVERY_NS
+        self._written_ns = at_ns
         flowed = self.schedule.cumulative_bytes(at_ns).tolist()
         for rail, nic in enumerate(self._rails):
             nic.write(at_ns, (flowed[rail][0], flowed[rail][1]), slow)
         for nic in self._others:
             nic.write(at_ns, nic.flowed(at_ns), slow)
 
+    def advance(self, at_ns: int, line_ns: int) -> int:
+        """Write the counters of an instant, or of the latest until which no port moves more than in `line_ns` at the
+        line rate; returns that instant."""
+        most_bytes = LINE_BYTES_PER_SECOND * max(0, line_ns) / SECOND_NS
+        at_ns = self.schedule.latest_within(self._written_ns, at_ns, most_bytes)
+        self.write(at_ns)
+        return at_ns
+
     def run(
         self,
         stop: Stop,
         wall: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """Keep the tree up to date until `stop` is set; call `build` first. Both clocks are in ns.
+        pause: Callable[[float], bool | None] | None = None,
+    ) -> Slips:
+        """Keep the tree up to date until `stop` is set; call `build` first. Clocks are in ns.
 
-        When the wall clock is set, the traffic continues unaffected: no counter jumps or falls.
+        When the wall clock is set, the traffic continues unaffected: no counter jumps or falls. When the process is
+        late, the traffic pauses.
         """
-        keep_phase(self.write, self.interval_ns, stop, wall, monotonic, sleep)
+        pace = Pace(self.advance, self.interval_ns, pause or self._reads.pause, wall, monotonic)
+        pace.run(stop)
+        return pace.slips
 
     def close(self) -> None:
         """Close the descriptors; the files stay."""
+        self._reads.close()
         for nic in (*self._rails, *self._others):
             nic.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,14 +85,18 @@ class SimulatedCounters:
 
 
 class Nic:
-    """A device, the counters of its port, and its files while they exist."""
+    """A device, the counters of its port, and its files while they exist.
 
-    def __init__(self, root: Path, device: Device, schedule: Schedule) -> None:
+    `watch` is called with the file of received data, which a sampler reads last, whenever it is created.
+    """
+
+    def __init__(self, root: Path, device: Device, schedule: Schedule, watch: Callable[[Path], None]) -> None:
         self.root = root
         self.device = device
         self.schedule = schedule
         self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
         self._files: dict[str, SimulatedCounterFile] = {}
+        self._watch = watch
 
     def flowed(self, at_ns: int) -> tuple[int, int]:
         """The bytes that the schedule has sent on this rail by an instant: transmit, receive."""
@@ -108,6 +113,7 @@ class Nic:
         write_listing(self.root, list_device(self.device))
         folder = self.root / self.device.counters_path
         self._files = {name: SimulatedCounterFile(folder / name) for name in COUNTERS}
+        self._watch(folder / FAST[1])
         self._files[REQUESTS] = SimulatedCounterFile(self.root / self.device.port_path / "hw_counters" / REQUESTS)
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
+from ibpulse.arrays import Floats
 from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.recording import history_of
@@ -80,6 +83,15 @@ def rate_text(port: RecordedPort, rate: float | None) -> str:
         return identity.rate
     gigabits = round(rate * 8 / 1e9 * 2) / 2
     return f"{gigabits:g} Gb/sec (4X NDR)"
+
+
+def highest_rates(meta: RecordingMeta) -> Floats:
+    """The highest data rate that each port had in the recording, in bytes per second; infinite if it is unknown."""
+    found: dict[str, list[float]] = {str(port.id): [port.rate_bytes_per_second or 0.0] for port in meta.ports}
+    for event in meta.events:
+        if event.subject in found:
+            found[event.subject] += [state.rate_bytes_per_second or 0.0 for state in (event.before, event.after) if state]
+    return np.array([max(rates) or np.inf for rates in found.values()])
 
 
 class ReplayedLinks:

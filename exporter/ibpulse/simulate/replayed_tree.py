@@ -7,6 +7,7 @@ could have given them.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,9 @@ import numpy.typing as npt
 
 from ibpulse.errors import FabricError
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.simulate.counter_reads import CounterReads
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.simulate.pacing import Pace, Slips, Stop
 from ibpulse.simulate.replayed_links import (
     ETHERNET,
     INFINIBAND,
@@ -26,15 +29,20 @@ from ibpulse.simulate.replayed_links import (
     ReplayedLinks,
     class_link,
     device_path,
+    highest_rates,
     link_files,
     net_path,
     pci_path,
 )
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS, Listing, climb
-from ibpulse.simulate.tree_files import SimulatedCounterFile, Stop, clear_tree, keep_phase, write_listing
+from ibpulse.simulate.tree_files import SimulatedCounterFile, clear_tree, write_listing
 from ibpulse.units import SECOND_NS, WORD_BYTES
 
+log = logging.getLogger(__name__)
+
 VIRTUAL_FUNCTION = "vf"
+# a rate this much above the line rate is a matter of timing
+_TIMING = 1.01
 # steps of a fraction of a sample do not add up exactly
 _NOTHING = 1e-6
 MARKER = "replay.json"
@@ -149,6 +157,7 @@ class Player:
 
     `words` are the counter values, int64 (ports, 2), in 4-octet words; `sample` is the index of the sample that they
     have reached, -1 before the first one. `pieces` starts reading the recording, whose first sample is at `start_ns`.
+    Samples above the line rate are cut to it; `cut` counts them, per port and direction.
     """
 
     def __init__(
@@ -159,6 +168,7 @@ class Player:
         self.rounds = 0
         self.sample = -1
         self.start_ns = 0
+        self.cut = 0
         self._begin = pieces
         self._pieces = pieces()
         self._begins = True
@@ -210,35 +220,42 @@ class Player:
             self._begins, self.start_ns = False, piece.start_ns
         first = (piece.start_ns - self.start_ns) // piece.meta.interval_ns
         holes = np.isnan(piece.bytes_per_second)
-        moved = np.where(holes, 0.0, piece.bytes_per_second) * piece.seconds
+        rates = np.where(holes, 0.0, piece.bytes_per_second)
+        line = highest_rates(piece.meta)[:, None, None]
+        above = rates > line * _TIMING
+        self.cut += int(np.count_nonzero(above))
+        moved = np.where(above, line, rates) * piece.seconds
         before = ((0, 0), (0, 0), (1, 0))
         return _Sums(first, np.pad(moved.cumsum(axis=2), before), np.pad(holes.cumsum(axis=2, dtype=np.int64), before))
-
-
-@dataclass(frozen=True, slots=True)
-class _Until:
-    """Set when stopped from outside or when the recording is over."""
-
-    stop: Stop
-    player: Player
-
-    def is_set(self) -> bool:
-        return self.stop.is_set() or self.player.over
 
 
 class Replay:
     """The tree in `directory` of a recording's ports; the player moves their counters once per `interval_ns`.
 
-    The first step is at the first multiple of the interval after `start_ns`, wall time.
+    The first step is at the first multiple of the interval after `start_ns`, wall time. At a `speed` above 1 the ports
+    move as much more than their line rate.
     """
 
-    def __init__(self, directory: Path, meta: RecordingMeta, player: Player, interval_ns: int, start_ns: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        meta: RecordingMeta,
+        player: Player,
+        interval_ns: int,
+        start_ns: int,
+        speed: float = 1.0,
+    ) -> None:
         self.directory = directory
         self._meta = meta
         self._player = player
         self._interval_ns = interval_ns
         self._done = start_ns // interval_ns
-        self._slow_due = 0
+        self._at_ns = self._slow_due = 0
+        self._line_words = highest_rates(meta)[:, None] * (max(1.0, speed) / WORD_BYTES)
+        self._shown = player.words.copy()
+        self._cut = 0
+        # opened before all other files: `select` takes no high descriptor
+        self._reads = CounterReads()
         self._files: list[dict[str, SimulatedCounterFile]] = []
         self._links = ReplayedLinks(directory, meta, player.start_ns)
 
@@ -261,31 +278,82 @@ class Replay:
             folder = self.directory / counters_path(port)
             names = (*DATA, *PACKETS[0], *PACKETS[1])
             self._files.append({name: SimulatedCounterFile(folder / name) for name in names})
+            self._reads.watch(folder / DATA[1])
         self._links.write(self._player.sample)
 
-    def write(self, at_ns: int) -> None:
-        """Write the counters of an instant; missed steps are caught up immediately."""
+    def write(self, at_ns: int, line_ns: float = math.inf) -> None:
+        """Write the counters of an instant; no counter grows by more than its line rate in `line_ns`."""
         tick = at_ns // self._interval_ns
+        fell = np.zeros(self._shown.shape, dtype=np.bool_)
         while self._done < tick and not self._player.over:
+            before = self._player.words.copy()
             self._player.step()
             self._done += 1
+            # a counter that falls is missing data, which bytes that are still to come must not hide
+            fell |= self._player.words < before
+            self._shown -= self._player.words < before
+        most = self._line_words * (line_ns / SECOND_NS)
+        self._shown += np.where(fell, 0, np.minimum(self._owed, most)).astype(np.int64)
         self._links.write(self._player.sample)
         slow = at_ns >= self._slow_due
         if slow:
             self._slow_due = at_ns + SECOND_NS
-        for files, pair in zip(self._files, self._player.words.tolist(), strict=True):
+            self._tell()
+        for files, pair in zip(self._files, self._shown.tolist(), strict=True):
             for way, words in enumerate(pair):
                 files[DATA[way]].write(str(words))
                 for name in PACKETS[way] if slow else ():
                     files[name].write(str(words * WORD_BYTES // PACKET_BYTES))
+    @property
+    def over(self) -> bool:
+        """Whether the recording is over and the counters show all of it."""
+        return self._player.over and not self._owed.any()
 
-    def run(self, stop: Stop) -> None:
+    @property
+    def _owed(self) -> npt.NDArray[np.int64]:
+        """Words that the player has moved and that the counters do not show yet."""
+        return self._player.words - self._shown
+
+    def advance(self, at_ns: int, line_ns: int) -> int:
+        """Write the counters of an instant within the line rate, and return it.
+
+        The recording pauses, and the instant is the last one, while an interval at the line rate does not suffice for
+        the bytes that the counters do not show yet.
+        """
+        if (self._owed > self._line_words * (self._interval_ns / SECOND_NS)).any():
+            at_ns = self._at_ns
+        self._at_ns = at_ns
+        self.write(at_ns, line_ns)
+        return at_ns
+
+    def run(self, stop: Stop) -> Slips:
         """Keep the tree up to date until the recording is over or `stop` is set; call `build` first."""
-        keep_phase(self.write, self._interval_ns, _Until(stop, self._player))
+        pace = Pace(self.advance, self._interval_ns, self._reads.pause)
+        pace.run(_Until(stop, self))
+        self._tell()
+        return pace.slips
+
+    def _tell(self) -> None:
+        """Log the samples that were cut since the last call."""
+        count, self._cut = self._player.cut - self._cut, self._player.cut
+        if count:
+            log.warning("%d samples of the recording are above the line rate; they are replayed at the line rate", count)
 
     def close(self) -> None:
         """Close the descriptors; the files stay."""
+        self._reads.close()
         for files in self._files:
             for file in files.values():
                 file.close()
         self._files = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    """Set when stopped from outside, or when the recording is over and all its bytes are shown."""
+
+    stop: Stop
+    replay: Replay
+
+    def is_set(self) -> bool:
+        return self.stop.is_set() or self.replay.over

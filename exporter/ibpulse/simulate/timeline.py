@@ -176,6 +176,20 @@ class Schedule:
         begin, end = block.edge_list[place], block.edge_list[place + 1]
         return int((before + int((after - before) * ((time_ns - begin) / (end - begin)))) * weight) * WORD_BYTES
 
+    def latest_within(self, begin_ns: int, end_ns: int, most_bytes: float) -> int:
+        """The latest instant up to `end_ns` until which no port moves more than `most_bytes` after `begin_ns`."""
+        rail, direction = divmod(int(self.weights.argmax()), 2)
+        most = self.port_bytes(begin_ns, rail, direction) + most_bytes
+        if self.port_bytes(end_ns, rail, direction) <= most:
+            return end_ns
+        while end_ns - begin_ns > 1:
+            middle = (begin_ns + end_ns) // 2
+            if self.port_bytes(middle, rail, direction) <= most:
+                begin_ns = middle
+            else:
+                end_ns = middle
+        return begin_ns
+
     def step_starts_ns(self, begin_ns: int, end_ns: int) -> npt.NDArray[np.int64]:
         """The instants in [begin, end) at which a step starts."""
         starts = np.concatenate([block.step_starts_ns for block in self._span(begin_ns, end_ns)])

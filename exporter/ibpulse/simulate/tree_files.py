@@ -1,13 +1,10 @@
-"""Writes the files of a simulated tree, in phase with the sampler that reads them."""
+"""Writes the files of a simulated tree."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from ibpulse.errors import FabricError
 from ibpulse.simulate.tree import Listing
@@ -84,37 +81,3 @@ def clear_tree(directory: Path, marker: Path) -> None:
     for top in TOP:
         if (directory / top).is_dir():
             shutil.rmtree(directory / top)
-
-
-class Stop(Protocol):
-    """Stops the writer: a `threading.Event`, or anything with its `is_set`."""
-
-    def is_set(self) -> bool:
-        """Whether the writer should stop."""
-        ...
-
-
-def keep_phase(
-    write: Callable[[int], None],
-    interval_ns: int,
-    stop: Stop,
-    wall: Callable[[], int] = time.time_ns,
-    monotonic: Callable[[], int] = time.monotonic_ns,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Call `write` with each multiple of the interval, half an interval ahead, until `stop` is set.
-
-    Both clocks are in ns. When the wall clock is set, `write` still gets continuous times.
-    """
-    half = interval_ns // 2
-    done, stepped, offset = -1, 0, wall() - monotonic()
-    while not stop.is_set():
-        now = wall()
-        drift, offset = now - monotonic() - offset, now - monotonic()
-        if abs(drift) > half:
-            stepped += drift
-        tick = (now + half) // interval_ns
-        if tick != done:
-            write(tick * interval_ns - stepped)
-            done = tick
-        sleep(max(0, (tick + 1) * interval_ns - half - wall()) / 1e9)

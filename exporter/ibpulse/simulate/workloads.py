@@ -19,12 +19,25 @@ STEP_NS = 250_000_000
 HALF_LINE = LINE_BYTES_PER_SECOND / 2
 
 
+def _check_rate(name: str, rate_bytes_per_second: float) -> None:
+    if not 0 <= rate_bytes_per_second <= LINE_BYTES_PER_SECOND:
+        raise ConfigError(
+            [
+                f"{name}: a rate of {rate_bytes_per_second / 1e9:g} GB/s is not possible on a port of "
+                f"{LINE_BYTES_PER_SECOND / 1e9:g} GB/s (400 Gb/s)"
+            ]
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """The same rate on every rail in both directions, without a pause. The default is half of 400 Gb/s."""
 
     rate_bytes_per_second: float = HALF_LINE
     name: str = field(default="constant", init=False)
+
+    def __post_init__(self) -> None:
+        _check_rate(self.name, self.rate_bytes_per_second)
 
     def step(self, rng: np.random.Generator) -> Step:
         """A quarter of a second at the rate."""
@@ -69,6 +82,7 @@ class Square:
             raise ConfigError(
                 [f"square: period {self.period_ns} ns, duty {self.duty}: give a period and a duty between 0 and 1"]
             )
+        _check_rate(self.name, self.rate_bytes_per_second)
 
     def step(self, rng: np.random.Generator) -> Step:
         """As many periods as fill a quarter of a second."""
@@ -124,7 +138,7 @@ class ExpertParallel:
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """Another workload that takes `factor` times as long for the same bytes."""
+    """Another workload that takes `factor` times as long for the same bytes, or longer where the line rate demands it."""
 
     workload: Workload
     factor: float
@@ -137,8 +151,10 @@ class Stretched:
     def step(self, rng: np.random.Generator) -> Step:
         """A step of the stretched workload, longer and slower."""
         step = self.workload.step(rng)
-        durations = np.maximum(1, np.rint(step.durations_ns * self.factor)).astype(np.int64)
-        return Step(durations, step.rates_bytes_per_second * step.durations_ns / durations)
+        moved = step.rates_bytes_per_second * step.durations_ns
+        least = np.ceil(moved / LINE_BYTES_PER_SECOND)
+        durations = np.maximum(np.maximum(1, least), np.rint(step.durations_ns * self.factor)).astype(np.int64)
+        return Step(durations, moved / durations)
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
         """The shares of the stretched workload."""
