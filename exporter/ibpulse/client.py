@@ -188,10 +188,14 @@ class RemotePort:
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
-    """The ports of the daemon's node, and its sampling interval."""
+    """The ports of the daemon's node, and its sampling interval.
+
+    `simulated`: they are those of a simulator or a replay; daemons of version 0.1 do not say so.
+    """
 
     interval_ns: int
     ports: tuple[RemotePort, ...]
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,8 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
     with reading(connection):
         document = orjson.loads(body)
         interval_ns = round(float(document["interval_seconds"]) * 1e9)
-        return RemotePorts(interval_ns, tuple(map(_port, document["ports"])))
+        simulated = bool(document.get("simulated", False))
+        return RemotePorts(interval_ns, tuple(map(_port, document["ports"])), simulated)
 
 
 def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:

@@ -243,7 +243,7 @@ class Fabric:
 
     `topology` comes from the same scan as the ports. `rail_functions` counts the PCI functions of the rails, with those
     of their make that have lost their RDMA device. `counters` holds the latest slow reads and is ignored when fabrics
-    are compared.
+    are compared. `simulated` says that the tree is not a kernel's but that of a simulator or a replay.
     """
 
     ports: tuple[Port, ...] = ()
@@ -252,6 +252,7 @@ class Fabric:
     topology: Topology = Topology()
     rail_functions: int = 0
     counters: tuple[PortReadings, ...] = field(default=(), compare=False)
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,3 +115,8 @@ def node(path: Path, ports: int = 8) -> Snapshot:
     """A node with this number of rails."""
     made = [port(f"mlx5_{number}:1") for number in range(ports)]
     return snapshot_of(path, *made)
+
+
+def simulated(snapshot: Snapshot) -> Snapshot:
+    """The snapshot of a simulated fabric."""
+    return replace(snapshot, fabric=replace(snapshot.fabric, simulated=True))

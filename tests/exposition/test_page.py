@@ -21,7 +21,7 @@ from ibpulse.metrics.row import read_families
 from ibpulse.model import SamplerHealth
 from ibpulse.sysfs.error_counters import CounterSet
 from tests.aggregator.rings import Ring, port
-from tests.exposition.snapshots import SERVER, mlx5_readings, node, snapshot_of
+from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
 
 PROMTOOL = shutil.which("promtool")
 OPENMETRICS = "application/openmetrics-text"
@@ -90,7 +90,7 @@ def test_headers_of_both_formats(tmp_path: Path) -> None:
 
 
 def test_every_row_of_the_table_is_exported_and_nothing_else(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
+    snapshot = simulated(node(tmp_path, 1))
     exported = [metric for metric, samples in read_families(rows_of(snapshot), snapshot) if samples]
     assert exported == list(SNAPSHOT_ROWS)
 

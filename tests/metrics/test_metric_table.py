@@ -11,7 +11,7 @@ from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import process_registry, render
 from ibpulse.metrics.metric_table import TABLE
 from ibpulse.metrics.row import Metric
-from tests.exposition.snapshots import SERVER, node
+from tests.exposition.snapshots import SERVER, node, simulated
 from tests.metrics.exported import exported_names
 from tools.reference.metric_pages import metrics_markdown
 
@@ -55,7 +55,7 @@ def test_every_row_is_on_the_page_once() -> None:
 
 
 def test_a_scrape_has_the_families_of_the_page_in_the_order_of_the_table(tmp_path: Path) -> None:
-    body, _ = render(node(tmp_path, 1), process_registry(), counts=SERVER)
+    body, _ = render(simulated(node(tmp_path, 1)), process_registry(), counts=SERVER)
     scraped = [line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")]
     assert scraped == exported_names()
     assert sorted(scraped) == sorted(re.findall(r"^\| `(\w+)` \|", metrics_markdown(), re.MULTILINE))
@@ -63,3 +63,9 @@ def test_a_scrape_has_the_families_of_the_page_in_the_order_of_the_table(tmp_pat
 
 def test_the_page_in_the_docs_is_up_to_date() -> None:
     assert PAGE.read_text() == metrics_markdown(), "docs/metrics.md is not what metrics_markdown() writes"
+
+
+def test_only_simulated_ports_say_so(tmp_path: Path) -> None:
+    snapshot = node(tmp_path, 1)
+    assert b"ibpulse_simulated" not in render(snapshot, process_registry())[0]
+    assert b"\nibpulse_simulated 1" in render(simulated(snapshot), process_registry())[0]

@@ -129,7 +129,7 @@ def test_what_is_hostile_in_an_identity_stays_text(tmp_path: Path) -> None:
         found = Inventory(tree).scan().ports[0]
     assert (found.identity.driver, found.identity.pci_address, found.identity.guid) == ("", "", "../z")
     assert list(tmp_path.iterdir()) == [tree]
-    assert {path.name for path in tree.iterdir()} == {"class", "devices", "replay.json"}
+    assert {path.name for path in tree.iterdir()} == {"class", "devices", "ibpulse-simulated", "replay.json"}
 
 
 def test_another_directory_is_not_touched_and_an_earlier_replay_is_replaced(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
             aggregator_options(settings),
             f"{platform.node()}, sampled here",
             sampler.events,
+            supervisor.fabric.simulated,
         )
 
 

@@ -27,10 +27,13 @@ class KnownPorts:
         self._history_ticks = history_ticks
         self._seen: dict[PortId, LastSeen] = {}
         self._latest_tick = 0
+        self.simulated = False
+        """Whether the ports are those of a simulator or a replay."""
 
     def update(self, snapshot: Snapshot) -> None:
         """Update from the snapshot of one more second."""
         tick = self._latest_tick = snapshot.end_tick
+        self.simulated = snapshot.fabric.simulated
         here = {port.port.id: port for port in snapshot.ports if port.directions}
         for number, port in here.items():
             self._seen[number] = LastSeen(

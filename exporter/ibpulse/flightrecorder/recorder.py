@@ -230,6 +230,7 @@ class FlightRecorder:
             reason=trigger.reason,
             labels={"trigger": trigger.origin, **trigger.labels},
             trigger_ns=trigger.instant_ns,
+            simulated=self._known_ports.simulated,
         )
 
     def _as_event(self, pending: Pending) -> Event:

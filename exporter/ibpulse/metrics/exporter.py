@@ -39,6 +39,10 @@ def _build(snapshot: Snapshot) -> list[tuple[Labels, None]]:
     return [((__version__, platform.python_version()), None)]
 
 
+def _simulated(snapshot: Snapshot) -> list[tuple[Labels, None]]:
+    return [((), None)] if snapshot.fabric.simulated else []
+
+
 def _event_counts(snapshot: Snapshot) -> list[tuple[Labels, int]]:
     return [((kind,), count) for kind, count in snapshot.event_counts.items()]
 
@@ -159,6 +163,7 @@ SAMPLER_ROWS = (
 
 SNAPSHOT: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
 EVENT_KIND = Subject(("kind",), _event_counts)
+SIMULATED = Subject((), _simulated)
 BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
     SNAPSHOT.gauge(
@@ -182,6 +187,11 @@ EXPORTER_ROWS = (
         "ibpulse_events_total",
         f"Events since this process started, by kind: {', '.join(KINDS)}.",
         lambda count: count,
+    ),
+    SIMULATED.gauge(
+        "ibpulse_simulated",
+        "1 if the ports are those of a simulator or a replay, otherwise absent.",
+        lambda _: 1,
     ),
     BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )

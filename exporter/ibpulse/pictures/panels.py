@@ -63,6 +63,8 @@ def run_parts(run: PictureRun) -> list[str]:
     parts = [f"{begin:%Y-%m-%d %H:%M:%S} UTC", f"{span} at {duration_text(run.interval_ns)}"]
     if run.host:
         parts.insert(0, run.host)
+    if run.simulated:
+        parts.insert(0, "SIMULATED")
     for ratio, what in ((run.missing_ratio, "missing"), (run.down_ratio, "link down")):
         if ratio:
             parts.append(f"{max(ratio * 100, 0.1):.1f} % {what}")

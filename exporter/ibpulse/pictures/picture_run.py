@@ -43,6 +43,7 @@ class PictureRun:
     `begin_ns` is the wall time at which the first sample begins. `lines` (ports, samples) are the line rates in force,
     of the same directions together, the last one while the link is down, NaN if unknown. `down` (ports, samples) marks
     samples without traffic whose link was not ACTIVE. `events` are those of the node and of these ports, by time.
+    `simulated`: the ports are those of a simulator or a replay.
     """
 
     name: str
@@ -56,6 +57,7 @@ class PictureRun:
     down: Bools
     node: PictureNode
     events: tuple[Event, ...] = ()
+    simulated: bool = False
 
     @property
     def ticks(self) -> int:
@@ -126,6 +128,7 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
         down=inactive & ~(summed > 0),
         node=node,
         events=_choose_events(recording, ports),
+        simulated=recording.meta.simulated,
     )
 
 

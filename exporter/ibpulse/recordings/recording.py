@@ -130,6 +130,7 @@ class RecordingMeta:
     `source` names its origin: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
     belong to captures. `complete` is false if the recording was cut off before it was finished. `events` are in order
     of time; the states of the ports follow from `ports` and from them. `events_left_out` counts those above the limit.
+    `simulated`: the ports were those of a simulator or a replay.
     """
 
     host: str
@@ -143,6 +144,7 @@ class RecordingMeta:
     complete: bool = True
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
+    simulated: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.interval_ns <= MAX_INTERVAL_NS:

@@ -152,7 +152,7 @@ async def ring_source(
     first_tick = await _sampled_tick(reader, check) + widest_stride(port.stride for port in ports)
     ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
     ports = ports_at_begin(ports, events.history, ticks)
-    meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY)
+    meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY, simulated=fabric.simulated)
     follower, log_events = RingFollower(reader, meta, first_tick), LogEvents(events, reader, ticks, ports)
     return SampleSource(meta, follower.read, check, log_events.read)
 
@@ -185,7 +185,8 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         ports = describe_remote(answer, connection.place)
         named = urlsplit(connection.place).hostname or ""
         host = platform.node() if named in LOOPBACK else named
-        meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason=f"from {connection.place}")
+        reason = f"from {connection.place}"
+        meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated)
         follower = DaemonFollower(connection, meta)
         events = DaemonEvents(connection, lambda: follower.begin_ns, ports)
         yield SampleSource(meta, follower.read, lambda: None, events.read)

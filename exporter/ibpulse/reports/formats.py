@@ -27,6 +27,7 @@ from ibpulse.reports.report_table import (
     moment_lists,
     remarks,
     sections,
+    simulated_text,
 )
 from ibpulse.reports.run import Run
 from ibpulse.units import SECOND_NS
@@ -82,6 +83,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "reason": run.meta.reason,
         "labels": dict(run.meta.labels),
         "complete": run.meta.complete,
+        "simulated": run.meta.simulated,
         "interval_seconds": run.meta.interval_ns / SECOND_NS,
         "begin": _instant(run.start_ns),
         "end": _instant(run.end_ns),
@@ -157,7 +159,9 @@ def render_markdown(report: Report) -> str:
         lines += [f"- {escape(moments.more)}"] if moments.more else []
     notes = [f"- {escape(about(run))}" for run in report.runs]
     notes += [f"- {escape(remark)}" for remark in remarks(report)]
-    return "\n".join(["# Report", "", *lines, "", *notes]) + "\n"
+    warning = simulated_text(report)
+    head = [f"**{escape(warning)}**", ""] if warning else []
+    return "\n".join(["# Report", "", *head, *lines, "", *notes]) + "\n"
 
 
 def escape(text: str) -> str:
@@ -184,6 +188,7 @@ def render_page(report: Report) -> str:
     """
     return _template().render(
         names=report.names,
+        simulated=simulated_text(report),
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
@@ -214,11 +219,12 @@ def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
     heads = [_short(head) for head in columns(report)]
     found = sections(report)
-    parts = [_wrap(about(run)) for run in report.runs]
+    heading = [_wrap(text) for text in (simulated_text(report), *map(about, report.runs)) if text]
+    parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
     parts += [_list_moments(moments) for moments in moment_lists(report)]
     parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
-    return "\n\n".join(["\n".join(parts[: len(report.runs)]), *parts[len(report.runs) :]]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _list_moments(moments: MomentList) -> str:

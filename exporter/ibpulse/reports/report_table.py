@@ -203,6 +203,16 @@ def _more(run: Run) -> str:
     return " ".join(found)
 
 
+def simulated_text(report: Report) -> str:
+    """A sentence if any of the recordings is simulated, otherwise empty."""
+    found = [name for name, run in zip(report.names, report.runs, strict=True) if run.meta.simulated]
+    if not found:
+        return ""
+    return (
+        "SIMULATED: " + (f"{', '.join(found)}; " if len(found) < len(report.runs) else "") + "no traffic of real ports."
+    )
+
+
 def about(run: Run) -> str:
     """One line that identifies a run."""
     meta = run.meta

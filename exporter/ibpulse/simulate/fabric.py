@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.counter_reads import CounterReads
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.pacing import Pace, Slips, Stop
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
-from ibpulse.simulate.tree_files import clear_tree, write_listing
+from ibpulse.simulate.tree_files import CounterReads, clear_tree, write_listing
 from ibpulse.simulate.workloads import Constant, Stretched, make_workload
 from ibpulse.units import SECOND_NS
 
@@ -111,7 +110,7 @@ class SimulatedFabric:
         """
         text = json.dumps(faults or {})
         parse_control(text, self._names, "faults")
-        clear_tree(self.directory, self.faults_file)
+        clear_tree(self.directory)
         self.faults_file.write_text(text + "\n")
         for nic in (*self._rails, *self._others):
             write_listing(self.directory, list_function(nic.device))

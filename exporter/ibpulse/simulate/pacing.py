@@ -53,7 +53,7 @@ class Slips:
             count, slipped = self.count - self._told[0], self.total_ns - self._told[1]
             self._told = (self.count, self.total_ns)
             log.warning(
-                "the machine is too busy: the simulation slipped by %.1f ms in %d samples (%.1f ms in %d since the start)",
+                "the machine is too busy: the simulation slipped by %.1f ms in %d slips, %.1f ms in %d since it began",
                 slipped / 1e6,
                 count,
                 self.total_ns / 1e6,
@@ -115,9 +115,10 @@ class Pace:
         self._shown_ns, self._due_ns = shown, due
         clock = self._monotonic()
         if clock > due:
-            # some counters may have been read before, others after their step: the next step is left out
-            slipped += interval_ns
-            self._due_ns += interval_ns
+            # the reads until now may have missed the step, so that of the next multiple shows it
+            missed = -((due - clock) // interval_ns) * interval_ns
+            slipped += missed
+            self._due_ns += missed
         if slipped > interval_ns * LEAST_SLIP:
             self.slips.add(slipped, clock)
 

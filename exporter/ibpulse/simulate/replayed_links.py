@@ -90,7 +90,9 @@ def highest_rates(meta: RecordingMeta) -> Floats:
     found: dict[str, list[float]] = {str(port.id): [port.rate_bytes_per_second or 0.0] for port in meta.ports}
     for event in meta.events:
         if event.subject in found:
-            found[event.subject] += [state.rate_bytes_per_second or 0.0 for state in (event.before, event.after) if state]
+            found[event.subject] += [
+                state.rate_bytes_per_second or 0.0 for state in (event.before, event.after) if state
+            ]
     return np.array([max(rates) or np.inf for rates in found.values()])
 
 

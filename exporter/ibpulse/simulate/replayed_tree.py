@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from ibpulse.errors import FabricError
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.simulate.counter_reads import CounterReads
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
 from ibpulse.simulate.pacing import Pace, Slips, Stop
 from ibpulse.simulate.replayed_links import (
@@ -35,7 +34,7 @@ from ibpulse.simulate.replayed_links import (
     pci_path,
 )
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS, Listing, climb
-from ibpulse.simulate.tree_files import SimulatedCounterFile, clear_tree, write_listing
+from ibpulse.simulate.tree_files import CounterReads, SimulatedCounterFile, clear_tree, write_listing
 from ibpulse.units import SECOND_NS, WORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ VIRTUAL_FUNCTION = "vf"
 _TIMING = 1.01
 # steps of a fraction of a sample do not add up exactly
 _NOTHING = 1e-6
-MARKER = "replay.json"
+ABOUT = "replay.json"
 DATA = ("port_xmit_data", "port_rcv_data")
 PACKETS = (("port_xmit_packets", "unicast_xmit_packets"), ("port_rcv_packets", "unicast_rcv_packets"))
 
@@ -266,9 +265,8 @@ class Replay:
             FabricError: the directory holds anything but an earlier replay, or a port has an impossible name.
         """
         listing = list_ports(self._meta.ports)
-        marker = self.directory / MARKER
-        clear_tree(self.directory, marker)
-        marker.write_text(json.dumps({"host": self._meta.host, "source": self._meta.source}) + "\n")
+        clear_tree(self.directory)
+        (self.directory / ABOUT).write_text(json.dumps({"host": self._meta.host, "source": self._meta.source}) + "\n")
         counters = {f"{counters_path(port)}/{name}" for port in self._meta.ports for name in DATA}
         # a reader would see a jump if the counters began at 0
         start = dict(zip(DATA, self._player.words[0].tolist(), strict=True))
@@ -304,6 +302,7 @@ class Replay:
                 files[DATA[way]].write(str(words))
                 for name in PACKETS[way] if slow else ():
                     files[name].write(str(words * WORD_BYTES // PACKET_BYTES))
+
     @property
     def over(self) -> bool:
         """Whether the recording is over and the counters show all of it."""
@@ -337,7 +336,9 @@ class Replay:
         """Log the samples that were cut since the last call."""
         count, self._cut = self._player.cut - self._cut, self._player.cut
         if count:
-            log.warning("%d samples of the recording are above the line rate; they are replayed at the line rate", count)
+            log.warning(
+                "%d samples of the recording are above the line rate; they are replayed at the line rate", count
+            )
 
     def close(self) -> None:
         """Close the descriptors; the files stay."""

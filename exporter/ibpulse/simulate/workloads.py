@@ -138,7 +138,7 @@ class ExpertParallel:
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """Another workload that takes `factor` times as long for the same bytes, or longer where the line rate demands it."""
+    """Another workload that takes `factor` times as long for the same bytes; longer where the line rate demands it."""
 
     workload: Workload
     factor: float

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
+from ibpulse.defaults import SIMULATED_FILE
 from ibpulse.model import COMPUTE, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
 from ibpulse.sysfs.error_counters import CounterSet
@@ -96,6 +98,10 @@ class Inventory:
 
     def scan(self) -> Fabric:
         """The current fabric. Waits at most `timeout_seconds`; never raises because of a device or a file."""
+        simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
+        return replace(self._scan(), simulated=simulated)
+
+    def _scan(self) -> Fabric:
         self._scans += 1
         try:
             listed = os.listdir(self._class_folder)

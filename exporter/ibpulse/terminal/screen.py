@@ -71,6 +71,8 @@ def _frame(view: View, columns: int, rows: int, marks: Marks, note: str) -> Fram
 def _title(view: View, columns: int) -> Line:
     when = datetime.datetime.fromtimestamp(view.wall_ns // 1_000_000_000, datetime.UTC)
     right = f"every {view.interval_ns / 1e6:g} ms  {when:%H:%M:%S} UTC"
+    if view.simulated:
+        right = f"SIMULATED  {right}"
     left = f"ibpulse  {view.place}"
     return (Span(left[: columns - len(right) - 1].ljust(columns - len(right)), Style.TITLE), Span(right, Style.TITLE))
 

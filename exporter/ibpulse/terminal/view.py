@@ -66,7 +66,7 @@ class View:
     """The content of the screen: `summary` covers the last ten whole seconds, None before there are any.
 
     `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are not rails.
-    `events` are the newest events of the node by time.
+    `events` are the newest events of the node by time. `simulated`: the ports are those of a simulator or a replay.
     """
 
     place: str
@@ -78,6 +78,7 @@ class View:
     summary: Summary | None
     sampler: SamplerView | None
     events: tuple[Event, ...] = ()
+    simulated: bool = False
 
 
 class Watcher(Protocol):

@@ -131,6 +131,7 @@ class DaemonWatcher:
             summary=self._summary,
             sampler=self._sampler,
             events=_newest(self._events.events, peaks.newest_ns - EVENTS_NS),
+            simulated=ports.simulated,
         )
 
 
@@ -223,6 +224,7 @@ class RingWatcher:
         options: AggregatorOptions,
         place: str,
         events: EventLog,
+        simulated: bool = False,
     ) -> None:
         self._reader = reader
         self._known_ports = known_ports
@@ -230,6 +232,7 @@ class RingWatcher:
         self._options = options
         self._place = place
         self._log = events
+        self._simulated = simulated
         self._copied = -1
         self._bins = BinCache()
         self._summed_second = 0
@@ -279,6 +282,7 @@ class RingWatcher:
             summary=self._summary,
             sampler=self._sampler(placed),
             events=_newest(self._events, wall_ns - EVENTS_NS),
+            simulated=self._simulated,
         )
 
     def _rail(self, known: KnownPort, peaks: Singles, means: Means, bins: range, now_ns: int) -> RailView:

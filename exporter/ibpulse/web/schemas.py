@@ -136,6 +136,7 @@ class PortsAnswer(BaseModel):
     ports: list[PortAnswer]
     notices: list[str]
     stuck_devices: list[str]
+    simulated: bool = Field(description="Whether the ports are those of a simulator or a replay.")
 
 
 class LinkAnswer(BaseModel):

@@ -37,6 +37,7 @@ def describe_ports(parts: WebParts) -> dict[str, Any]:
         "ports": [_describe(port, parts) for port in parts.known_ports()],
         "notices": list(fabric.notices),
         "stuck_devices": list(fabric.stuck_devices),
+        "simulated": fabric.simulated,
     }
 
 

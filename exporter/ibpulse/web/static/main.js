@@ -60,6 +60,7 @@ class Live extends Page {
     if (this.describe(layout)) this.controls.choice();
     this.paintScale();
     showNotices(byId("notices"), this);
+    byId("simulated").hidden = !layout.simulated;
     const mine = document.documentElement.dataset.version;
     if (layout.version !== mine) this.say("The server now runs another version; reload this page.");
   }

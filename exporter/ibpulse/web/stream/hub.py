@@ -68,7 +68,7 @@ class Feed:
         names = [str(each.port.id) for each in known]
         numbers = tuple(slots[name] for name in names)
         states = [(each.state, each.since_ns, each.problem) for each in known]
-        seen = (names, numbers, states, self._parts.events.added)
+        seen = (names, numbers, states, self._parts.events.added, self._parts.fabric().simulated)
         if seen == self._seen:
             return False, False
         others = names != self._names
@@ -133,7 +133,14 @@ class Feed:
 
     def _describe(self, ports: list[KnownPort]) -> bytes:
         history_ns = self._reader.capacity * self._reader.interval_ns
-        return ports_event(ports, self._states(), self._reader.interval_ns, history_ns, self._parts.version)
+        return ports_event(
+            ports,
+            self._states(),
+            self._reader.interval_ns,
+            history_ns,
+            self._parts.version,
+            self._parts.fabric().simulated,
+        )
 
     def _states(self) -> dict[str, list[tuple[int, PortState | None]]]:
         now_ns = self._parts.wall_clock_ns()

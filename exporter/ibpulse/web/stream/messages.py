@@ -43,6 +43,7 @@ def ports_event(
     interval_ns: int,
     history_ns: int,
     version: str,
+    simulated: bool,
 ) -> bytes:
     """The series of the following batches: two per port, transmit before receive, in this order.
 
@@ -53,6 +54,7 @@ def ports_event(
         "version": version,
         "interval_ms": interval_ns // MILLISECOND_NS,
         "history_ms": history_ns // MILLISECOND_NS,
+        "simulated": simulated,
         "ports": [_describe(known, states.get(str(known.port.id), ())) for known in ports],
     }
     return event("ports", orjson.dumps(document))

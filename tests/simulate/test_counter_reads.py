@@ -1,0 +1,55 @@
+"""Reads of real files are noticed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.simulate.tree_files import CounterReads
+
+
+@pytest.fixture
+def reads() -> Iterator[CounterReads]:
+    reads = CounterReads()
+    yield reads
+    reads.close()
+
+
+def test_a_read_ends_the_pause_and_nothing_else_does(tmp_path: Path, reads: CounterReads) -> None:
+    watched, other = tmp_path / "port_rcv_data", tmp_path / "port_xmit_data"
+    for path in (watched, other):
+        path.write_text("1\n")
+    reads.watch(watched)
+    other.read_text()
+    watched.write_text("2\n")
+    begun = time.monotonic()
+    assert not reads.pause(0.05)
+    assert time.monotonic() - begun >= 0.05
+    threading.Timer(0.05, watched.read_text).start()
+    begun = time.monotonic()
+    assert reads.pause(60)
+    assert time.monotonic() - begun < 30
+    assert not reads.pause(0)
+
+
+def test_a_read_between_two_pauses_is_noticed_by_the_second(tmp_path: Path, reads: CounterReads) -> None:
+    path = tmp_path / "port_rcv_data"
+    path.write_text("1\n")
+    reads.watch(path)
+    path.read_text()
+    path.read_text()
+    assert reads.pause(60)
+    assert not reads.pause(0)
+
+
+def test_without_inotify_it_sleeps(tmp_path: Path, reads: CounterReads, caplog: pytest.LogCaptureFixture) -> None:
+    reads.watch(tmp_path / "missing")
+    assert caplog.messages == [f"inotify: {tmp_path / 'missing'}: No such file or directory"]
+    reads.close()
+    reads.watch(tmp_path / "missing")
+    assert not reads.pause(0)
+    assert len(caplog.messages) == 1

@@ -1,0 +1,206 @@
+"""A simulator and a sampler that are late in every way: no two reads show more than the line rate between them.
+
+Both run on one simulated clock; the tree and its counters are real files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.nic import START_WORDS
+from ibpulse.simulate.pacing import Pace, Slips
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
+from ibpulse.simulate.workloads import Constant, ExpertParallel, Square
+
+SECOND = 1_000_000_000
+MS = 1_000_000
+TICK = 10 * MS
+START = 1_700_000_000 * SECOND
+LINE = Constant(LINE_BYTES_PER_SECOND)
+SQUARE = Square(70 * MS, 0.5, LINE_BYTES_PER_SECOND)
+
+Late = Callable[[], int]
+
+
+def never() -> int:
+    return 0
+
+
+class Machine:
+    """One clock (ns), a simulator, and a sampler that reads one counter: `reads` are (instant, bytes).
+
+    The sampler begins each read `sampler()` after the multiple and skips it if that is more than half an interval. The
+    simulator wakes `simulator()` late, from a timer or because of a read. `writing()` passes in the middle of a write,
+    before the counter changes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        workload: Workload,
+        sampler: Late = never,
+        simulator: Late = never,
+        writing: Late = never,
+    ) -> None:
+        self.fabric = SimulatedFabric(directory, Schedule(workload, rails=1, start_ns=START), TICK)
+        self.fabric.build(START)
+        self.file = directory / "class/infiniband/mlx5_0/ports/1/counters/port_rcv_data"
+        self.sampler, self.simulator, self.writing = sampler, simulator, writing
+        self.now, self.left = START + 3 * MS, 0
+        self.reads: list[tuple[int, int]] = []
+        self.shown: list[tuple[int, int]] = []
+        self.due = self._due_after(self.now)
+        self.unnoticed = False
+        self.slips = Slips()
+
+    def is_set(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def monotonic(self) -> int:
+        return self.now - START
+
+    def pause(self, seconds: float) -> bool:
+        until = self.now + round(seconds * SECOND)
+        woken = min(until, max(self.now, self.due)) if not self.unnoticed else self.now
+        self.pass_until(woken + self.simulator())
+        noticed, self.unnoticed = self.unnoticed, False
+        return noticed
+
+    def pass_until(self, instant: int) -> None:
+        while self.due <= instant:
+            self.reads.append((self.due, 4 * (int(self.file.read_text()) - START_WORDS[1])))
+            self.unnoticed = True
+            self.due = self._due_after(self.due)
+        self.now = instant
+
+    def show(self, at_ns: int, line_ns: int) -> int:
+        self.pass_until(self.now + self.writing())
+        shown = self.fabric.advance(at_ns, line_ns)
+        self.shown.append((self.now, shown))
+        return shown
+
+    def run(self, turns: int) -> Machine:
+        self.left = turns
+        pace = Pace(self.show, TICK, self.pause, lambda: self.now, self.monotonic)
+        pace.run(self)
+        self.fabric.close()
+        self.slips = pace.slips
+        return self
+
+    def _due_after(self, instant: int) -> int:
+        multiple = instant // TICK * TICK
+        while True:
+            multiple += TICK
+            late = self.sampler()
+            if late <= TICK // 2:
+                return multiple + late
+
+    def most_above_the_line(self) -> float:
+        """The most bytes by which any two reads exceed the line rate x the time between them."""
+        instants, moved = np.array(self.reads, dtype=np.int64).T
+        above = moved - (instants - START) * (LINE_BYTES_PER_SECOND / SECOND)
+        return float((above - np.minimum.accumulate(above)).max())
+
+    def highest_rate(self) -> float:
+        """The highest rate between two reads in a row."""
+        instants, moved = np.array(self.reads, dtype=np.int64).T
+        return float((np.diff(moved) / np.diff(instants)).max() * SECOND)
+
+
+def chance(seed: int, share: float, most_ns: int) -> Late:
+    """Late by up to `most_ns` in a share of the cases."""
+    rng = np.random.default_rng(seed)
+    return lambda: int(rng.integers(most_ns + 1)) if rng.random() < share else 0
+
+
+def scripted(*lates: int) -> Late:
+    """Late by these times, then on time."""
+    left: Iterator[int] = iter(lates)
+    return lambda: next(left, 0)
+
+
+@pytest.mark.parametrize("workload", [LINE, SQUARE, DENSE, MOE, ExpertParallel()], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("sampler", "simulator"),
+    [
+        (chance(1, 1.0, TICK // 2), never),
+        (chance(2, 0.2, TICK), never),
+        (never, chance(3, 1.0, 3 * MS)),
+        (never, chance(4, 0.2, 3 * TICK)),
+        (chance(5, 0.5, TICK // 2), chance(6, 0.5, TICK)),
+        (chance(7, 0.1, TICK // 2), chance(8, 0.02, SECOND // 2)),
+        (chance(9, 0.9, 7 * MS), chance(10, 0.9, 12 * MS)),
+    ],
+    ids=["late reads", "missed reads", "late writes", "missed writes", "both", "stalls", "always"],
+)
+def test_no_two_reads_show_more_than_the_line_rate(
+    tmp_path: Path, workload: Workload, sampler: Late, simulator: Late
+) -> None:
+    machine = Machine(tmp_path, workload, sampler, simulator).run(1200)
+    assert len(machine.reads) > 300
+    assert machine.reads[-1][1] > 0
+    assert machine.most_above_the_line() <= 4
+
+
+def test_a_write_that_is_interrupted_is_never_followed_by_another_one_too_soon(tmp_path: Path) -> None:
+    writing = chance(11, 0.1, 2 * TICK)
+    machine = Machine(tmp_path, Constant(LINE_BYTES_PER_SECOND * 2 / 3), chance(12, 0.5, 3 * MS), never, writing)
+    machine.run(2000)
+    assert machine.slips.count > 10
+    assert machine.most_above_the_line() <= 4
+
+
+@pytest.mark.parametrize("workload", [DENSE, MOE], ids=lambda each: each.name)
+def test_on_time_every_read_shows_the_schedule(tmp_path: Path, workload: Workload) -> None:
+    machine = Machine(tmp_path, workload).run(1000)
+    schedule = Schedule(workload, rails=1, start_ns=START)
+    for instant, moved in machine.reads[1:]:
+        assert moved == schedule.port_bytes(instant, 0, 1)
+    assert (machine.slips.count, machine.slips.total_ns) == (0, 0)
+
+
+def test_small_delays_of_reads_and_writes_cost_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, DENSE, chance(13, 1.0, 2 * MS), chance(14, 1.0, MS)).run(1000)
+    assert machine.slips.count == 0
+
+
+def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(tmp_path: Path) -> None:
+    rate = LINE_BYTES_PER_SECOND / 4
+    # two wake-ups for each sample, one of them because of the read
+    machine = Machine(tmp_path, Constant(rate), simulator=scripted(*[0] * 40, 3 * TICK + MS)).run(200)
+    assert (machine.slips.count, machine.slips.total_ns) == (1, 3 * TICK)
+    assert machine.highest_rate() == pytest.approx(rate)
+    instants, schedule = np.array(machine.shown).T
+    assert np.unique(np.diff(schedule)).tolist() == [TICK]
+    # 4 ms before a multiple
+    assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 4]
+
+
+def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_path: Path) -> None:
+    # the second read is 4 ms late, the third on time
+    machine = Machine(tmp_path, LINE, sampler=scripted(0, 4 * MS)).run(8)
+    moved = [moved for _, moved in machine.reads]
+    line = LINE_BYTES_PER_SECOND // SECOND
+    assert np.diff(moved)[:3] == pytest.approx([10 * MS * line, 6 * MS * line, 10 * MS * line], abs=4)
+    assert (machine.slips.count, machine.slips.total_ns) == (1, 4 * MS)
+
+
+def test_the_log_says_at_most_every_ten_seconds_by_how_much_it_slipped(caplog: pytest.LogCaptureFixture) -> None:
+    slips = Slips()
+    with caplog.at_level(logging.WARNING):
+        for second in range(25):
+            slips.add(10 * MS, second * SECOND)
+    assert (slips.count, slips.total_ns) == (25, 250 * MS)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the machine is too busy: the simulation slipped by 10.0 ms in 1 slips, 10.0 ms in 1 since it began",
+        "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 110.0 ms in 11 since it began",
+        "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 210.0 ms in 21 since it began",
+    ]
