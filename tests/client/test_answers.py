@@ -95,7 +95,9 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
     counted = {**port, "rate_bytes_per_second": 5e10, "source": {"name": "words", "resolution_seconds": 0.03}}
     server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [port, counted]}))
     answer = ask_ports(DaemonConnection(server.url))
-    assert answer.interval_ns == 10_000_000
+    assert (answer.interval_ns, answer.simulated) == (10_000_000, False)
+    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [], "simulated": True}))
+    assert ask_ports(DaemonConnection(server.url)).simulated
     first, second = answer.ports
     assert (first.name, first.source, first.rate_bytes_per_second) == ("mlx5_0:1", "", None)
     assert (second.source, second.resolution_seconds, second.rate_bytes_per_second) == ("words", 0.03, 5e10)

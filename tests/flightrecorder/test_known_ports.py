@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.flightrecorder.known_ports import KnownPorts
@@ -24,6 +25,15 @@ def test_a_port_that_went_down_keeps_the_rate_that_it_had(tmp_path: Path) -> Non
     )
     assert (ports["mlx5_0"].active, ports["mlx5_0"].rail, ports["mlx5_0"].source) == (True, True, "words")
     assert (ports["mlx5_0"].stride, ports["mlx5_0"].identity.link_layer) == (1, "InfiniBand")
+
+
+def test_the_ports_of_a_simulator_are_simulated(tmp_path: Path) -> None:
+    book = KnownPorts(10_000)
+    for snapshot in play(tmp_path, Act(WORKLOAD, 5)):
+        book.update(snapshot)
+        assert not book.simulated
+        book.update(replace(snapshot, fabric=replace(snapshot.fabric, simulated=True)))
+        assert book.simulated
 
 
 def test_a_port_that_vanished_is_known_while_the_ring_may_hold_it(tmp_path: Path) -> None:

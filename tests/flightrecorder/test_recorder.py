@@ -117,6 +117,15 @@ async def test_a_capture_has_the_states_of_its_window_and_what_changed_them(ring
     assert states == [DOWN] * 49 + [UP] * 150 + [DOWN] * 201
 
 
+async def test_a_capture_of_simulated_ports_says_so(ring: Ring, tmp_path: Path) -> None:
+    recorder = make_recorder(ring, tmp_path / "captures")
+    assert not (await taken(recorder, recorder.ask(TRIGGER))).meta.simulated
+    simulated = make_recorder(ring, tmp_path / "others")
+    snapshot = update(ring, Aggregator(ring.reader, AggregatorOptions()), 8)
+    simulated.note(replace(snapshot, fabric=replace(snapshot.fabric, simulated=True)))
+    assert (await taken(simulated, simulated.ask(TRIGGER))).meta.simulated
+
+
 async def test_a_port_that_appeared_or_disappeared_in_the_window_says_so(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     events.add(changed(ring, 500, "mlx5_0:1", None, UP))

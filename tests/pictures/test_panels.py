@@ -12,6 +12,11 @@ def test_a_run_says_its_host_date_span_and_interval() -> None:
     assert describe_run(replace(run, host="", interval_ns=10**10)) == "2025-11-21 00:00:00 UTC · 83.33 min at 10 s"
 
 
+def test_a_simulated_run_says_so_first() -> None:
+    run = replace(take(np.zeros((2, 500))), simulated=True)
+    assert describe_run(run) == "SIMULATED · node7 · 2025-11-21 00:00:00 UTC · 5 s at 10 ms"
+
+
 def test_the_smallest_hole_is_said() -> None:
     rates = np.zeros((1, 100_000))
     rates[0, 7] = np.nan

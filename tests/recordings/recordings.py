@@ -79,6 +79,7 @@ metas = st.builds(
     complete=st.booleans(),
     events=st.lists(events, max_size=3).map(lambda found: tuple(sorted(found, key=lambda event: event.time_ns))),
     events_left_out=st.integers(0, 9),
+    simulated=st.booleans(),
 )
 
 

@@ -67,6 +67,8 @@ async def test_the_ports_of_a_ring_are_those_of_the_first_sample(ring: Ring) -> 
     log.add(change(ring, first + 5, DOWN, UP, "mlx5_0:1"))
     slots = ring.file.slots()
     source = await ring_source(ring.reader, ring.fabric, slots, lambda: None, log)
+    simulated = await ring_source(ring.reader, replace(ring.fabric, simulated=True), slots, lambda: None, EventLog())
+    assert (source.meta.simulated, simulated.meta.simulated) == (False, True)
     assert source.meta.ports[0].first_state == DOWN
     assert source.meta.ports[1].first_state.active
     assert [event.tick for event in await source.read_events()] == [first + 5]

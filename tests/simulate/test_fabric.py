@@ -17,6 +17,7 @@ from ibpulse.simulate.nic import REQUEST_BYTES, START_WORDS
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.tree_files import SimulatedCounterFile
 from ibpulse.simulate.workloads import Constant, Square
+from ibpulse.sysfs.inventory import Inventory
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -77,6 +78,13 @@ def test_the_tree_is_laid_out_as_sysfs(fabric: SimulatedFabric) -> None:
     assert (base / "mlx5_0/device/driver").resolve().name == "mlx5_core"
     assert (base / "mlx5_0/device/numa_node").read_text() == "0\n"
     assert (fabric.directory / "class/net/ib1").resolve().parent.parent == (base / "mlx5_1/device").resolve()
+
+
+def test_the_tree_says_that_it_is_simulated_and_keeps_saying_so(fabric: SimulatedFabric) -> None:
+    assert Inventory(fabric.directory).scan().simulated
+    fabric.faults_file.unlink()
+    advance(fabric, 0.3)
+    assert Inventory(fabric.directory).scan().simulated
 
 
 def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: SimulatedFabric) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,9 +50,17 @@ def replaying(
     shape = (len(ports), 2, ticks)
     meta = replace(make_meta(ports=1), ports=ports, events=events)
     recording = Recording(meta, RECORDED_NS, np.full(shape, 4e5), np.full(shape, 0.01))
+    with playing(directory, recording, loop=loop) as replay:
+        yield replay
+
+
+@contextmanager
+def playing(directory: Path, recording: Recording, speed: float = 1.0, loop: bool = False) -> Iterator[Replay]:
+    """A replay of a recording, built, as `replaying`."""
+    ports, ticks = recording.meta.ports, recording.ticks
     pieces = [recording.cut(first, first + 3) for first in range(0, ticks, 3)]
-    player = Player(lambda: iter(pieces), len(ports), 1.0, loop)
-    replay = Replay(directory, recording.meta, player, INTERVAL_NS, START_NS)
+    player = Player(lambda: iter(pieces), len(ports), speed, loop)
+    replay = Replay(directory, recording.meta, player, INTERVAL_NS, START_NS, speed)
     try:
         replay.build()
         yield replay
@@ -88,6 +96,7 @@ def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
     with replaying(tmp_path, *ports):
         found = Inventory(tmp_path).scan().ports
     assert [str(port.id) for port in found] == ["mlx5_3:1", "mlx5_3:2", "mlx5_an0:1", "rxe0:1"]
+    assert Inventory(tmp_path).scan().simulated
     assert [port.identity for port in found[:3]] == [port.identity for port in ports[:3]]
     assert [port.rate_bytes_per_second for port in found] == [50e9, 50e9, 12.5e9, 1.25e9]
     assert [port.rail for port in found] == [True, True, False, False]
@@ -213,3 +222,71 @@ def test_it_runs_until_the_recording_is_over_or_it_is_stopped(tmp_path: Path) ->
     with replaying(tmp_path, RAIL) as replay:
         replay.run(stop)
         assert counter(tmp_path, RAIL, "port_xmit_data") == START_WORDS[0]
+
+
+LINE_WORDS = 125_000_000  # of 10 ms at 50 GB/s
+
+
+def shown(directory: Path, replay: Replay, lines_ns: Iterable[int]) -> list[int]:
+    """The increases of the received words with these times since the last read."""
+    seen, at_ns = [counter(directory, RAIL, "port_rcv_data")], START_NS
+    for line_ns in lines_ns:
+        at_ns = replay.advance(at_ns + INTERVAL_NS, line_ns)
+        seen.append(counter(directory, RAIL, "port_rcv_data"))
+    return np.diff(seen).tolist()
+
+
+def recorded(rates: Sequence[float], seconds: Sequence[float]) -> Recording:
+    meta = replace(make_meta(ports=1), ports=(RAIL,))
+    shape = np.ones((1, 2, 1))
+    return Recording(meta, RECORDED_NS, shape * rates, shape * seconds)
+
+
+def test_late_samples_of_the_recording_are_spread_within_the_line_rate(tmp_path: Path) -> None:
+    recording = recorded([50e9, 50e9, 50e9, 0, 10e9], [0.014, 0.006, 0.013, 0.007, 0.01])
+    with playing(tmp_path, recording) as replay:
+        moved = shown(tmp_path, replay, [INTERVAL_NS] * 6)
+    assert moved == [LINE_WORDS, LINE_WORDS, LINE_WORDS, int(0.3 * LINE_WORDS), LINE_WORDS // 5, 0]
+
+
+def test_after_a_late_read_the_rest_of_a_step_follows_later(tmp_path: Path) -> None:
+    with playing(tmp_path, recorded([50e9, 50e9, 25e9, 0, 0], [0.01] * 5)) as replay:
+        moved = shown(tmp_path, replay, [INTERVAL_NS, 6_000_000, INTERVAL_NS, INTERVAL_NS, INTERVAL_NS])
+        assert moved == [LINE_WORDS, 6 * LINE_WORDS // 10, 9 * LINE_WORDS // 10, 0, 0]
+        assert replay.over
+
+
+def test_the_recording_pauses_while_the_bytes_of_a_whole_interval_are_owed(tmp_path: Path) -> None:
+    with playing(tmp_path, recorded([50e9] * 4 + [0] * 4, [0.01] * 8)) as replay:
+        lines = [INTERVAL_NS, 1_000_000, 1_000_000, INTERVAL_NS, INTERVAL_NS, INTERVAL_NS, INTERVAL_NS]
+        moved = shown(tmp_path, replay, lines)
+        assert moved == [LINE_WORDS, LINE_WORDS // 10, LINE_WORDS // 10, *[LINE_WORDS] * 2, 8 * LINE_WORDS // 10, 0]
+        assert sum(moved) == 4 * LINE_WORDS
+
+
+def test_missing_data_stays_missing_while_bytes_are_owed(tmp_path: Path) -> None:
+    with playing(tmp_path, recorded([50e9, np.nan, 10e9, 10e9], [0.014, 0, 0.01, 0.01])) as replay:
+        moved = shown(tmp_path, replay, [INTERVAL_NS] * 4)
+    assert moved == [LINE_WORDS, -1, 6 * LINE_WORDS // 10, LINE_WORDS // 5]
+
+
+@pytest.mark.parametrize("rate", [50e9, None])
+def test_a_recorded_rate_above_the_line_rate_is_cut_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rate: float | None
+) -> None:
+    recording = recorded([10e9, 180e9, 0, 0, 0], [0.01] * 5)
+    meta = replace(recording.meta, ports=(replace(RAIL, rate_bytes_per_second=rate),))
+    with playing(tmp_path, replace(recording, meta=meta)) as replay:
+        replay.run(threading.Event())
+    total = counter(tmp_path, RAIL, "port_rcv_data") - START_WORDS[1]
+    said = [text for text in caplog.messages if "above the line rate" in text]
+    if rate is None:
+        assert (total, said) == (19 * LINE_WORDS // 5, [])
+    else:
+        assert total == 6 * LINE_WORDS // 5
+        assert said == ["2 samples of the recording are above the line rate; they are replayed at the line rate"]
+
+
+def test_a_fast_replay_may_be_as_many_times_faster_than_the_line(tmp_path: Path) -> None:
+    with playing(tmp_path, recorded([40e9] * 9, [0.01] * 9), speed=3.0) as replay:
+        assert shown(tmp_path, replay, [INTERVAL_NS] * 3) == [12 * LINE_WORDS // 5] * 3

@@ -10,7 +10,7 @@ import pytest
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
 from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, make_workload
+from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, Stretched, make_workload
 
 MINUTE_NS = 60_000_000_000
 BEGIN_NS = 3_000_000_000
@@ -53,6 +53,31 @@ def test_the_models_have_the_parameters_of_the_published_ones(model: Fsdp) -> No
 def test_no_port_passes_the_line_rate(name: str) -> None:
     rng = np.random.default_rng(2)
     assert max(make_workload(name).step(rng).rates_bytes_per_second.max() for _ in range(20)) <= 50e9
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 0.9, 1.3, 10.0])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_stretched_workload_has_the_same_bytes_and_stays_within_the_line_rate(name: str, factor: float) -> None:
+    workload = make_workload(name)
+    for seed in range(5):
+        step = workload.step(np.random.default_rng(seed))
+        stretched = Stretched(workload, factor).step(np.random.default_rng(seed))
+        assert stretched.rates_bytes_per_second.max() <= 50e9
+        moved = (step.rates_bytes_per_second * step.durations_ns).sum()
+        assert (stretched.rates_bytes_per_second * stretched.durations_ns).sum() == pytest.approx(moved)
+        # only what would exceed the line rate takes longer
+        fits = step.rates_bytes_per_second <= 50e9 * factor * 0.99
+        np.testing.assert_allclose(stretched.durations_ns[fits], step.durations_ns[fits] * factor, rtol=0.01, atol=1)
+
+
+@pytest.mark.parametrize("name", ["constant", "square"])
+@pytest.mark.parametrize("rate", [50.1e9, -1.0])
+def test_a_rate_that_no_port_has_is_refused(name: str, rate: float) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{name}: a rate of {rate / 1e9:g} GB/s is not possible on a port of 50 GB/s"
+    ):
+        make_workload(name, rate_bytes_per_second=rate)
+    make_workload(name, rate_bytes_per_second=50e9)
 
 
 @pytest.mark.parametrize("name", ["dense", "moe"])

@@ -453,3 +453,11 @@ def test_sixty_four_devices_are_scanned(tree: Tree) -> None:
         tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
     fabric = scan(tree)
     assert (len(fabric.ports), sum(port.rail for port in fabric.ports), fabric.stuck_devices) == (64, 64, ())
+
+
+def test_only_a_tree_with_a_marker_is_simulated(tree: Tree) -> None:
+    assert not scan(tree).simulated
+    tree.add("mlx5_0")
+    assert not scan(tree).simulated
+    (tree.root / "ibpulse-simulated").touch()
+    assert scan(tree).simulated

@@ -35,6 +35,12 @@ def test_two_rails_on_a_screen_of_80_by_24() -> None:
     assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
 
 
+def test_a_simulated_node_says_so_in_the_first_line() -> None:
+    wide, narrow = (texts(lay_out(view(2, simulated=True), columns, 24, BLOCKS))[0] for columns in (80, 60))
+    assert wide == "ibpulse  http://node7:10055                 SIMULATED  every 10 ms  00:00:00 UTC"
+    assert narrow == "ibpulse  http://node7:1 SIMULATED  every 10 ms  00:00:00 UTC"
+
+
 def test_eight_rails_fit_into_80_by_24() -> None:
     lines = texts(lay_out(view(8), 80, 24, BLOCKS, "the daemon does not answer"))
     assert len(lines) <= 24

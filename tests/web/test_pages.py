@@ -143,6 +143,7 @@ async def test_every_answer_carries_the_security_headers(client: httpx.AsyncClie
 async def test_ports_are_described(client: httpx.AsyncClient) -> None:
     found = (await client.get("/api/v1/ports")).json()
     assert found["interval_seconds"] == 0.01
+    assert found["simulated"] is False
     assert found["notices"] == ["One device has no counters: mlx5_9."]
     first, _, dark = found["ports"]
     assert first.pop("identity")["rate"] == "400 Gb/sec (4X NDR)"

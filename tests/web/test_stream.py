@@ -66,6 +66,7 @@ async def test_the_stream_begins_with_what_it_is_about(node: Node) -> None:
         "version": "1.2.3",
         "interval_ms": 10,
         "history_ms": 40960,
+        "simulated": False,
         "ports": [
             {
                 "port": f"mlx5_{n}:1",
@@ -243,6 +244,14 @@ async def test_a_node_without_ports_has_a_stream_that_says_so(node: Node, monkey
         chunks = answer.aiter_text()
         assert '"ports":[]' in await anext(chunks)
         assert await anext(chunks) == ":\n\n"
+
+
+async def test_simulated_ports_are_told(node: Node) -> None:
+    shown = [replace(fabric(node.slots), simulated=True)]
+    async with served(node.parts(fabric=lambda: shown[0])) as client:
+        async with listening(client, "?every=100ms") as listener:
+            assert (await listener.next("ports")).data["simulated"] is True
+        assert (await client.get("/api/v1/ports")).json()["simulated"] is True
 
 
 async def test_other_ports_are_told_before_their_batches(node: Node) -> None:
