@@ -305,6 +305,11 @@ def test_the_writer_is_ahead_of_each_multiple_but_after_the_late_reads_of_the_la
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [6_000_000] * 4
 
 
+def test_a_tree_that_took_long_to_build_begins_with_one_step(fabric: SimulatedFabric) -> None:
+    assert fabric.advance(START + SECOND, TICK) == START + TICK
+    assert count(fabric, "mlx5_0") - START_WORDS[0] == 10_000_000
+
+
 def test_a_sleep_that_ends_early_writes_nothing_twice(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 4)
     clocks.late = {0: -1_000_000}

@@ -172,16 +172,19 @@ def test_small_delays_of_reads_and_writes_cost_nothing(tmp_path: Path) -> None:
     assert machine.slips.count == 0
 
 
-def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("late_ns", "slipped"), [(5 * MS, 1), (3 * TICK + MS, 3), (3 * TICK + 5 * MS, 4)])
+def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(
+    tmp_path: Path, late_ns: int, slipped: int
+) -> None:
     rate = LINE_BYTES_PER_SECOND / 4
     # two wake-ups for each sample, one of them because of the read
-    machine = Machine(tmp_path, Constant(rate), simulator=scripted(*[0] * 40, 3 * TICK + MS)).run(200)
-    assert (machine.slips.count, machine.slips.total_ns) == (1, 3 * TICK)
+    machine = Machine(tmp_path, Constant(rate), simulator=scripted(*[0] * 40, late_ns)).run(200)
+    assert (machine.slips.count, machine.slips.total_ns) == (1, slipped * TICK)
     assert machine.highest_rate() == pytest.approx(rate)
     instants, schedule = np.array(machine.shown).T
     assert np.unique(np.diff(schedule)).tolist() == [TICK]
     # 4 ms before a multiple
-    assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 4]
+    assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 1 + slipped]
 
 
 def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_path: Path) -> None:
@@ -193,14 +196,22 @@ def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_pa
     assert (machine.slips.count, machine.slips.total_ns) == (1, 4 * MS)
 
 
+def test_a_read_that_is_noticed_late_counts_as_the_latest_that_a_sampler_makes(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, LINE, simulator=scripted(0, 0, 0, 5_900_000)).run(9)
+    assert (machine.slips.count, machine.slips.total_ns) == (1, 5 * MS)
+
+
 def test_the_log_says_at_most_every_ten_seconds_by_how_much_it_slipped(caplog: pytest.LogCaptureFixture) -> None:
     slips = Slips()
     with caplog.at_level(logging.WARNING):
         for second in range(25):
             slips.add(10 * MS, second * SECOND)
+        slips.tell()
+        slips.tell()
     assert (slips.count, slips.total_ns) == (25, 250 * MS)
     assert [record.getMessage() for record in caplog.records] == [
         "the machine is too busy: the simulation slipped by 10.0 ms in 1 slips, 10.0 ms in 1 since it began",
         "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 110.0 ms in 11 since it began",
         "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 210.0 ms in 21 since it began",
+        "the machine is too busy: the simulation slipped by 40.0 ms in 4 slips, 250.0 ms in 25 since it began",
     ]

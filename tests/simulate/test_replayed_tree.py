@@ -262,6 +262,17 @@ def test_the_recording_pauses_while_the_bytes_of_a_whole_interval_are_owed(tmp_p
         moved = shown(tmp_path, replay, lines)
         assert moved == [LINE_WORDS, LINE_WORDS // 10, LINE_WORDS // 10, *[LINE_WORDS] * 2, 8 * LINE_WORDS // 10, 0]
         assert sum(moved) == 4 * LINE_WORDS
+    with playing(tmp_path, recorded([50e9] * 4 + [0] * 4, [0.01] * 8)) as replay:
+        at_ns = [START_NS]
+        for line_ns in lines:
+            at_ns.append(replay.advance(at_ns[-1] + INTERVAL_NS, line_ns))
+        assert (np.diff(at_ns) // INTERVAL_NS).tolist() == [1, 1, 1, 0, 1, 1, 1]
+
+
+def test_a_tree_that_took_long_to_build_begins_with_one_step(tmp_path: Path) -> None:
+    with playing(tmp_path, recorded([10e9] * 8, [0.01] * 8)) as replay:
+        replay.advance(START_NS + 5 * INTERVAL_NS, INTERVAL_NS)
+        assert counter(tmp_path, RAIL, "port_rcv_data") - START_WORDS[1] == LINE_WORDS // 5
 
 
 def test_missing_data_stays_missing_while_bytes_are_owed(tmp_path: Path) -> None:

@@ -50,8 +50,13 @@ class Slips:
         self.total_ns += slip_ns
         if clock_ns >= self._due_ns:
             self._due_ns = clock_ns + WARN_EVERY_NS
-            count, slipped = self.count - self._told[0], self.total_ns - self._told[1]
-            self._told = (self.count, self.total_ns)
+            self.tell()
+
+    def tell(self) -> None:
+        """Log the slips that were not logged yet, if there are any."""
+        count, slipped = self.count - self._told[0], self.total_ns - self._told[1]
+        self._told = (self.count, self.total_ns)
+        if count:
             log.warning(
                 "the machine is too busy: the simulation slipped by %.1f ms in %d slips, %.1f ms in %d since it began",
                 slipped / 1e6,
@@ -102,6 +107,7 @@ class Pace:
             elif due - self._due_ns >= interval_ns // 2 and multiple - now >= self._spare_ns:
                 self._step(due)
             self._wait(multiple + interval_ns - self._lead_ns)
+        self.slips.tell()
 
     def _step(self, due: int) -> None:
         """Show the next instant, at most one interval after the last; `due` is its multiple as monotonic time."""

@@ -319,6 +319,9 @@ class Replay:
         The recording pauses, and the instant is the last one, while an interval at the line rate does not suffice for
         the bytes that the counters do not show yet.
         """
+        if not self._at_ns:
+            # building a large tree takes longer than an interval
+            self._done = max(self._done, at_ns // self._interval_ns - 1)
         if (self._owed > self._line_words * (self._interval_ns / SECOND_NS)).any():
             at_ns = self._at_ns
         self._at_ns = at_ns
