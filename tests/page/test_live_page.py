@@ -78,6 +78,21 @@ def test_the_numbers_are_those_of_the_daemon(shown: Live, daemon: Running) -> No
     assert "window=1m" in shown.page.url
 
 
+def test_only_simulated_ports_are_marked(shown: Live, tree: Path) -> None:
+    shown.open()
+    shown.wait("live")
+    chip, marker = shown.page.locator("#simulated"), tree / "ibpulse-simulated"
+    eventually(chip.is_visible)
+    assert chip.inner_text() == "SIMULATED"
+    text = marker.read_text()
+    marker.unlink()
+    try:
+        eventually(chip.is_hidden)
+    finally:
+        marker.write_text(text)
+    eventually(chip.is_visible)
+
+
 def test_a_held_picture_stands_still_and_costs_the_server_nothing(shown: Live, daemon: Running) -> None:
     shown.open()
     shown.wait("live")
