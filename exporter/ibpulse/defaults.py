@@ -6,8 +6,6 @@ SCAN_INTERVAL_NS = 5_000_000_000
 
 ACTIVE_BYTES_PER_SECOND = 100_000_000
 """A sample above this rate counts as active."""
-SIMULATED_FILE = "ibpulse-simulated"
-"""A file in the root of a sysfs tree that a simulator or a replay has written."""
 WINDOWS_NS = (10_000_000_000, 60_000_000_000, 300_000_000_000)
 TIMESCALES_NS = (10_000_000, 50_000_000, 100_000_000, 1_000_000_000)
 TRAFFIC_WINDOW_NS = 60_000_000_000

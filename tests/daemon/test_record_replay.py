@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from ibpulse.recordings import Recording, load
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import Moment, ReportOptions
 from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.timeline import Schedule, Truth
 from tests.running import Running, eventually
 
 # wide enough that a writer on a busy machine is in time
 INTERVAL = "50ms"
 TICK_NS = 50_000_000
 SECOND_NS = 1_000_000_000
+SHOWN = "shown"
+MANAGEMENT = 3
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -48,16 +51,27 @@ def memory() -> Iterator[Path]:
         yield Path(name)
 
 
-# `ibpulse simulate` with a beginning that the test knows
+# `ibpulse simulate` with a beginning that the test knows; it writes when it showed which instant of the schedule
 SIMULATOR = """
 import sys
+import time
 from pathlib import Path
 from ibpulse.commands.simulate import stop_on_signals
-from ibpulse.simulate.fabric import run_fabric
+from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.timeline import Schedule
-schedule = Schedule(DENSE, rails=3, start_ns=int(sys.argv[2]))
-run_fabric(Path(sys.argv[1]), schedule, int(sys.argv[3]), stop_on_signals(), management=True)
+
+class Told(SimulatedFabric):
+    def advance(self, at_ns, line_ns):
+        shown = super().advance(at_ns, line_ns)
+        print(time.time_ns(), shown, file=told, flush=True)
+        return shown
+
+start_ns = int(sys.argv[2])
+with open(sys.argv[4], "w") as told:
+    fabric = Told(Path(sys.argv[1]), Schedule(DENSE, rails=3, start_ns=start_ns), int(sys.argv[3]), management=True)
+    fabric.build(start_ns)
+    fabric.run(stop_on_signals())
 """
 
 
@@ -71,7 +85,7 @@ def schedule() -> Schedule:
 def tree(memory: Path, schedule: Schedule) -> Iterator[Path]:
     """The schedule on its rails, and a management port."""
     directory = memory / "tree"
-    arguments = (str(directory), str(schedule.start_ns), str(TICK_NS))
+    arguments = (str(directory), str(schedule.start_ns), str(TICK_NS), str(memory / SHOWN))
     process = subprocess.Popen([sys.executable, "-c", SIMULATOR, *arguments])
     eventually((directory / "class/infiniband/mlx5_an0").exists)
     yield directory
@@ -111,6 +125,39 @@ def active_part(recording: Recording) -> Recording:
     rails = [row for row, port in enumerate(recording.meta.ports) if port.rail]
     active = np.flatnonzero(np.nan_to_num(recording.bytes_per_second[rails]).sum(axis=(0, 1)) > 0.1e9)
     return recording.cut(active[0], active[-1] + 1)
+
+
+def moved_bytes(recording: Recording) -> np.ndarray:
+    """(ports, 2, ticks)."""
+    return recording.bytes_per_second * recording.seconds
+
+
+def captured(recording: Recording) -> int:
+    """Ticks without missing data."""
+    return int((~np.isnan(recording.bytes_per_second).any(axis=(0, 1))).sum())
+
+
+def busy_mean(recording: Recording) -> float:
+    """Mean bytes of the rails in a tick, without the pauses of a simulator, in which no port moves anything."""
+    moved = moved_bytes(recording)
+    return float(np.nanmean(moved[:MANAGEMENT, :, moved[MANAGEMENT].sum(axis=0) > 0]))
+
+
+def again_in(before: Recording, after: Recording) -> tuple[np.ndarray, Recording]:
+    """Which ticks of `before` come again in `after`, and `before` with the bytes of those.
+
+    The order is the same, but on a busy machine a replay pauses, and samples are missed.
+    """
+    first, second = moved_bytes(before), moved_bytes(after)
+    keys = [
+        [tuple(np.rint(tick / 65_536)) for tick in moved.reshape(-1, moved.shape[2]).T] for moved in (first, second)
+    ]
+    found = np.full(first.shape, np.nan)
+    for mine, other, length in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+        found[:, :, mine : mine + length] = second[:, :, other : other + length]
+    same = np.isclose(found, first, rtol=1e-6, atol=8).all(axis=(0, 1))
+    seconds = np.where(np.isnan(found), 0.0, TICK_NS / SECOND_NS)
+    return same, replace(before, bytes_per_second=found * (SECOND_NS / TICK_NS), seconds=seconds)
 
 
 def in_time(recording: Recording, ticks: np.ndarray) -> Recording:
@@ -160,22 +207,24 @@ def test_a_node_is_recorded_with_what_its_ports_are(recorded: Path) -> None:
     assert (ports[0].identity.hca_type, ports[0].source, ports[0].state) == ("MT4129", "port_data", "ACTIVE")
     age_seconds = time.time() - recording.end_ns / 1e9
     assert -1 < age_seconds < 120
-    # a management port moves 12 MB/s
-    np.testing.assert_allclose(np.nanmean(recording.bytes_per_second[3]), 12e6, rtol=0.05)
+    # a management port moves 12 MB/s, unless the simulator pauses on a busy machine
+    np.testing.assert_allclose(np.nanmedian(moved_bytes(recording)[MANAGEMENT]), 12e6 * TICK_NS / SECOND_NS, rtol=0.05)
 
 
 def test_the_report_of_a_recording_agrees_with_what_was_sent(recorded: Path, schedule: Schedule) -> None:
     recording = load(recorded)
-    begin_ns = recording.start_ns - TICK_NS
-    edges_ns = begin_ns + TICK_NS * np.arange(recording.ticks + 1)
-    sent = np.diff(schedule.cumulative_bytes(edges_ns), axis=0).transpose(1, 2, 0)
-    moved = (recording.bytes_per_second * recording.seconds)[:3]
-    # what is written too late or read too late on a busy machine is of another tick
+    # a sample is read at a multiple of the interval or a little later, when the next instant is not yet shown
+    edges_ns = recording.start_ns + TICK_NS * np.arange(-1, recording.ticks)
+    whole_lines = recorded.with_name(SHOWN).read_text().rpartition("\n")[0].splitlines()
+    at_ns, shown_ns = np.array([line.split() for line in whole_lines], dtype=np.int64).T
+    instants_ns = shown_ns[np.searchsorted(at_ns, edges_ns) - 1]
+    sent = np.diff(schedule.cumulative_bytes(instants_ns), axis=0).transpose(1, 2, 0)
+    moved = moved_bytes(recording)[:MANAGEMENT]
     in_place = np.isclose(moved, sent, rtol=1e-6, atol=8).all(axis=(0, 1))
-    assert in_place.mean() > 0.9
+    assert in_place[~np.isnan(moved).any(axis=(0, 1))].mean() > 0.9
     values = report(in_time(recording, in_place)).values
-    truth = replace(schedule.truth(begin_ns, recording.end_ns, TICK_NS), bytes_per_second=sent.sum(axis=(0, 1)))
-    truth = replace(truth, bytes_per_second=truth.bytes_per_second[in_place] * (SECOND_NS / TICK_NS))
+    rates = sent.sum(axis=(0, 1))[in_place] * (SECOND_NS / TICK_NS)
+    truth = Truth(rates, TICK_NS / SECOND_NS)
     told = {
         "mean_bytes_per_second": truth.mean,
         "active_mean_bytes_per_second": truth.active_mean,
@@ -304,12 +353,9 @@ def test_a_replay_gives_the_same_report(recorded: Path, replayed: tuple[Path, Pa
         # where the GPUs are, only the machine knows
         assert second.identity == replace(first.identity, gpu="", gpu_distance="")
         assert (second.id, second.rail) == (first.id, first.rail)
-    assert before.ticks == after.ticks
-    moved = [recording.bytes_per_second * recording.seconds for recording in (before, after)]
-    # a busy machine costs a sample now and then
-    same = np.isclose(*moved, rtol=1e-6, atol=8).all(axis=(0, 1))
-    assert same.mean() > 0.9
-    first, second = report(in_time(before, same)).values, report(in_time(after, same)).values
+    same, again = again_in(before, after)
+    assert same.sum() > 0.8 * min(captured(before), captured(after))
+    first, second = report(in_time(before, same)).values, report(in_time(again, same)).values
     numbers = {key for key, value in first.items() if isinstance(value, float)}
     assert len(numbers) > 20
     assert {key: second[key] for key in numbers} == pytest.approx({key: first[key] for key in numbers}, rel=0.01)
@@ -320,13 +366,11 @@ def test_a_daemon_says_of_a_replay_what_the_report_says(
     recorded: Path, replayed: tuple[Path, Path, dict[str, Any]]
 ) -> None:
     before, after, summary = active_part(load(recorded)), load(replayed[1]), replayed[2]
-    assert before.ticks == after.ticks
-    whole, again = report(before).values, report(after).values
-    # not those of single ticks: the daemon's reads may have been late, as above
+    same, _ = again_in(before, after)
+    assert same.sum() > 0.8 * min(captured(before), captured(after))
     keys = ("transmit_bytes_per_second", "receive_bytes_per_second", "duty_cycle_ratio", "fairness_ratio")
-    assert [again[key] for key in keys] == pytest.approx([whole[key] for key in keys], rel=0.01)
     begin_ns = summary["start_ms"] * 10**6 - after.start_ns + TICK_NS
-    part = report(before, begin=Moment(begin_ns, True), end=Moment(begin_ns + 6 * SECOND_NS, True)).values
+    part = report(after, begin=Moment(begin_ns, True), end=Moment(begin_ns + 6 * SECOND_NS, True)).values
     told = [summary["node"][key] for key in (*keys[:3], "rail_fairness_ratio")]
     assert told == pytest.approx([part[key] for key in keys], rel=0.01)
 
@@ -340,7 +384,7 @@ def test_a_replay_ten_times_as_fast_moves_ten_times_as_much(recorded: Path, memo
     replay.send_signal(signal.SIGINT)
     out, _ = replay.communicate(timeout=10)
     assert (done.returncode, replay.returncode, out.splitlines()[-1]) == (0, 0, "stopped")
-    slow, fast = (np.nanmean(load(path).bytes_per_second[:3]) for path in (recorded, memory / "fast.parquet"))
+    slow, fast = (busy_mean(load(path)) for path in (recorded, memory / "fast.parquet"))
     assert fast == pytest.approx(10 * slow, rel=0.1)
 
 

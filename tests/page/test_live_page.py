@@ -21,6 +21,14 @@ pytestmark = pytest.mark.outside
 
 IDLE = 6
 VIRIDIS_ZERO = np.array([0x44, 0x01, 0x54])
+KEEP_TEXTS = """() => {
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  window.texts = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+    texts.push(text);
+    return draw.call(this, text, ...place);
+  };
+}"""
 
 
 def lightness(pixels: np.ndarray) -> np.ndarray:
@@ -247,8 +255,10 @@ def test_the_window_is_saved_as_csv(shown: Live) -> None:
 def test_the_window_is_saved_as_a_picture(shown: Live, tmp_path: Path) -> None:
     shown.open("#direction=transmit&span=3000")
     shown.wait("live")
+    shown.page.evaluate(KEEP_TEXTS)
     with shown.page.expect_download() as waiting:
         shown.press("p")
+    assert "ibpulse · 127.0.0.1 · transmit · SIMULATED" in shown.page.evaluate("texts")
     assert re.fullmatch(r"ibpulse-127\.0\.0\.1-\d+\.png", waiting.value.suggested_filename)
     waiting.value.save_as(tmp_path / "saved.png")
     picture = np.asarray(Image.open(tmp_path / "saved.png").convert("RGB"))

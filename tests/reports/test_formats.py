@@ -282,14 +282,15 @@ def test_values_are_written_in_four_digits_and_the_unit_that_fits(
 def test_a_simulated_recording_is_said_at_the_top_of_every_format() -> None:
     real = play(DENSE, 20)
     simulated = replace(real, meta=replace(real.meta, simulated=True))
+    said = "SIMULATED: recorded from a simulator or a replay, not from hardware."
     forms = (render_text, render_markdown, render_page)
     for form in forms:
         assert "SIMULATED" not in form(report_of(real))
     both = report_of(simulated, simulated)
-    assert render_text(both).splitlines()[0] == "SIMULATED: no traffic of real ports."
-    assert render_markdown(both).splitlines()[2] == "**SIMULATED: no traffic of real ports.**"
-    assert "<p><strong>SIMULATED: no traffic of real ports.</strong></p>" in render_page(both)
+    assert render_text(both).splitlines()[0] == said
+    assert render_markdown(both).splitlines()[2] == f"**{said}**"
+    assert f"<p><strong>{said}</strong></p>" in render_page(both)
     mixed = report_of(real, simulated)
-    assert render_text(mixed).splitlines()[0] == f"SIMULATED: {mixed.names[1]}; no traffic of real ports."
+    assert render_text(mixed).splitlines()[0].startswith(f"SIMULATED ({mixed.names[1]}): recorded from a simulator")
     documents = json.loads(render_json(mixed))["recordings"]
     assert [document["simulated"] for document in documents] == [False, True]

@@ -210,7 +210,7 @@ def test_the_log_says_at_most_every_ten_seconds_by_how_much_it_slipped(caplog: p
         slips.tell()
     assert (slips.count, slips.total_ns) == (25, 250 * MS)
     assert [record.getMessage() for record in caplog.records] == [
-        "the machine is too busy: the simulation slipped by 10.0 ms in 1 slips, 10.0 ms in 1 since it began",
+        "the machine is too busy: the simulation slipped by 10.0 ms in 1 slip, 10.0 ms in 1 since it began",
         "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 110.0 ms in 11 since it began",
         "the machine is too busy: the simulation slipped by 100.0 ms in 10 slips, 210.0 ms in 21 since it began",
         "the machine is too busy: the simulation slipped by 40.0 ms in 4 slips, 250.0 ms in 25 since it began",

@@ -98,6 +98,7 @@ async def test_the_live_page_shows_the_ports_without_its_script(client: httpx.As
     text = " ".join(Page((await client.get("/")).text).words)
     assert "Traffic of every InfiniBand and RoCE port of this node, every 10 ms." in text
     assert "Version 1.2.3" in text
+    assert 'hardware" hidden>SIMULATED' in (await client.get("/")).text
     assert "mlx5_0:1 ACTIVE 400 Gb/s rail counters" in text
     assert re.search(r"mlx5_9:1 DOWN\s+no file counts its bytes", text)
     assert "One device has no counters: mlx5_9." in text

@@ -252,6 +252,7 @@ async def test_simulated_ports_are_told(node: Node) -> None:
         async with listening(client, "?every=100ms") as listener:
             assert (await listener.next("ports")).data["simulated"] is True
         assert (await client.get("/api/v1/ports")).json()["simulated"] is True
+        assert 'hardware">SIMULATED' in (await client.get("/")).text
 
 
 async def test_other_ports_are_told_before_their_batches(node: Node) -> None:

@@ -208,9 +208,8 @@ def simulated_text(report: Report) -> str:
     found = [name for name, run in zip(report.names, report.runs, strict=True) if run.meta.simulated]
     if not found:
         return ""
-    return (
-        "SIMULATED: " + (f"{', '.join(found)}; " if len(found) < len(report.runs) else "") + "no traffic of real ports."
-    )
+    which = f" ({', '.join(found)})" if len(found) < len(report.runs) else ""
+    return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
 
 
 def about(run: Run) -> str:

@@ -135,7 +135,7 @@ class SimulatedFabric:
     def advance(self, at_ns: int, line_ns: int) -> int:
         """Write the counters of an instant, or of the latest until which no port moves more than in `line_ns` at the
         line rate; returns that instant."""
-        most_bytes = LINE_BYTES_PER_SECOND * max(0, line_ns) / SECOND_NS
+        most_bytes = LINE_BYTES_PER_SECOND * line_ns / SECOND_NS
         # building a large tree takes longer than an interval
         at_ns = min(at_ns, self._written_ns + self.interval_ns)
         at_ns = self.schedule.latest_within(self._written_ns, at_ns, most_bytes)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from ibpulse.text import count_text
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,9 @@ class Slips:
         self._told = (self.count, self.total_ns)
         if count:
             log.warning(
-                "the machine is too busy: the simulation slipped by %.1f ms in %d slips, %.1f ms in %d since it began",
+                "the machine is too busy: the simulation slipped by %.1f ms in %s, %.1f ms in %d since it began",
                 slipped / 1e6,
-                count,
+                count_text(count, "slip"),
                 self.total_ns / 1e6,
                 self.count,
             )

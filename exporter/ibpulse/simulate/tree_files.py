@@ -10,13 +10,15 @@ import shutil
 import time
 from pathlib import Path
 
-from ibpulse.defaults import SIMULATED_FILE
 from ibpulse.errors import FabricError
 from ibpulse.simulate.tree import Listing
+from ibpulse.sysfs.inventory import SIMULATED_FILE
 
 log = logging.getLogger(__name__)
 
 TOP = ("class", "devices", "bus")
+# the last two are files of a fabric and of a replay, whose trees had no other marker in version 0.1
+MARKERS = (SIMULATED_FILE, "faults.json", "replay.json")
 # from inotify.h
 IN_ACCESS = 0x1
 # a sampler reads all ports within this time
@@ -88,13 +90,12 @@ def clear_tree(directory: Path) -> None:
     Raises FabricError if it holds anything else.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    marker = directory / SIMULATED_FILE
-    if any(directory.iterdir()) and not marker.exists():
+    if any(directory.iterdir()) and not any((directory / marker).exists() for marker in MARKERS):
         raise FabricError(f"{directory} is not empty and holds no simulated fabric: use a new or an empty directory")
     for top in TOP:
         if (directory / top).is_dir():
             shutil.rmtree(directory / top)
-    marker.write_text("The tree in this directory is simulated; no device is behind it.\n")
+    (directory / SIMULATED_FILE).write_text("The tree in this directory is simulated; no device is behind it.\n")
 
 
 class CounterReads:

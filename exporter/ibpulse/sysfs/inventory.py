@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
-from ibpulse.defaults import SIMULATED_FILE
 from ibpulse.model import COMPUTE, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
 from ibpulse.sysfs.error_counters import CounterSet
@@ -21,6 +20,8 @@ from ibpulse.text import first_names, natural_key
 
 NAMED_SUBJECTS = 4
 FRESH_SCANS = 3
+SIMULATED_FILE = "ibpulse-simulated"
+"""A file in the root of a tree that a simulator or a replay has written."""
 
 
 def say_no_class(class_folder: str) -> str:

@@ -114,7 +114,9 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 def live_page(parts: WebParts) -> HTMLResponse:
     """The page with its own content policy: scripts and styles only from this server."""
-    text = _PAGE.substitute(version=escape(parts.version), facts=landing_body(parts))
+    # the mark is right from the first moment, and without JavaScript
+    hidden = "" if parts.fabric().simulated else " hidden"
+    text = _PAGE.substitute(version=escape(parts.version), facts=landing_body(parts), hidden=hidden)
     return HTMLResponse(text, headers={"Content-Security-Policy": LIVE_PAGE_POLICY})
 
 

@@ -233,7 +233,9 @@ export class Page {
     const { map, unit } = this.view;
     const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list };
     const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
-    return savedPicture(this.store, rows, span, look, `ibpulse · ${location.hostname} · ${words[this.view.direction]}`);
+    const title = ["ibpulse", location.hostname, words[this.view.direction]];
+    if (this.store.layout.simulated) title.push("SIMULATED");
+    return savedPicture(this.store, rows, span, look, title.join(" · "));
   }
 }
 
