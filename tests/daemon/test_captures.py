@@ -196,7 +196,8 @@ def test_what_happens_in_the_demo_is_captured_by_the_rules(tmp_path: Path) -> No
         stalled = eventually(lambda: (found := captures(daemon)) and len(found) == 2 and found[0], 60)
         assert (lost["reason"], stalled["reason"]) == ("rail-lost", "traffic-stalled")
         meta = load(tmp_path / "captures" / stalled["name"]).meta
-        assert float(meta.labels["step_seconds"]) == pytest.approx(0.315, rel=0.05)
+        # 315 ms; longer on a busy machine, where the simulator pauses
+        assert 0.3 < float(meta.labels["step_seconds"]) < 0.5
         # the counts are those of the last second
         time.sleep(2)
         metrics = daemon.metrics()

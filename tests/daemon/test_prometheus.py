@@ -6,7 +6,6 @@ import math
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,25 +82,31 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running,
 
 def test_mean_duty_and_burstiness_in_promql_agree_with_the_gauges(scraped: tuple[Running, Prometheus]) -> None:
     daemon, server = scraped
-    # both windows end at a scrape; the wave repeats a hundred times in one
-    time.sleep(1.0)
     active = MEAN.format("active_", PORT)
     u = MEAN.format("active_utilization_", PORT)
     q = MEAN.format("active_utilization_squared_", PORT)
     cv = f"sqrt(clamp_min(({q}) / ({active}) - (({u}) / ({active})) ^ 2, 0)) / (({u}) / ({active}))"
-    metrics = daemon.metrics()
-    duty = metrics.port("transmit_duty_cycle_ratio", "mlx5_0", window="20s")
-    burstiness = metrics.port("transmit_burstiness_cv", "mlx5_0", window="20s")
-    assert server.query(active) == pytest.approx(duty, rel=0.02)
-    assert server.query(cv) == pytest.approx(burstiness, abs=0.02)
-    assert server.query(MEAN.format("utilization_", PORT)) == pytest.approx(0.4 * 20 / 50, rel=0.03)
+
+    def agree() -> bool:
+        """Whether both say the same. The wave repeats a hundred times in a window, but pauses on a busy machine."""
+        metrics = daemon.metrics()
+        duty = metrics.port("transmit_duty_cycle_ratio", "mlx5_0", window="20s")
+        burstiness = metrics.port("transmit_burstiness_cv", "mlx5_0", window="20s")
+        same_duty = server.query(active) == pytest.approx(duty, rel=0.02)
+        return same_duty and server.query(cv) == pytest.approx(burstiness, abs=0.02)
+
+    eventually(agree, 60.0, 0.5)
+    # 20 of 50 GB/s, or less where a pause is inside a sample
+    assert 0.3 < server.query(f"({u}) / ({active})") < 0.412
 
 
 def test_the_histogram_gives_the_share_of_time_at_full_rate(scraped: tuple[Running, Prometheus]) -> None:
     _, server = scraped
     bucket = 'rate(ibpulse_port_transmit_utilization_ratio_bucket{%s,le="%s"}[20s])'
     below = server.query(bucket % (PORT, "0.1") + " / ignoring(le) " + bucket % (PORT, "+Inf"))
-    assert below == pytest.approx(0.6, abs=0.06)
+    # 0.6, or more if the simulator pauses on a busy machine
+    assert 0.54 < below < 0.9
+    assert below == pytest.approx(1 - server.query(MEAN.format("active_", PORT)), abs=0.06)
 
 
 def test_every_scrape_is_accepted(scraped: tuple[Running, Prometheus]) -> None:

@@ -47,6 +47,11 @@ def dark(pixels: np.ndarray) -> float:
     return float((np.abs(pixels.astype(int) - VIRIDIS_ZERO).max(axis=1) < 12).mean())
 
 
+def step_ms(daemon: Running) -> float:
+    """Zero while there is none. 315, or more if the simulator pauses on a busy machine."""
+    return sum(daemon.metrics().find("ibpulse_node_step_period_seconds").values()) * 1000
+
+
 def viewers(daemon: Running) -> float:
     return daemon.metrics().value("ibpulse_http_stream_viewers")
 
@@ -74,7 +79,7 @@ def test_the_picture_moves_while_it_is_live(shown: Live) -> None:
 
 def test_the_numbers_are_those_of_the_daemon(shown: Live, daemon: Running) -> None:
     shown.open("#window=10s")
-    eventually(lambda: re.search(r"Step period\s+31\d\s+ms", shown.card("Step period")))
+    eventually(lambda: re.search(rf"Step period\s+{step_ms(daemon):.0f}\s+ms", shown.card("Step period")))
     assert "7\nof 8\nidle: mlx5_6:1" in re.sub(r"\n+", "\n", shown.card("Active rails"))
     peak = "ibpulse_node_bandwidth_peak_bytes_per_second"
     eventually(lambda: f"{daemon.metrics().value(peak, window='10s') / 1e9:.0f}\n" in shown.card("Peak"))

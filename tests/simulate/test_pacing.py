@@ -187,6 +187,24 @@ def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(
     assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 1 + slipped]
 
 
+def test_after_a_stall_the_next_instant_is_one_interval_later(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, LINE, simulator=scripted(*[0] * 10, 5 * TICK))
+    asked: list[int] = []
+
+    def show(at_ns: int, line_ns: int) -> int:
+        machine.pass_until(machine.now)
+        asked.append(at_ns)
+        assert 0 < line_ns <= TICK
+        return at_ns
+
+    machine.left = 40
+    pace = Pace(show, TICK, machine.pause, lambda: machine.now, machine.monotonic)
+    pace.run(machine)
+    machine.fabric.close()
+    assert pace.slips.count == 1
+    assert set(np.diff(asked).tolist()) == {TICK}
+
+
 def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_path: Path) -> None:
     # the second read is 4 ms late, the third on time
     machine = Machine(tmp_path, LINE, sampler=scripted(0, 4 * MS)).run(8)

@@ -42,7 +42,9 @@ class Clock:
 def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
     def known() -> View | None:
         view = DaemonWatcher(DaemonConnection(daemon.url)).fetch(20, 100_000_000)
-        return view if view.sampler and view.sampler.ticks and view.rails[0].means[0] else None
+        # a simulator pauses on a busy machine
+        steady = all(rail.means == pytest.approx((RATE, RATE), rel=0.2) for rail in view.rails)
+        return view if view.sampler and view.sampler.ticks and steady else None
 
     view = eventually(known)
     assert view.place == daemon.url
@@ -55,7 +57,6 @@ def test_it_shows_what_the_daemon_samples(daemon: Running) -> None:
         assert rail.rate_bytes_per_second == 50e9
         assert rail.peaks.shape == (2, 20)
         assert np.nanmax(rail.peaks) > 0
-        assert rail.means == pytest.approx((RATE, RATE), rel=0.2)
     assert view.summary is not None
     assert view.summary.node.rails == 2
     assert view.sampler is not None
