@@ -69,7 +69,8 @@ def _play(name: str) -> PictureRun:
     moved = Schedule(make_workload(name), 0, PORTS).cumulative_bytes(np.arange(ticks + 1) * TICK_NS)
     rates = np.diff(moved.sum(axis=2), axis=0).T * (NS_PER_SECOND / TICK_NS)
     seconds = np.full(rates.shape, TICK_NS / NS_PER_SECOND)
-    node = PictureNode(rates.sum(axis=0), seconds[0])
+    lines = np.full(rates.shape, 100e9)
+    node = PictureNode(rates.sum(axis=0), seconds[0], lines.sum(axis=0))
     ports = tuple(f"mlx5_{number}:1" for number in range(PORTS))
     return PictureRun(
         name=name,
@@ -79,7 +80,7 @@ def _play(name: str) -> PictureRun:
         ports=ports,
         rates=rates,
         seconds=seconds,
-        lines=np.full(rates.shape, 100e9),
+        lines=lines,
         down=np.zeros(rates.shape, dtype=np.bool_),
         node=node,
     )

@@ -229,14 +229,23 @@ def test_a_direction_is_saturated_when_half_of_its_time_is_near_the_line(tmp_pat
     assert not found.traffic.saturated
 
 
-def test_a_node_is_saturated_by_the_line_of_the_rails_that_carry_traffic(tmp_path: Path) -> None:
+def test_a_node_is_not_saturated_while_one_of_its_rails_is_idle(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
     options = AggregatorOptions(saturation=SaturationOptions(window_seconds=6))
     found = played(ring, 10, options, mlx5_0=(constant(45e9),) * 2, mlx5_1=(IDLE, IDLE))
+    assert (found.traffic.saturated, found.traffic.saturated_seconds) == (False, 0.0)
+    assert found.ports[0].traffic
+    assert found.ports[0].traffic.saturated == (True, True)
+    assert found.traffic.utilization
+    assert found.traffic.utilization.total == pytest.approx(0.45 * 999)
+
+
+def test_a_node_is_saturated_if_all_of_its_rails_are(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
+    options = AggregatorOptions(saturation=SaturationOptions(window_seconds=6))
+    found = played(ring, 10, options, mlx5_0=(constant(45e9),) * 2, mlx5_1=(constant(45e9),) * 2)
     assert found.traffic.saturated
     assert found.traffic.saturated_seconds == pytest.approx(7.0)
-    assert found.traffic.utilization
-    assert found.traffic.utilization.total == pytest.approx(0.9 * 999)
 
 
 def test_a_port_of_unknown_rate_is_not_judged(tmp_path: Path) -> None:
@@ -268,7 +277,7 @@ def test_the_signature_is_that_of_the_features_of_the_window(tmp_path: Path) -> 
     flow = (lambda tick: float(levels[tick % 3]) if (tick - 1) % 40 < 30 else 0.0, IDLE)
     here = Features(0.75, float(levels.std() / levels.mean()), np.nan, np.nan, 0.4, 0.3)
     options = AggregatorOptions(
-        traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=here, others=(), least_features=4)
+        traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=(here,), others=(), least_features=4)
     )
     found = played(ring, 20, options, mlx5_0=flow)
     assert found.traffic.signature == "dense_like"
@@ -282,7 +291,7 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
     options = AggregatorOptions(
         traffic_window_ns=10 * SECOND_NS,
-        signature=SignatureOptions(moe=here, others=()),
+        signature=SignatureOptions(moe=(here,), others=()),
         moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
     )
     aggregator = Aggregator(ring.reader, options)

@@ -11,7 +11,6 @@ from ibpulse.analysis.balance import (
     RailSums,
     balance_rails,
     jain_index,
-    line_of_carriers,
     weigh_rails,
 )
 from ibpulse.analysis.moments import weighted_sums
@@ -207,17 +206,3 @@ def test_no_span_is_longer_than_what_is_kept() -> None:
 
     weigh_rails(sums_of, (3, 10, 60), 5, BalanceOptions())
     assert asked == [3, 5, 5, 5]
-
-
-def test_the_line_is_that_of_the_rails_that_carry_traffic() -> None:
-    rates = np.array([50e9, 50e9, 25e9, NAN])
-    assert line_of_carriers(rails(10, 0.49, 0.5, 10), rates) == 2 * 75e9
-    assert line_of_carriers(rails(10, 0.49, 0.5, 10), rates, 1) == 75e9
-    # of silent rails, all
-    assert line_of_carriers(np.zeros(4), rates) == 2 * 125e9
-    assert line_of_carriers(np.array([NAN, 1.0, 1.0, 1.0]), rates) == 2 * 75e9
-
-
-@pytest.mark.parametrize(("amounts", "rates"), [([], []), ([1.0], [NAN]), ([NAN], [50e9])])
-def test_a_line_that_is_not_known_is_not_a_number(amounts: list[float], rates: list[float]) -> None:
-    assert np.isnan(line_of_carriers(np.array(amounts), np.array(rates)))

@@ -17,6 +17,7 @@ from ibpulse.analysis.node_statistics import (
     Seconds,
     bin_ticks,
     describe_node,
+    line_rate,
     sum_rails,
     sum_seconds,
     sum_timescales,
@@ -155,6 +156,21 @@ def test_silence_has_a_duty_cycle_and_no_active_mean() -> None:
     found = describe(node_of(np.zeros((2, TICKS))))
     assert (found.duty_cycle, found.mean, found.peak) == (0.0, 0.0, 0.0)
     assert np.isnan([found.active_mean, found.peak_to_mean]).all()
+
+
+def test_the_line_rate_is_the_sum_over_all_rails_whatever_they_carry() -> None:
+    rates = np.array([50 * GB, 50 * GB, 25 * GB])
+    assert line_rate(rates) == 2 * 125 * GB
+    assert line_rate(rates, 1) == 125 * GB
+    # the third port is not a rail at first
+    np.testing.assert_array_equal(
+        line_rate(np.array([[50 * GB] * 2, [50 * GB] * 2, [0.0, 25 * GB]])), [200 * GB, 250 * GB]
+    )
+
+
+@pytest.mark.parametrize("rates", [[], [0.0], [np.nan], [50 * GB, np.nan], [0.0, np.nan]])
+def test_a_line_rate_is_unknown_without_rails_and_while_that_of_any_rail_is_unknown(rates: list[float]) -> None:
+    assert np.isnan(line_rate(np.array(rates)))
 
 
 def test_one_late_sample_makes_the_peak_and_not_the_usual_peak() -> None:

@@ -88,13 +88,13 @@ def test_bursts_gaps_and_runs_cut_by_the_ends_of_the_span() -> None:
     assert found.censored_seconds == pytest.approx(0.5)
 
 
-def test_the_line_is_that_of_the_rails_that_carry_traffic_in_the_recorded_directions() -> None:
+def test_the_line_is_that_of_all_rails_in_the_recorded_directions() -> None:
     rates = wave(10 * GB, 20, 30, 40, rails=3)
     rates[1] *= 0.01
-    assert describe(rates).line == 2 * 2 * LINE
+    assert describe(rates).line == 3 * 2 * LINE
     rates[:, 1] = np.nan
     found = describe(rates)
-    assert found.line == 2 * LINE
+    assert found.line == 3 * LINE
     assert np.isnan(found.node.receive)
     assert found.node.mean == found.node.transmit
 
@@ -170,6 +170,18 @@ def test_without_a_line_rate_there_is_no_utilisation() -> None:
     found = with_states(wave(GB, 20, 30, 40), np.ones((1, 2000), np.bool_), np.full((1, 2000), np.nan))
     assert np.isnan([found.line, found.peak_utilization]).all()
     assert found.node.peak == 2 * GB
+
+
+def test_the_line_rate_is_unknown_until_that_of_every_rail_was_known() -> None:
+    rates = np.full((2, 2, 2000), 10 * GB)
+    line_rates = np.full((2, 2000), LINE)
+    line_rates[1, :1000] = np.nan
+    found = with_states(rates, np.ones((2, 2000), np.bool_), line_rates)
+    assert np.isnan([found.line, found.peak_utilization]).all()
+    # where there is no data it does not matter
+    rates[:, :, :1000] = np.nan
+    found = with_states(rates, np.ones((2, 2000), np.bool_), line_rates)
+    assert (found.line, found.peak_utilization) == (pytest.approx(4 * LINE), pytest.approx(40 * GB / (4 * LINE)))
 
 
 def test_a_line_rate_that_does_not_change_is_exact() -> None:

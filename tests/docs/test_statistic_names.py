@@ -54,7 +54,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Views:
 
 
 def test_the_table_is_there() -> None:
-    assert len(ROWS) == 17
+    assert len(ROWS) == 19
     assert all(len(row) == 3 for row in ROWS)
 
 

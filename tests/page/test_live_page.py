@@ -83,6 +83,14 @@ def test_the_numbers_are_those_of_the_daemon(shown: Live, daemon: Running) -> No
     assert "7\nof 8\nidle: mlx5_6:1" in re.sub(r"\n+", "\n", shown.card("Active rails"))
     peak = "ibpulse_node_bandwidth_peak_bytes_per_second"
     eventually(lambda: f"{daemon.metrics().value(peak, window='10s') / 1e9:.0f}\n" in shown.card("Peak"))
+    # of all eight rails of 400 Gb/s, one of them idle
+    share = "ibpulse_node_bandwidth_peak_utilization_ratio"
+    eventually(
+        lambda: (
+            f"{daemon.metrics().value(share, window='10s') * 100:.0f} % of the line rate, 800 GB/s"
+            in re.sub(r"\s+", " ", shown.card("Peak"))
+        )
+    )
     assert re.search(r"CV\)\s+\d\.\d\d\s+10ms\s+50ms", shown.card("Burstiness (CV)"))
     assert re.search(r"confidence \d+ %", shown.card("Signature"))
     assert re.search(r"Samples captured \d+(\.\d+)? %", shown.text("#health"))

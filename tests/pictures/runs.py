@@ -52,7 +52,10 @@ def take(
 ) -> PictureRun:
     """Rates (ports, ticks) as a run whose node is their sum; `down` (ports, ticks) marks links that are down."""
     seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
-    node = PictureNode(rates.sum(axis=0), seconds.min(axis=0), (("mean", "1 GB/s"), ("peak", "2 GB/s")))
+    lines = np.full(rates.shape, line)
+    node = PictureNode(
+        rates.sum(axis=0), seconds.min(axis=0), lines.sum(axis=0), (("mean", "1 GB/s"), ("peak", "2 GB/s"))
+    )
     ports = tuple(f"mlx5_{number}:1" for number in range(len(rates)))
     return PictureRun(
         name=name,
@@ -62,7 +65,7 @@ def take(
         ports=ports,
         rates=rates,
         seconds=seconds,
-        lines=np.full(rates.shape, line),
+        lines=lines,
         down=np.zeros(rates.shape, dtype=np.bool_) if down is None else down,
         node=node,
         events=tuple(events),

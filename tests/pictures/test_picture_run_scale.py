@@ -29,6 +29,7 @@ def test_the_scale_ends_at_the_line_rate() -> None:
 def test_utilisation_is_of_the_line_rate_in_force() -> None:
     run = take(np.full((2, 4), 10e9), line=100e9)
     run.lines[0, 2:] = 20e9
+    run.node.lines[2:] = 120e9
     scale = choose_scale([run], replace(STILL, unit="utilization"))
     np.testing.assert_allclose(scale.of_ports(run), [[10, 10, 50, 50], [10] * 4])
     np.testing.assert_allclose(scale.of_node(run), [10, 10, 100 / 6, 100 / 6])

@@ -30,7 +30,7 @@ def take(rates: np.ndarray, *events: Event) -> PictureRun:
     ports = tuple(replace(port, state="ACTIVE") for port in made.meta.ports)
     meta = replace(made.meta, ports=ports, events=events)
     recording = Recording(meta, made.start_ns, made.bytes_per_second, made.seconds)
-    return take_run("a", recording, [str(port.id) for port in ports], PictureNode(rates[0], rates[0]))
+    return take_run("a", recording, [str(port.id) for port in ports], PictureNode(rates[0], rates[0], rates[0]))
 
 
 def marked(values: np.ndarray) -> list[list[int]]:

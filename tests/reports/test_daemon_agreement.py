@@ -9,6 +9,7 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Summary
 from ibpulse.analysis.rates import rates
+from ibpulse.model import SamplerHealth
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run
 from ibpulse.ring import layout as at
@@ -66,6 +67,8 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ("receive_bytes_per_second", "receive_bytes_per_second"),
         ("peak_bytes_per_second", "bandwidth_peak_bytes_per_second"),
         ("active_mean_bytes_per_second", "bandwidth_active_mean_bytes_per_second"),
+        ("line_bytes_per_second", "line_rate_bytes_per_second"),
+        ("peak_utilization_ratio", "bandwidth_peak_utilization_ratio"),
         ("peak_to_mean_ratio", "peak_to_mean_ratio"),
         ("duty_cycle_ratio", "duty_cycle_ratio"),
         ("fairness_ratio", "rail_fairness_ratio"),
@@ -106,6 +109,23 @@ def test_observed_time_and_shares_are_those_of_the_daemon(both: tuple[Summary, R
     shares = [one.rail_share_ratio for one in summary.ports]
     assert [one.share_ratio for one in run.ports] == pytest.approx(shares, abs=1e-9)
     assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
+
+
+@pytest.mark.parametrize(("workload", "saturated"), [(MOE, True), (DENSE, False)], ids=["moe", "dense"])
+@pytest.mark.parametrize("rails", [DEVICES, [device for device in DEVICES if device != "mlx5_6"]], ids=["idle", "all"])
+def test_the_published_moe_run_is_moe_saturated_with_and_without_its_idle_rail(
+    tmp_path: Path, workload: Fsdp, saturated: bool, rails: list[str]
+) -> None:
+    ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in rails), seconds=90)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    fill(ring, workload)
+    last = (FIRST_TICK - 1) // 100 + SECONDS
+    # a second at a time, as in a daemon
+    found = [aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second)) for second in range(1, last + 1)]
+    assert found[-1].traffic.moe_saturated is saturated
+    # 45 and 52 % of the line rate when active are not saturation
+    assert not any(one.traffic.saturated for one in found)
+    assert found[-1].node_line_rate == 2 * len(rails) * LINE
 
 
 def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:

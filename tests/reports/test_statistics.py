@@ -57,12 +57,12 @@ def test_throughput_is_that_of_the_schedule(run: Run, schedule: Schedule) -> Non
     assert value(run, "transmit_bytes_per_second") == pytest.approx(transmit.mean, **word)
 
 
-def test_utilisation_is_of_the_rails_that_carry_traffic(run: Run, schedule: Schedule) -> None:
+def test_utilisation_is_of_the_line_rate_of_all_rails(run: Run, schedule: Schedule) -> None:
     truth = schedule.truth(0, SECONDS * SECOND_NS)
-    # one of the eight rails is idle
-    assert value(run, "line_bytes_per_second") == 2 * 7 * LINE
-    assert value(run, "utilization_ratio") == pytest.approx(truth.mean / (14 * LINE), rel=1e-6)
-    assert value(run, "peak_utilization_ratio") == pytest.approx(truth.peak / (14 * LINE), rel=1e-6)
+    # also of the one that is idle
+    assert value(run, "line_bytes_per_second") == 2 * 8 * LINE
+    assert value(run, "utilization_ratio") == pytest.approx(truth.mean / (16 * LINE), rel=1e-6)
+    assert value(run, "peak_utilization_ratio") == pytest.approx(truth.peak / (16 * LINE), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_direction_that_was_not_recorded_is_not_known() -> None:
     assert run.recorded == (True, False)
     assert run.values["receive_bytes_per_second"] is None
     assert value(run, "mean_bytes_per_second") == pytest.approx(truth.mean, rel=1e-6)
-    assert value(run, "line_bytes_per_second") == 7 * LINE
+    assert value(run, "line_bytes_per_second") == 8 * LINE
 
 
 def test_traffic_without_a_rhythm_has_no_step_and_is_resampled_in_seconds() -> None:

@@ -16,7 +16,7 @@ from tests.terminal.views import event, rail, summary, view
 WHOLE = """\
 ibpulse  http://node7:10055                            every 10 ms  00:00:00 UTC
 node      231.4 GB/s  transmit 115.0  receive 116.4  last 10 s
-          active mean 310.1  peak 615.2  duty cycle 74.68 %
+          active mean 310.1  peak 615.2 (76.90 % of 800.0)  duty cycle 74.68 %
 CV        0.20 (10ms)  0.30 (50ms)  0.39 (100ms)
 step      314.9 ms (score 1.00)  signature dense_like (confidence 0.59)
 rails     2 of 2 rails active  fairness 1.000  other ports: 1
@@ -108,6 +108,7 @@ def test_numbers_that_are_not_known_are_dashes() -> None:
         step_period_seconds=None,
         rail_fairness_ratio=None,
         bandwidth_peak_bytes_per_second=None,
+        bandwidth_peak_utilization_ratio=None,
     )
     lines = texts(lay_out(view(2, summary=unknown), 80, 24, BLOCKS))
     assert lines[1:6] == [

@@ -61,7 +61,11 @@ async def test_a_summary_of_a_ring_has_the_same_values(node: Node) -> None:
     found = answer.json()
     # the state of each port is new
     assert [port.pop("state") for port in found["ports"]] == ["ACTIVE"] * len(released["ports"])
-    assert found == released
+    # so are the line rate of both rails, and the highest sample in relation to it
+    assert found["node"].pop("line_rate_bytes_per_second") == 4 * 50e9
+    peak = found["node"].pop("bandwidth_peak_utilization_ratio")
+    assert peak == pytest.approx(released["node"]["bandwidth_peak_bytes_per_second"] / (4 * 50e9))
+    assert_same(found, released)
 
 
 def without_history(window: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +84,10 @@ def test_a_recording_and_a_capture_have_the_same_report(
 
 
 def assert_same(found: Any, released: Any, place: str = "") -> None:
-    """Equal in every member of the release; numbers but for the order in which sums are rounded."""
+    """Equal in every member of the release; numbers but for the order in which sums are rounded.
+
+    The signatures have more reference points, which changes a confidence a little.
+    """
     if isinstance(released, dict):
         assert [name for name in found if name in released] == list(released), place
         for name, value in released.items():
@@ -90,7 +97,7 @@ def assert_same(found: Any, released: Any, place: str = "") -> None:
         for number, value in enumerate(released):
             assert_same(found[number], value, f"{place}[{number}]")
     elif isinstance(released, float):
-        assert found == pytest.approx(released, rel=1e-12), place
+        assert found == pytest.approx(released, rel=1e-5 if place.endswith("confidence") else 1e-12), place
     else:
         assert found == released, place
 

@@ -62,8 +62,8 @@ class Scope:
         return f"({expr}) * on ({PORT}) group_left () {self.rails()}"
 
     def line_rate(self) -> str:
-        """The line rate of the rails of each node, both directions together, in bytes per second."""
-        return f"2 * sum by ({NODE}) ({self.on_rails(self.pick('ibpulse_port_rate_bytes_per_second'))})"
+        """The line rate of each node: all rails, both directions together, in bytes per second."""
+        return by_node("max", self.pick("ibpulse_node_line_rate_bytes_per_second"))
 
     def bandwidth(self, window: str = "1m") -> str:
         """Mean bandwidth (transmit + receive of all rails) of each node in a window."""

@@ -43,8 +43,9 @@ def _over_rails(numerator: str, denominator: str) -> str:
 def _mean_utilization(direction: str) -> Recording:
     return Recording(
         f"instance:ibpulse_{direction}_utilization:mean5m",
-        _over_rails(f"rate(ibpulse_port_{direction}_utilization_seconds_total[5m])", OBSERVED),
-        f"Mean {direction} utilisation of the node's rails.",
+        f"sum by ({NODE}) (rate(ibpulse_port_{direction}_bytes_total[5m]) * on ({PORT}) group_left () {RAILS})\n"
+        f"/ (max by ({NODE}) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)",
+        f"Mean {direction} utilisation of the node's rails: their bytes ÷ their line rate, idle rails included.",
     )
 
 

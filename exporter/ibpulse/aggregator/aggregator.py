@@ -100,7 +100,7 @@ class Aggregator:
         self._schedule = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._schedule.ticks_per_second
         self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
-        self._totals = RunningTotals(reader, options)
+        self._totals = RunningTotals(reader, options, self._history)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
@@ -195,6 +195,7 @@ class Aggregator:
                 fabric.ports, placed, rows, self._totals, windows, self._resolutions, self._reader.ring
             ),
             node_rails=sum(port.rail for port in fabric.ports),
+            node_line_rate=self._totals.node.line_rate,
             node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
             traffic=self._totals.traffic.of_node(self._step.found),
             skipped_seconds=self._skipped_seconds,

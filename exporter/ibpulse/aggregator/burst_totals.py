@@ -136,14 +136,13 @@ class Saturation:
             )
 
     def add(
-        self, node: NodeTicks, line: float, ports: Sequence[RingPort], rows: Rows, seconds: Seconds, counting: bool
+        self, node: NodeTicks, lines: Floats, ports: Sequence[RingPort], rows: Rows, seconds: Seconds, counting: bool
     ) -> None:
-        """Add whole seconds; `line` is the node's line rate, NaN while it is unknown."""
+        """Add whole seconds; `lines` is the node's line rate as in `NodeTotals`."""
         span = len(node.good)
         above, observed = (np.zeros((span, len(self._state.saturated))) for _ in range(2))
-        if line > 0:
-            above[:, NODE] = seconds_above(node.bandwidth / line, node.measured, self._options.level)
-            observed[:, NODE] = node.measured.sum(axis=-1)
+        above[:, NODE] = seconds_above(node.bandwidth / lines, node.measured, self._options.level)
+        observed[:, NODE] = np.where(lines > 0, node.measured, 0.0).sum(axis=-1)
         rates = np.array([port.port.rate_bytes_per_second or np.nan for port in ports])
         utilization = seconds.bytes_per_second / rates[:, None, None, None]
         near = seconds_above(utilization, seconds.seconds, self._options.level)

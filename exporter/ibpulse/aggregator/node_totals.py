@@ -22,6 +22,7 @@ from ibpulse.analysis.node_statistics import (
     usual_peak,
 )
 from ibpulse.analysis.signature import Features, describe_features
+from ibpulse.arrays import Floats
 
 
 class NodeTotals:
@@ -35,23 +36,37 @@ class NodeTotals:
         longest = options.longest_seconds()
         self._sums = RollingSeconds(longest, (FIELDS,))
         self._peaks = RollingSeconds(longest, ())
+        self._peak_utilizations = RollingSeconds(longest, ())
+        self._line = math.nan
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS))
 
-    def add_seconds(self, node: NodeTicks, coarsest_stride: int) -> None:
-        """Add seconds of the sum over the ACTIVE rails."""
+    def add_seconds(self, node: NodeTicks, coarsest_stride: int, lines: Floats) -> None:
+        """Add seconds of the sum over the ACTIVE rails; `lines` is the node's line rate, of the shape of `node.good`.
+
+        It may be of shape (1, 1) instead. It is NaN while it is unknown.
+        """
         threshold = self._options.active_bytes_per_second
         self._sums.push(sum_seconds(node, threshold))
         self._peaks.push(node.bandwidth.max(axis=-1))
+        self._peak_utilizations.push(np.where(node.good, node.bandwidth / lines, 0.0).max(axis=-1))
+        self._line = float(lines[-1, -1])
         self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""
-        for rolling in (self._sums, self._peaks, self._scales):
+        for rolling in (self._sums, self._peaks, self._peak_utilizations, self._scales):
             rolling.push_holes(seconds)
+
+    @property
+    def line_rate(self) -> float | None:
+        """The line rate of the node at the last sample, None if it is unknown."""
+        return _known(self._line)
 
     def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
         """The rolling values of every window, as far as counters that change every `resolution_ticks` resolve them."""
-        found = self._describe(self._options.window_seconds(), resolution_ticks)
+        spans = self._options.window_seconds()
+        found = self._describe(spans, resolution_ticks)
+        highest = np.array([self._peak_utilizations.max(seconds) for seconds in spans])
         columns = (
             found.transmit,
             found.receive,
@@ -59,16 +74,17 @@ class NodeTotals:
             found.active_mean,
             found.duty_cycle,
             found.peak_to_mean,
+            np.where(np.isnan(found.peak), np.nan, highest),
         )
         variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
         return tuple(
-            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio)
-            for (transmit, receive, peak, active, duty, ratio), scales in zip(
+            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio, utilization)
+            for (transmit, receive, peak, active, duty, ratio, utilization), scales in zip(
                 (map(_known, row) for row in np.stack(columns, axis=1).tolist()), variations, strict=True
             )
         )
 
-    def features(self, seconds: int, resolution_ticks: int, line_bytes_per_second: float) -> Features:
+    def features(self, seconds: int, resolution_ticks: int) -> Features:
         """The features that determine the signature of the last seconds."""
         found = self._describe((seconds,), resolution_ticks)
         told = not math.isnan(found.peak[0])
@@ -77,7 +93,7 @@ class NodeTotals:
             float(found.active_mean[0]),
             self.usual_peak(seconds) if told else math.nan,
             dict(zip(self._timescales_ns, found.burstiness_cv[0].tolist(), strict=True)),
-            line_bytes_per_second,
+            self._line,
         )
 
     def usual_peak(self, seconds: int) -> float:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from ibpulse.arrays import Floats
 from ibpulse.events import PortHistory
+from ibpulse.model import Port, PortState
 from ibpulse.ring.window import RingPort
 
 
@@ -28,6 +32,32 @@ def _port_during(port: RingPort, history: PortHistory, first_tick: int, end_tick
     last = states[-1]
     active, stride = any(state.active for state in states), max(state.stride for state in states)
     return _with(port, last.rate_bytes_per_second, stride, active=active, rail=last.rail)
+
+
+def rail_rates(ports: Sequence[RingPort], history: PortHistory, first_tick: int, end_tick: int) -> Floats:
+    """The data rates of the rails as in `line_rate`: (ports, ticks), or (ports, 1) if none of them changes.
+
+    A port that the history does not know is as it is now.
+    """
+    parts = [
+        [(span.first, _rate_as_rail(span.state)) for span in history.spans(str(port.port.id), first_tick, end_tick)]
+        or [(first_tick, _rate_as_rail(port.port))]
+        for port in ports
+    ]
+    if all(len(each) == 1 for each in parts):
+        return np.array([each[0][1] for each in parts]).reshape(-1, 1)
+    found = np.empty((len(parts), end_tick - first_tick))
+    for row, each in zip(found, parts, strict=True):
+        for begin, rate in each:
+            row[begin - first_tick :] = rate
+    return found
+
+
+def _rate_as_rail(state: Port | PortState | None) -> float:
+    """The data rate of a rail, 0 of anything else; NaN if it is unknown."""
+    if state is None or not state.rail:
+        return 0.0
+    return state.rate_bytes_per_second or np.nan
 
 
 def _with(port: RingPort, rate: float | None, stride: int, *, active: bool, rail: bool) -> RingPort:

@@ -130,13 +130,14 @@ class NodeWindow:
     duty_cycle_ratio: float | None
     burstiness_cv: tuple[float | None, ...]
     peak_to_mean_ratio: float | None
+    bandwidth_peak_utilization_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTraffic:
     """The traffic of the sum over the rails.
 
-    `utilization` is None until the line rate of a rail that carries traffic is known. `step_score` is None before the
+    `utilization` is None until the line rate of the node is known. `step_score` is None before the
     first search for a period, `step_seconds` is None if none was found.
     """
 
@@ -188,6 +189,7 @@ class Snapshot:
     sampler: SamplerSnapshot
     ports: tuple[PortSnapshot, ...]
     node_rails: int
+    node_line_rate: float | None
     node: tuple[NodeWindow, ...]
     traffic: NodeTraffic
     skipped_seconds: int

@@ -44,11 +44,13 @@ class NodeSummary:
 
     rails: int
     active_rails: int
+    line_rate_bytes_per_second: Number
     observed_seconds: float
     transmit_bytes_per_second: Number
     receive_bytes_per_second: Number
     bandwidth_peak_bytes_per_second: Number
     bandwidth_active_mean_bytes_per_second: Number
+    bandwidth_peak_utilization_ratio: Number
     peak_to_mean_ratio: Number
     duty_cycle_ratio: Number
     burstiness_cv: Mapping[str, Number]
@@ -132,7 +134,7 @@ def summarize(
         traffic_window_ns=seconds * SECOND_NS,
         balance_spans_seconds=(seconds,),
     )
-    totals = RunningTotals(reader, narrowed)
+    totals = RunningTotals(reader, narrowed, history)
     rows = totals.rows_of(ports, slots)
     resolutions = [_resolution_ticks(reader, port, end * ticks, options.active_bytes_per_second) for port in ports]
     for begin, stop, then in split_seconds(placed, history, first, end, ticks, totals.seconds_at_once):
@@ -181,11 +183,13 @@ def _node(
     return NodeSummary(
         rails=sum(port.port.rail for port in ports),
         active_rails=traffic.active_rails,
+        line_rate_bytes_per_second=totals.node.line_rate,
         observed_seconds=totals.node.observed_seconds(options.window_seconds()[0]),
         transmit_bytes_per_second=window.transmit_bytes_per_second,
         receive_bytes_per_second=window.receive_bytes_per_second,
         bandwidth_peak_bytes_per_second=window.bandwidth_peak_bytes_per_second,
         bandwidth_active_mean_bytes_per_second=window.bandwidth_active_mean_bytes_per_second,
+        bandwidth_peak_utilization_ratio=window.bandwidth_peak_utilization_ratio,
         peak_to_mean_ratio=window.peak_to_mean_ratio,
         duty_cycle_ratio=window.duty_cycle_ratio,
         burstiness_cv=dict(zip(map(format_duration, options.timescales_ns), window.burstiness_cv, strict=True)),

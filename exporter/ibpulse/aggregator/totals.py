@@ -8,10 +8,12 @@ import numpy as np
 
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.past_ports import rail_rates
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
-from ibpulse.analysis.node_statistics import Seconds, sum_rails, whole_seconds
+from ibpulse.analysis.node_statistics import Seconds, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
+from ibpulse.events import PortHistory
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
@@ -22,8 +24,8 @@ TICKS_AT_ONCE = 2000
 class RunningTotals:
     """Totals of the ports, of their sum and of their traffic over the seconds added."""
 
-    def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
-        self._reader = reader
+    def __init__(self, reader: RingReader, options: AggregatorOptions, history: PortHistory) -> None:
+        self._reader, self._history = reader, history
         self._ticks = 1_000_000_000 // reader.interval_ns
         longest = options.longest_seconds()
         self.table = PortTable(options.active_bytes_per_second, longest)
@@ -45,8 +47,9 @@ class RunningTotals:
         self, first: int, end: int, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counting: bool
     ) -> None:
         """Add the seconds from `first` to `end` (exclusive); without `counting`, they only fill the windows."""
+        first_tick, last_tick = first * self._ticks + 1, end * self._ticks
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
-        groups = list(read_groups(self._reader, slots, strides, first * self._ticks + 1, end * self._ticks))
+        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick))
         seconds = whole_seconds(join_rates(groups, len(ports), (end - first) * self._ticks), self._ticks)
         if counting:
             for group in groups:
@@ -55,8 +58,10 @@ class RunningTotals:
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
         summed = sum_rails(Seconds(seconds.bytes_per_second[chosen], seconds.seconds[chosen], seconds.good[chosen]))
-        self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails))
-        self.traffic.add_seconds(summed, ports, self.table, rows, seconds, resolutions, counting)
+        lines = line_rate(rail_rates(ports, self._history, first_tick, last_tick + 1))
+        lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))
+        self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails), lines)
+        self.traffic.add_seconds(summed, lines, ports, rows, seconds, resolutions, counting)
 
     def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
         """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`."""

@@ -14,14 +14,14 @@ from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
 from ibpulse.analysis import moments
-from ibpulse.analysis.balance import BalanceOptions, RailSums, line_of_carriers, weigh_rails
+from ibpulse.analysis.balance import BalanceOptions, RailSums, weigh_rails
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
 from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
-from ibpulse.arrays import Rows
+from ibpulse.arrays import Floats, Rows
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 
@@ -49,7 +49,6 @@ class Traffic:
         self._moe = MoeSaturationState()
         self.signature = UNKNOWN
         self.balance = RailBalance(None, 0, {})
-        self.line = math.nan
         self._counts = np.zeros(len(BOUNDS) + 1, dtype=np.int64)
         self._utilization_sum = 0.0
 
@@ -61,28 +60,27 @@ class Traffic:
     def add_seconds(
         self,
         node: NodeTicks,
+        lines: Floats,
         ports: Sequence[RingPort],
-        table: PortTable,
         rows: Rows,
         seconds: Seconds,
         resolutions: Sequence[int],
         counting: bool,
     ) -> None:
-        """Add whole seconds, after they were added to `table`; `resolutions` is in ticks, one per port."""
-        self.line = carriers_line(ports, rows, table, self._window_seconds)
+        """Add whole seconds; `lines` is as in `NodeTotals`, `resolutions` is in ticks, one per port."""
         told = np.array([ticks == 1 and port.port.active for port, ticks in zip(ports, resolutions, strict=True)])
         self.bursts.add_ports(rows, seconds, told.astype(np.bool_), counting)
-        self._saturation.add(node, self.line, ports, rows, seconds, counting)
+        self._saturation.add(node, lines, ports, rows, seconds, counting)
         if coarsest_rail(ports, resolutions) == 1:
             self.bursts.add_node(node, counting)
-            if counting and self.line > 0:
-                self._add_utilization(node)
+            if counting:
+                self._add_utilization(node, lines)
         else:
             self.bursts.break_node()
 
-    def _add_utilization(self, node: NodeTicks) -> None:
-        utilization = (node.bandwidth / self.line).reshape(1, -1)
-        good = node.good.reshape(1, -1)
+    def _add_utilization(self, node: NodeTicks, lines: Floats) -> None:
+        good = (node.good & (lines > 0)).reshape(1, -1)
+        utilization = np.where(good, (node.bandwidth / lines).reshape(1, -1), 0.0)
         self._counts += moments.count_into_buckets(utilization, good, BOUNDS)[0]
         self._utilization_sum += float(utilization[good].sum())
 
@@ -97,7 +95,7 @@ class Traffic:
     ) -> None:
         """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
         self.balance = weigh_ports(ports, rows, table, self._options)
-        features = node.features(self._window_seconds, resolution_ticks, self.line)
+        features = node.features(self._window_seconds, resolution_ticks)
         self.signature = find_signature(features, self._options.signature)
         alike = resembles_moe_saturation(
             self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
@@ -167,13 +165,6 @@ def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options
         for index, share, idle, slow in zip(chosen, balance.share.tolist(), balance.idle, balance.slow, strict=True)
     }
     return RailBalance(_known(balance.fairness), balance.active, standings)
-
-
-def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
-    """Line rate, both directions, of the ACTIVE rails that carry traffic, or of all if none does; NaN if unknown."""
-    chosen = [index for index, port in enumerate(ports) if port.port.rail]
-    moved = table.sums.sum(seconds)[rows[chosen]][..., MOVED].sum(axis=-1)
-    return line_of_carriers(moved, np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen]))
 
 
 def _known(value: float) -> float | None:

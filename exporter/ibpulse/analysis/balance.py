@@ -13,8 +13,6 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 SLOW_SPAN_SECONDS = 10
 """The shortest time over which a rail of live traffic is judged to be slow."""
-CARRYING = 0.05
-"""A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +83,6 @@ def weigh_rails(
     longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
     slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
     return replace(balance, slow=slow & ~balance.idle)
-
-
-def line_of_carriers(amounts: Floats, line_rates: Floats, directions: int = 2) -> float:
-    """Line rate of the rails that carry traffic, or of all rails if none does; NaN if unknown.
-
-    `amounts` (rails,) are bytes or mean rates, `line_rates` (rails,) the rates of one direction; a rail with NaN in
-    either is ignored. The result is the sum for `directions` directions.
-    """
-    carrying = find_carriers(amounts, ~np.isnan(line_rates))
-    return directions * float(line_rates[carrying].sum()) if carrying.any() else float("nan")
-
-
-def find_carriers(amounts: Floats, known: Bools) -> Bools:
-    """The rails that carry traffic, or all if none does: (rails,). Those that are not `known` are left out."""
-    known = known & ~np.isnan(amounts)
-    if not known.any():
-        return known
-    return np.asarray(known & (amounts >= CARRYING * amounts[known].max()))
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:

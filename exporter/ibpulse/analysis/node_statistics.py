@@ -167,6 +167,17 @@ def describe_node(
     )
 
 
+def line_rate(rail_rates: Floats, directions: int = 2) -> Floats:
+    """The line rate of a node: the sum of the rates of its rails, in `directions` directions.
+
+    `rail_rates` (rails, ...) are the data rates of one direction, whether a rail carries traffic, is idle or is down;
+    of a link that is down, it is the last one while it was ACTIVE. They are 0 where a port does not exist or is not a
+    rail, and NaN where a rate was never known. The result (...) is NaN where any is NaN, and where there is no rail.
+    """
+    total = directions * rail_rates.sum(axis=0)
+    return np.asarray(np.where(total > 0, total, np.nan))
+
+
 def usual_peak(peaks: Floats, observed_seconds: Floats) -> float:
     """Upper quartile of the peaks (seconds,) of the observed seconds; NaN without any.
 

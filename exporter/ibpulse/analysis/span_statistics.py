@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ibpulse.analysis import moments, signature
-from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails
 from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
-from ibpulse.analysis.node_statistics import NodeStatistics, usual_peak
+from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
 from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.resampling_units import (
@@ -52,9 +52,9 @@ class Coverage:
 class SpanStatistics:
     """The statistics of a span; NaN if unknown.
 
-    `whole` holds the statistics of the whole span. `line` is the line rate of the rails that carry traffic, its mean if
-    it changes; `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the
-    mean rates behind `balance`, whose ratios and verdicts are about the time in which a rail is up. `units` are the
+    `whole` holds the statistics of the whole span. `line` is the line rate of the rails, its mean if it changes;
+    `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the mean rates
+    behind `balance`, whose ratios and verdicts are about the time in which a rail is up. `units` are the
     units for resampling; `step_sums` (steps, fields) are the sums of the whole steps, `steps` their statistics.
     """
 
@@ -91,7 +91,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     sums = Sums(series, active, options.timescales_ns)
     rails = sum_over_span(series, active)
     means = rails.mean_rates()
-    lines = find_lines(series, means)
+    lines = find_lines(series)
     line = _mean_line(series, lines)
     period, steps = find_rhythm(series)
     units, step_sums = split(sums, series, steps, period.seconds)
@@ -153,13 +153,9 @@ def _verdicts(balance: Balance) -> tuple[Floats, Bools, Bools]:
     return balance.ratio, balance.idle, balance.slow
 
 
-def find_lines(series: RailSeries, mean_rates: Floats) -> Floats:
-    """Line rate of the rails that carry traffic, in the recorded directions, at each recorded sample: (samples,)."""
-    rates = series.rails.line_rates
-    carrying = find_carriers(mean_rates, np.asarray(~np.isnan(rates).any(axis=1)))
-    if not carrying.any():
-        return np.full(series.ticks, np.nan)
-    return np.asarray(sum(series.recorded) * rates[carrying].sum(axis=0))
+def find_lines(series: RailSeries) -> Floats:
+    """The line rate of all rails, in the recorded directions, at each recorded sample: (samples,), NaN if unknown."""
+    return line_rate(series.rails.line_rates, sum(series.recorded))
 
 
 def _mean_line(series: RailSeries, lines: Floats) -> float:
@@ -167,7 +163,7 @@ def _mean_line(series: RailSeries, lines: Floats) -> float:
     measured = series.measured[series.lead : series.lead + series.ticks]
     if not measured.any() or (lines == lines[0]).all():
         return float(lines[0])
-    return float((lines * measured).sum() / measured.sum())
+    return float(np.where(measured > 0, lines * measured, 0.0).sum() / measured.sum())
 
 
 def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
@@ -215,9 +211,11 @@ def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics
 
 def _peak(series: RailSeries, units: Floats) -> float:
     """The highest sample in `units` (samples,); NaN if these are unknown or the counters do not resolve samples."""
-    if not series.whole.any() or series.resolution_ticks > 1 or np.isnan(units).any():
+    recorded = slice(series.lead, series.lead + series.ticks)
+    whole = series.whole[recorded]
+    if not whole.any() or series.resolution_ticks > 1:
         return math.nan
-    return float(np.nanmax(series.bandwidth[series.lead : series.lead + series.ticks] / units))
+    return float((series.bandwidth[recorded][whole] / units[whole]).max())
 
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:

@@ -190,6 +190,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
     """One file's window to draw, and its key numbers as in a report."""
+    from ibpulse.analysis.span_statistics import find_lines
     from ibpulse.pictures.picture_run import PictureNode, keep_direction, take_run  # not for help texts
     from ibpulse.recordings import load
     from ibpulse.reports.span import Moment, choose_window
@@ -201,7 +202,8 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     window = choose_window(path, recording, chosen)
     series = window.series
     span = slice(series.lead, series.lead + series.ticks)
-    node = PictureNode(series.bandwidth[span], series.measured[span], _describe(path, recording, chosen))
+    facts = _describe(path, recording, chosen)
+    node = PictureNode(series.bandwidth[span], series.measured[span], find_lines(series), facts)
     return take_run(name, window.recording, list(series.rails.names), node)
 
 

@@ -43,6 +43,13 @@ ROWS = (
         "remembers, or its PCI functions of their make if there are more.",
         lambda snapshot: snapshot.expected_rails,
     ),
+    NODE.gauge(
+        "ibpulse_node_line_rate_bytes_per_second",
+        "Sum of the line rates of all rails, both directions, whether they are active, idle or down. While a link is "
+        "down, its last rate while it was ACTIVE counts. Absent if the rate of a rail was never known.",
+        lambda snapshot: snapshot.node_line_rate,
+        "bytes_per_second",
+    ),
     WINDOW.gauge(
         "ibpulse_node_transmit_bytes_per_second",
         "Mean transmit rate in the window, summed over all rails.",
@@ -60,6 +67,12 @@ ROWS = (
         "Highest bandwidth (transmit + receive of all rails in the same sample) in the window.",
         lambda window: window.bandwidth_peak_bytes_per_second,
         "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_bandwidth_peak_utilization_ratio",
+        "Highest bandwidth of a single sample in the window ÷ the node's line rate at that sample.",
+        lambda window: window.bandwidth_peak_utilization_ratio,
+        "ratio",
     ),
     WINDOW.gauge(
         "ibpulse_node_bandwidth_active_mean_bytes_per_second",
@@ -104,7 +117,7 @@ SIGNATURE = Subject(("signature",), _signatures)
 TRAFFIC_ROWS = (
     TRAFFIC.histogram(
         "ibpulse_node_bandwidth_utilization_ratio",
-        "Bandwidth of every sample ÷ the line rate, in both directions, of the rails that carry traffic.",
+        "Bandwidth of every sample ÷ the line rate of all rails, in both directions, idle rails included.",
         lambda traffic: traffic.utilization,
         "ratio",
         UTILIZATION_BUCKETS,

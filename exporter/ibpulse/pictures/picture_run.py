@@ -28,11 +28,12 @@ ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 class PictureNode:
     """The sum over the rails of a recording, per sample: bytes per second, NaN if missing, and the seconds measured.
 
-    `facts` are its key numbers: name and text.
+    `lines` (samples,) is its line rate, NaN if unknown. `facts` are its key numbers: name and text.
     """
 
     bandwidth: Floats
     seconds: Floats
+    lines: Floats
     facts: tuple[tuple[str, str], ...] = ()
 
 
@@ -250,7 +251,7 @@ class Scale:
 
     def of_node(self, run: PictureRun) -> Floats:
         """The sum's rate in the unit: (samples,)."""
-        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.lines.sum(axis=0) / PERCENT)
+        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.node.lines / PERCENT)
 
 
 def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:

@@ -127,15 +127,14 @@ _BEFORE = (
         "utilization_ratio",
         "utilisation, mean",
         "ratio",
-        "Mean ÷ line rate, both directions, of the rails that carry at least 5 % of the traffic of the busiest. It is "
-        "that of each sample; while a link is down, its last one.",
+        "Mean ÷ line rate of all rails, both directions, whether they carry traffic or not.",
         of_span=lambda span: span.node.mean / span.line,
     ),
     _throughput(
         "peak_utilization_ratio",
         "utilisation, peak",
         "ratio",
-        "Highest sample ÷ the same line rate at that sample.",
+        "Highest sample ÷ the line rate at that sample.",
         of_span=lambda span: span.peak_utilization,
         finest=True,
     ),
@@ -143,7 +142,8 @@ _BEFORE = (
         "line_bytes_per_second",
         "line rate",
         "rate",
-        "The same line rate: 2 x the sum of the rails' rates; the mean if it changed.",
+        "2 x the sum of the rates of all rails, active, idle or down; while a link is down, its last rate while it was "
+        "ACTIVE. None if a rate was never known. The mean if it changed.",
         of_span=lambda span: span.line,
         compared=False,
     ),

@@ -163,14 +163,11 @@ def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
-    """Whether a port is up and its line rate, at each sample: (samples,)."""
-    up, rates = np.zeros(ticks, dtype=np.bool_), np.full(ticks, math.nan)
-    known = [span.state.rate_bytes_per_second for span in spans if span.state and span.state.rate_bytes_per_second]
-    # a rate that is not known yet is taken to be the first one that is
-    rate = known[0] if known else math.nan
+    """Whether a port is up, and its line rate as in `node_statistics.line_rate`, at each sample: (samples,)."""
+    up, rates, rate = np.zeros(ticks, dtype=np.bool_), np.zeros(ticks), math.nan
     for span in spans:
         if span.state is not None:
             up[span.first : span.end] = span.state.active
             rate = span.state.rate_bytes_per_second or rate
-        rates[span.first : span.end] = rate
+            rates[span.first : span.end] = rate
     return up, rates

@@ -90,18 +90,26 @@ def _node_lines(view: View, columns: int) -> list[Line]:
         f"receive {gigabytes(receive)}",
         f"last {SUMMARY_WINDOW_SECONDS} s",
     ]
-    peaks = [
+    active, duty = (
         f"active mean {gigabytes(node.bandwidth_active_mean_bytes_per_second)}",
-        f"peak {gigabytes(node.bandwidth_peak_bytes_per_second)}",
         f"duty cycle {percent(node.duty_cycle_ratio)}",
-    ]
+    )
+    peak = f"peak {gigabytes(node.bandwidth_peak_bytes_per_second)}"
     room = columns - LABEL - 1
     return [
         _labelled("node", fit(room, moved)),
-        _labelled("", fit(room, peaks)),
+        _labelled("", fit(room, *([active, f"{peak}{share}", duty] for share in _shares_of_line(node)))),
         _labelled("CV", fit(room, scales or ["-"])),
         _labelled("step", _step(node, room)),
     ]
+
+
+def _shares_of_line(node: NodeSummary) -> tuple[str, ...]:
+    """The peak as a share of the line rate, in words of several lengths, the longest first; empty if unknown."""
+    if node.bandwidth_peak_utilization_ratio is None:
+        return ("",)
+    share, line = percent(node.bandwidth_peak_utilization_ratio), gigabytes(node.line_rate_bytes_per_second)
+    return f" ({share} of line rate {line})", f" ({share} of {line})", ""
 
 
 def _step(node: NodeSummary, room: int) -> str:

@@ -104,8 +104,10 @@ class DaemonWatcher:
         answer = self._connection.get("/api/v1/summary", [("window", f"{SUMMARY_WINDOW_SECONDS}s")])
         with reading(self._connection):
             document = orjson.loads(answer.body)
+            # daemons of version 0.1 do not give these
+            for name in ("line_rate_bytes_per_second", "bandwidth_peak_utilization_ratio"):
+                document["node"].setdefault(name, None)
             for port in document["ports"]:
-                # daemons of version 0.1 do not give it
                 port.setdefault("state", "")
             return _SUMMARY.validate_python(document)
 

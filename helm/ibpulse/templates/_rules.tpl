@@ -11,12 +11,12 @@
       )
   - record: instance:ibpulse_transmit_utilization:mean5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_transmit_utilization_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / sum by (cluster, job, instance) (rate(ibpulse_port_observed_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      sum by (cluster, job, instance) (rate(ibpulse_port_transmit_bytes_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      / (max by (cluster, job, instance) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
   - record: instance:ibpulse_receive_utilization:mean5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_receive_utilization_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / sum by (cluster, job, instance) (rate(ibpulse_port_observed_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      sum by (cluster, job, instance) (rate(ibpulse_port_receive_bytes_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      / (max by (cluster, job, instance) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
   - record: instance:ibpulse_transmit_duty_cycle:ratio5m
     expr: |-
       sum by (cluster, job, instance) (rate(ibpulse_port_transmit_active_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))

@@ -31,7 +31,7 @@ IDLE = S.pick("instance:ibpulse_idle_rails:sum")
 STEP = S.pick("instance:ibpulse_step_period_seconds:scored")
 MOE_SHARE = S.pick("instance:ibpulse_moe_saturated:ratio")
 SATURATED_SHARE = S.pick("instance:ibpulse_bandwidth_saturated:ratio")
-PEAK = f"{by_node('max', S.pick('ibpulse_node_bandwidth_peak_bytes_per_second', window='1m'))} / ({S.line_rate()})"
+PEAK = by_node("max", S.pick("ibpulse_node_bandwidth_peak_utilization_ratio", window="1m"))
 
 UTILIZATION_TITLE, LABELS_TITLE = "Utilisation of all nodes", "Traffic signatures"
 JOB_TITLES = ("Bandwidth by job", "Nodes by job")

@@ -18,7 +18,6 @@ RAILS = Scope(device="$device")
 SILENT = "No traffic in this span, or the node did not report"
 NO_NODE = "The node does not report: choose one, or check the exporter board"
 TO_SAMPLES = Link("Show the 10 ms samples of this moment", layout.series_link(layout.BURSTS))
-PEAK = by_node("max", S.pick("ibpulse_node_bandwidth_peak_bytes_per_second", window="1m"))
 BAD_RAILS = (
     f"sum({S.pick('ibpulse_port_rail_idle')}) + sum({S.pick('ibpulse_port_rail_slow')}) + "
     f"sum({S.on_rails('1 - ' + S.pick('ibpulse_port_up'))})"
@@ -35,10 +34,10 @@ FIGURES = (
     ),
     Figure(
         "Peak of line rate",
-        "Highest 10 ms sample of the last minute, all rails and both directions together, ÷ their line rate. Unknown "
-        "while the line rate is unknown.",
+        "Highest 10 ms sample of the last minute, all rails and both directions together, ÷ their line rate, to which "
+        "idle rails and rails that are down contribute. Unknown while the line rate of a rail is unknown.",
         "percentunit",
-        f"{PEAK} / ({S.line_rate()})",
+        S.pick("ibpulse_node_bandwidth_peak_utilization_ratio", window="1m"),
         ((0.9, ORANGE),),
     ),
     Figure(

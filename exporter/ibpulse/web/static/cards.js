@@ -18,7 +18,11 @@ const CARDS = [
       n.now === null ? "" : `↑ ${gigabytes(n.transmit)}  ↓ ${gigabytes(n.receive)}`,
     ],
   },
-  { name: "Peak", title: "Highest single sample in the window.", value: peak },
+  {
+    name: "Peak",
+    title: "Highest single sample in the window. The line rate is that of all rails, idle or down, both directions.",
+    value: peak,
+  },
   {
     name: "Mean when active",
     title: "Mean over the samples with traffic, excluding idle ones.",
@@ -69,8 +73,8 @@ function split(text) {
 }
 
 function peak(n) {
-  const line = n.line && n.peak !== null;
-  const remark = line ? `${percent(n.peak / n.line, 0)} of the line rate, ${gigabytes(n.line)} GB/s` : "";
+  const known = n.line !== null && n.peakUtilization !== null;
+  const remark = known ? `${percent(n.peakUtilization, 0)} of the line rate, ${gigabytes(n.line)} GB/s` : "";
   return [gigabytes(n.peak), "GB/s", remark];
 }
 
@@ -121,6 +125,7 @@ export function fromWindow(window) {
     transmit: ways[0],
     receive: ways[1],
     peakToMean: window.peak_to_mean_ratio,
+    peakUtilization: window.bandwidth_peak_utilization_ratio,
     duty: window.duty_cycle_ratio,
     cv: window.burstiness_cv,
   };
@@ -129,6 +134,7 @@ export function fromWindow(window) {
 function shared(node) {
   return {
     rails: node.rails,
+    line: node.line_rate_bytes_per_second,
     activeRails: node.active_rails,
     fairness: node.rail_fairness_ratio,
     step: node.step_period_seconds,

@@ -2,7 +2,7 @@
 
 import { Cards, fromSecond, fromSummary } from "./cards.js";
 import { clock, duration } from "./format.js";
-import { railLabels, stateAt } from "./states.js";
+import { railLabels } from "./states.js";
 
 const PAUSE_MS = 400;
 const FRESH_MS = 1_000;
@@ -52,13 +52,13 @@ export class Numbers {
     byId("numbers-about").textContent = second.end_ms ? `to ${clock(second.end_ms)}` : "";
   }
 
-  /** Fill the cards; rails, their labels and the line rate are those of the view's time. */
+  /** Fill the cards; the rails and their labels are those of the view's time. */
   #fill(numbers) {
     const { store, momentMs, numbers: ports } = this.#page;
     const { count, labels } = railLabels(store.layout, momentMs, ports);
     // a rail that disappeared still belongs to the node
     const rails = Math.max(count, numbers.rails ?? 0);
-    this.#cards.show({ ...numbers, rails, labels, line: this.#lineRate(momentMs) });
+    this.#cards.show({ ...numbers, rails, labels });
   }
 
   #now(way) {
@@ -66,12 +66,6 @@ export class Numbers {
     const series = store.layout.ports.flatMap((port, index) => (port.rail ? [index * 2 + way] : []));
     const rates = series.map((each) => this.#page.moment(each)).filter((rate) => !Number.isNaN(rate));
     return rates.length ? rates.reduce((a, b) => a + b, 0) : null;
-  }
-
-  /** Both directions of all rails, whether their links are up or not. */
-  #lineRate(ms) {
-    const states = this.#page.store.layout.ports.map((port) => stateAt(port, ms));
-    return states.reduce((sum, state) => sum + (state.rail && state.rate ? 2 * state.rate : 0), 0);
   }
 
   /** Fetch the statistics of a held view once it stops moving. */

@@ -132,6 +132,7 @@ def describe_second(snapshot: Snapshot) -> dict[str, Any]:
         "node": {
             "rails": snapshot.node_rails,
             "active_rails": traffic.active_rails,
+            "line_rate_bytes_per_second": snapshot.node_line_rate,
             "rail_fairness_ratio": traffic.fairness,
             "step_period_seconds": traffic.step_seconds,
             "step_period_score": traffic.step_score,

@@ -1,0 +1,218 @@
+"""The line rate of a node and its peak utilisation are the same in every view of the same data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.analysis.node_statistics import line_rate
+from ibpulse.events import Event, EventLog
+from ibpulse.events.watch import KnownPort
+from ibpulse.exposition.page import render
+from ibpulse.model import PortState
+from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
+from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
+from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.terminal.screen import lay_out
+from ibpulse.terminal.styled_text import BLOCKS
+from ibpulse.terminal.watchers import RingWatcher
+from tests.aggregator.rings import MS, Ring, follow, port
+from tests.reports.recordings import run_of
+from tests.terminal.test_watchers_ring import Clocked
+from tests.web.conftest import make_client
+from tests.web.events import listening
+from tests.web.rings import Node
+from tests.web.test_stream import served, settle
+
+BUSY, PEAKY, IDLE, DOWN, STORAGE = (f"mlx5_{number}:1" for number in range(5))
+FIRST, LAST = 1401, 2400
+UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+RATES = {BUSY: 50e9, PEAKY: 50e9, IDLE: 50e9, DOWN: 25e9}
+STATES = {name: replace(UP, rate_bytes_per_second=rate) for name, rate in RATES.items()}
+STORED = replace(UP, rail=False, role="storage")
+FELL = replace(STATES[DOWN], state="DOWN", physical="Polling", active=False)
+SLOWER = replace(UP, rate_bytes_per_second=5e9)
+NEVER = replace(FELL, rate_bytes_per_second=None)
+
+
+def sent(name: str, tick: int, down_from: int) -> float:
+    """The rate out of a port, and into it, in the interval that ends at a tick."""
+    if name == PEAKY:
+        return 44e9 if tick == 2222 else 33e9 if tick % 10 == 0 else 1e9
+    return {BUSY: 20e9, DOWN: 12e9 if tick < down_from else 0.0, STORAGE: 30e9}.get(name, 0.0)
+
+
+@dataclass
+class Story:
+    """A ring, the states of its ports, and what a plain loop makes of the last ten seconds."""
+
+    ring: Ring
+    log: EventLog
+    line: float
+    peak_utilization: float
+
+
+def story(path: Path, *changes: tuple[int, str, PortState | None], down: PortState = FELL) -> Story:
+    """`DOWN` is `down` from the first of the changes on it, the others are changes of other ports."""
+    down_from = min((tick for tick, name, _ in changes if name == DOWN), default=1)
+    ring = Ring.create(path, *(port(name) for name in RATES), port(STORAGE, rail=False))
+    for each in (*RATES, STORAGE):
+        traffic = (lambda tick, name=each: sent(name, tick, down_from),) * 2
+        ring.write(each, traffic, 1, LAST + 100)
+    log, states = EventLog(), {**STATES, DOWN: STATES[DOWN] if down_from > 1 else down}
+    for name, state in (*states.items(), (STORAGE, STORED)):
+        log.history.begin(name, state)
+    for tick, name, after in sorted(changes, key=lambda change: change[0]):
+        log.add(Event(tick * 10 * MS, "link-down", name, "words", 0, log.history.now(name), after, tick=tick))
+    utilizations = []
+    for tick in range(FIRST, LAST + 1):
+        at_tick = [log.history.at(name, tick) for name in RATES]
+        rates = [state.rate_bytes_per_second for state in at_tick if state is not None]
+        line = 2 * sum(rates) if None not in rates else float("nan")
+        utilizations.append(2 * sum(sent(name, tick, down_from) for name in RATES) / line)
+    ring.change(*(show(each, log.history.now(str(each.id))) for each in ring.fabric.ports))
+    return Story(ring, log, line, max(utilizations))
+
+
+def show(each: Any, state: PortState | None) -> Any:
+    """A port as a scan finds it: one whose link is down has no rate. One that disappeared is as in the last scan."""
+    if state is None:
+        return each
+    rate = state.rate_bytes_per_second if state.active else None
+    return replace(each, active=state.active, state=state.state, rate_bytes_per_second=rate)
+
+
+def record(told: Story, file: Path) -> Recording:
+    """The ten seconds as a file, as `ibpulse record` and the flight recorder write it."""
+    reader, ticks = told.ring.reader, RecordedTicks(FIRST, LAST + 1, FIRST * 10 * MS)
+    existed = told.log.history.during(FIRST, LAST + 1)
+    ports = [RecordedPort.of(each, "counters", 1) for each in told.ring.fabric.ports if str(each.id) in existed]
+    events, _ = events_in(told.log, reader, ticks)
+    meta = RecordingMeta("node7", 10 * MS, ports_at_begin(ports, told.log.history, ticks), "record", events=events)
+    save(file, concatenate(list(read_pieces(reader, meta, FIRST, LAST, ticks.start_ns, 100))))
+    return load(file)
+
+
+Found = tuple[float | None, float | None]
+
+
+async def every_view(told: Story, path: Path) -> dict[str, Found]:
+    """Line rate and peak utilisation of the last ten seconds, by view."""
+    ring, history = told.ring, told.log.history
+    aggregator = Aggregator(ring.reader, AggregatorOptions(), history)
+    snapshot = follow(ring, aggregator, 2, LAST // 100)
+    page = render(snapshot, CollectorRegistry(), "text/plain")[0].decode()
+    families = {family.name: family.samples for family in text_string_to_metric_families(page)}
+    lines = families.get("ibpulse_node_line_rate_bytes_per_second", [])
+    peaks = families.get("ibpulse_node_bandwidth_peak_utilization_ratio", [])
+    found: dict[str, Found] = {
+        "metrics": (
+            next((each.value for each in lines), None),
+            next((each.value for each in peaks if each.labels["window"] == "10s"), None),
+        )
+    }
+    parts = Node(ring.file, ring.file.slots(), LAST).parts(
+        reader=ring.reader,
+        snapshot=lambda: snapshot,
+        summarize=lambda seconds, end_ns: aggregator.summarize(ring.fabric.ports, seconds, end_ns),
+    )
+    async with make_client(parts) as client:
+        answer = await client.get("/api/v1/summary", params={"window": "10s", "to": str(LAST / 100)})
+    assert answer.status_code == 200, answer.text
+    found["summary"] = node_members(answer.json()["node"], answer.json()["node"])
+    async with served(parts) as client, listening(client, "?every=100ms") as listener:
+        await settle(listener)
+        second = await listener.next("summary")
+    found["stream"] = node_members(second.data["node"], second.data["node"]["windows"]["10s"])
+    values = run_of(record(told, path / "a.parquet")).values
+    found["report"] = values["line_bytes_per_second"], values["peak_utilization_ratio"]
+    reader = Clocked(ring.file)
+    reader.now_tick = LAST
+    known = tuple(KnownPort(each, history.now(str(each.id))) for each in ring.fabric.ports)
+    view = RingWatcher(reader, lambda: known, lambda: 0, AggregatorOptions(), "", told.log).fetch(20, 100 * MS)
+    screen = "\n".join("".join(span.text for span in row) for row in lay_out(view, 120, 40, BLOCKS))
+    said = f"({told.peak_utilization * 100:.4g} % of line rate {told.line / 1e9:.1f})"
+    assert (said in screen) == (found["summary"][0] is not None)
+    assert view.summary
+    node = view.summary.node
+    found["top"] = node.line_rate_bytes_per_second, node.bandwidth_peak_utilization_ratio
+    return found
+
+
+def node_members(node: dict[str, Any], window: dict[str, Any]) -> Found:
+    return node["line_rate_bytes_per_second"], window["bandwidth_peak_utilization_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        pytest.param([(800, DOWN, FELL)], 350e9, id="down before"),
+        pytest.param([(2050, DOWN, FELL)], 350e9, id="down within"),
+        pytest.param([], 350e9, id="down from the beginning, with a rate that is known"),
+        pytest.param([(800, DOWN, FELL), (900, DOWN, None)], 300e9, id="disappeared before"),
+    ],
+)
+async def test_every_view_has_the_same_line_rate_and_peak_utilisation(
+    tmp_path: Path, changes: list[tuple[int, str, PortState | None]], line: float
+) -> None:
+    told = story(tmp_path, *changes)
+    assert told.line == line
+    for name, (found, peak) in (await every_view(told, tmp_path)).items():
+        assert (name, found) == (name, line)
+        assert (name, peak) == (name, pytest.approx(told.peak_utilization, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("changes", "peak", "line", "mean"),
+    [
+        # the highest sample comes at 2222, when the line rate is higher again
+        pytest.param(
+            [(800, DOWN, FELL), (2120, IDLE, SLOWER), (2180, IDLE, UP)],
+            2 * (20 + 33) / 260,
+            350e9,
+            350e9 - 2 * 45e9 * 0.06,
+            id="another rate for part of a second",
+        ),
+        pytest.param(
+            [(800, DOWN, FELL), (1651, DOWN, None)],
+            2 * (20 + 44) / 300,
+            300e9,
+            300e9 + 2 * 25e9 * 0.25,
+            id="disappeared within",
+        ),
+    ],
+)
+async def test_a_peak_is_of_the_line_rate_at_its_sample_in_every_view(
+    tmp_path: Path, changes: list[tuple[int, str, PortState | None]], peak: float, line: float, mean: float
+) -> None:
+    told = story(tmp_path, *changes)
+    assert told.peak_utilization == pytest.approx(peak)
+    found = await every_view(told, tmp_path)
+    assert [each for _, each in found.values()] == [pytest.approx(peak, rel=1e-6)] * len(found)
+    # a report has the mean of the whole span, the others what is in force at its end
+    assert found.pop("report")[0] == pytest.approx(mean, rel=1e-4)
+    assert {name: value for name, (value, _) in found.items()} == dict.fromkeys(found, line)
+
+
+async def test_the_line_rate_is_unknown_in_every_view_if_that_of_a_rail_was_never_known(tmp_path: Path) -> None:
+    found = await every_view(story(tmp_path, down=NEVER), tmp_path)
+    assert found == dict.fromkeys(("metrics", "summary", "stream", "report", "top"), (None, None))
+
+
+def test_a_recording_has_the_rates_of_its_rails_at_every_sample(tmp_path: Path) -> None:
+    """By the states and nothing else, as any reader of the file would add them up."""
+    told = story(tmp_path, (2050, DOWN, FELL))
+    recording = record(told, tmp_path / "a.parquet")
+    states = [recording.states.at(str(each.id), 0) for each in recording.meta.ports]
+    rates = [state.rate_bytes_per_second or np.nan for state in states if state and state.rail]
+    assert line_rate(np.array(rates)) == told.line
+    rails = [row for row, state in enumerate(states) if state and state.rail]
+    bandwidth = recording.bytes_per_second[rails].sum(axis=(0, 1))
+    assert np.nanmax(bandwidth) / told.line == pytest.approx(told.peak_utilization, rel=1e-6)
