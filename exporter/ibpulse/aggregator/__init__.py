@@ -8,6 +8,7 @@ The modules build on each other in this order:
 3. `traffic`: rail balance, saturation and signature, derived from these totals.
 4. `totals`: reads whole seconds from the ring and adds them to 2 and 3.
 5. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
+   `phase_watch`: first traffic and checkpoints.
 6. `past_ports`: the ports as they were in a second. `snapshot_ports`: the ports of a snapshot.
 7. `summary`: the statistics of one requested window. `aggregator`: schedules the seconds and makes the snapshot.
 """

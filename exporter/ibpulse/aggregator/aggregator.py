@@ -11,12 +11,14 @@ import numpy as np
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
+from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
+from ibpulse.analysis.phase import Phase
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
@@ -100,7 +102,8 @@ class Aggregator:
         self._schedule = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._schedule.ticks_per_second
         self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
-        self._totals = RunningTotals(reader, options, self._history)
+        self._phases = PhaseWatch(options.active_bytes_per_second, reader.interval_ns)
+        self._totals = RunningTotals(reader, options, self._history, self._phases)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
@@ -167,10 +170,18 @@ class Aggregator:
         self._totals.conclude(ports, rows, resolutions, due.end - begin)
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)
+        self._phases.note_period(self._step.found)
 
     def _split(self, placed: list[RingPort], first: int, end: int) -> Iterator[tuple[int, int, list[RingPort]]]:
         at_once = self._totals.seconds_at_once
         return split_seconds(placed, self._history, first, end, self._ticks_per_second, at_once)
+
+    def _take_phases(self, ports: Sequence[RingPort], resolutions: Sequence[int]) -> tuple[Phase, ...]:
+        found = self._phases.take()
+        if not found:
+            return ()
+        uncertainty = max(coarsest_rail(ports, resolutions), widest_stride(port.stride for port in ports))
+        return tuple(replace(phase, uncertainty=uncertainty) for phase in found)
 
     def _snapshot(
         self,
@@ -198,6 +209,7 @@ class Aggregator:
             node_line_rate=self._totals.node.line_rate,
             node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
             traffic=self._totals.traffic.of_node(self._step.found),
+            phases=self._take_phases(placed, resolutions),
             skipped_seconds=self._skipped_seconds,
             counters=self._counters.update(fabric),
             captures=captures,

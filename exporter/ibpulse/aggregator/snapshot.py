@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ibpulse.analysis.phase import Phase
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.ring import layout
@@ -177,7 +178,7 @@ class Snapshot:
 
     `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
     ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
-    `expected_rails` is None where nobody counts them.
+    `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
     """
 
     end_tick: int
@@ -198,3 +199,4 @@ class Snapshot:
     known_ports: tuple[KnownPort, ...] = ()
     event_counts: Mapping[str, int] = field(default_factory=dict)
     expected_rails: int | None = None
+    phases: tuple[Phase, ...] = ()

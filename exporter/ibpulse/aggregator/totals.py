@@ -9,11 +9,13 @@ import numpy as np
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import rail_rates
+from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import Seconds, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
+from ibpulse.model import STORAGE
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
@@ -22,10 +24,15 @@ TICKS_AT_ONCE = 2000
 
 
 class RunningTotals:
-    """Totals of the ports, of their sum and of their traffic over the seconds added."""
+    """Totals of the ports, of their sum and of their traffic over the seconds added.
 
-    def __init__(self, reader: RingReader, options: AggregatorOptions, history: PortHistory) -> None:
-        self._reader, self._history = reader, history
+    `phases` watches the seconds that count.
+    """
+
+    def __init__(
+        self, reader: RingReader, options: AggregatorOptions, history: PortHistory, phases: PhaseWatch | None = None
+    ) -> None:
+        self._reader, self._history, self._phases = reader, history, phases
         self._ticks = 1_000_000_000 // reader.interval_ns
         longest = options.longest_seconds()
         self.table = PortTable(options.active_bytes_per_second, longest)
@@ -62,6 +69,11 @@ class RunningTotals:
         lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))
         self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails), lines)
         self.traffic.add_seconds(summed, lines, ports, rows, seconds, resolutions, counting)
+        if counting and self._phases:
+            storage = [index for index, port in enumerate(ports) if port.port.role == STORAGE and port.port.active]
+            mine = rows[chosen]
+            counted = int(self.table.bytes_total[mine].sum()), int(self.table.resets[mine].sum())
+            self._phases.add_seconds(first_tick, summed, seconds, rails, storage, counted)
 
     def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
         """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`."""
@@ -73,3 +85,5 @@ class RunningTotals:
         self.table.push_holes(seconds)
         self.node.push_holes(seconds)
         self.traffic.push_holes(seconds)
+        if self._phases:
+            self._phases.push_holes()

@@ -30,6 +30,7 @@ from ibpulse.commands.wiring import (
 from ibpulse.config import Settings
 from ibpulse.errors import CaptureError, RingError
 from ibpulse.events import EventLog
+from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
 from ibpulse.metrics.web import WebCounts
 from ibpulse.ring.file import RingFile
@@ -121,6 +122,7 @@ class Daemon:
         self._aggregator = make_aggregator(settings, self._reader, self._events.history)
         self._expected_rails = make_expected_rails(settings, self._events)
         self._resets = CounterResets(self._events, self._reader)
+        self._phases = PhaseEvents(self._events, self._reader)
         self._registry = exposition.process_registry()
         self._counts = WebCounts()
         self._captures = Captures(settings, self._reader, self._events)
@@ -237,5 +239,6 @@ class Daemon:
             self._events.counts(),
             self._expected_rails.update(supervisor.fabric),
         )
+        self._phases.note(self._snapshot.phases)
         self._resets.note({str(port.port.id): port.resets for port in self._snapshot.ports})
         captures.note(self._snapshot)

@@ -27,6 +27,8 @@ KINDS: Mapping[str, str] = {
     "quarantined": "a device is sampled in a separate process because one of its reads hung",
     "released": "a device is sampled together with the others again",
     "interval-change": "the sampling interval of a device changed because of the time that its reads take",
+    "first-traffic": "the rails carry traffic, for at least 10 s, after at least a minute of silence",
+    "checkpoint": "storage ports transmitted a burst while the rails, in regular steps before, were silent; at its end",
     "clock-step": "the wall clock was set",
     "capture": "the flight recorder took a capture",
 }
