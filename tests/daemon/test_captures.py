@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,9 @@ def test_a_flap_is_in_captures_and_recordings_and_is_replayed(tmp_path: Path, tr
     assert [event["details"]["name"] for event in events] == [name]
     for path in (node, remote, tmp_path / "captures" / name):
         assert links_of(path) == ["ACTIVE", "DOWN", "ACTIVE"]
-        assert [event.kind for event in load(path).meta.events if event.subject] == ["link-down", "link-up"]
-    replay = start("replay", str(node), str(tmp_path / "replayed"), "--delay=5s")
+        changes = [event.kind for event in load(path).meta.events if event.kind in ("link-down", "link-up")]
+        assert changes == ["link-down", "link-up"]
+    replay = start("replay", str(node), str(tmp_path / "replayed"), "--delay=10s")
     eventually((tmp_path / "replayed/class/infiniband/mlx5_3").exists)
     recorder = record(again, f"--path.sysfs={tmp_path / 'replayed'}")
     wait_for_event(again, "link-up")
@@ -121,7 +123,8 @@ def links_of(path: Path) -> list[str]:
     recording = load(path)
     spans = recording.states.spans("mlx5_1:1", 0, recording.ticks)
     assert recording.states.edges(["mlx5_0:1"], 0, recording.ticks) == []
-    return [span.state.state for span in spans if span.state]
+    # a reading between two writes of the simulator sees the physical state change before or after the logical one
+    return [state for state, _ in groupby(span.state.state for span in spans if span.state)]
 
 
 @pytest.mark.outside
@@ -199,12 +202,19 @@ def test_what_happens_in_the_demo_is_captured_by_the_rules(tmp_path: Path) -> No
         # 315 ms; longer on a busy machine, where the simulator pauses
         assert 0.3 < float(meta.labels["step_seconds"]) < 0.5
         # the counts are those of the last second
-        time.sleep(2)
+        eventually(lambda: daemon.metrics().value("ibpulse_captures_stored") == 2)
         metrics = daemon.metrics()
         for reason in ("rail-lost", "traffic-stalled"):
             assert metrics.value("ibpulse_captures_total", reason=reason) == 1
-        assert metrics.value("ibpulse_captures_stored") == 2
         assert metrics.value("ibpulse_capture_errors_total") == 0
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
 
 
 def test_a_kill_at_any_point_leaves_whole_files_alone(tmp_path: Path, tree: Path) -> None:
@@ -216,9 +226,11 @@ def test_a_kill_at_any_point_leaves_whole_files_alone(tmp_path: Path, tree: Path
         for number in range(3):
             assert ask_for(daemon, labels={"number": str(number)}, after="50ms").status_code == 202
         time.sleep(0.15 + 0.3 * attempt)
+        daemon.signal(signal.SIGSTOP)
+        children = daemon.sampler_pids()
         daemon.stop(signal.SIGKILL)
         # a writer that was at work ends its file by itself
-        time.sleep(1.5)
+        eventually(lambda children=children: not any(map(is_running, children)), 60)
         before, whole = whole, {file.name for file in directory.glob("*.parquet")}
         assert before <= whole
         for name in whole - before:
@@ -244,7 +256,7 @@ def test_a_thousand_captures_at_once_are_a_few_and_the_sampler_goes_on(tmp_path:
             rates = load(tmp_path / "captures" / each["name"]).bytes_per_second
             assert np.isnan(rates[:, :, -200:]).mean() < 0.5
         # the counts are those of the last second
-        time.sleep(2)
+        eventually(lambda: daemon.metrics().value("ibpulse_captures_stored") == len(found))
         ended = daemon.metrics()
         for name in ("sampler_restarts_total", "sampler_takeovers_total", "capture_errors_total"):
             assert ended.value(f"ibpulse_{name}") == begun.value(f"ibpulse_{name}") == 0

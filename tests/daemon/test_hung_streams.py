@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.fusefabric.client import FuseFabric, why_not
+from tests.running import eventually
 
 pytestmark = [pytest.mark.fuse, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 DEVICE = "mlx5_2"
@@ -96,7 +97,8 @@ def test_the_output_of_doctor_ends_if_the_device_begins_to_hang_meanwhile(
 @pytest.mark.parametrize("both", [False, True], ids=["stdout", "stdout and stderr"])
 def test_the_output_of_a_recorder_ends(fuse: FuseFabric, tmp_path: Path, both: bool) -> None:
     with piped(fuse, "record", str(tmp_path / "run.parquet"), "--duration=6s", both=both) as (_, output):
-        time.sleep(3)
+        # it has scanned the devices and reads their counters
+        eventually((tmp_path / "run.parquet.partial").exists)
         fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
         said = read_until(output)
     assert b"run.parquet" in said

@@ -36,6 +36,7 @@ INCIDENTS: Mapping[str, Mapping[str, Any]] = {
     COUNTERS_FAIL: {"errno": errno.EINVAL},
     HUNG: {"hang_seconds": 120, "files": EVERY_FILE},
     VANISHED: {"vanished": True},
+    FLAPPED: {"flapped": True},
 }
 WORDS = {
     HEALTHY: "ACTIVE",
@@ -47,17 +48,23 @@ WORDS = {
     VANISHED: "disappeared",
     FLAPPED: "ACTIVE",
 }
+LONGEST_WAIT_SECONDS = 60
+# what a machine with other work may take longer to notice something
+BUSY_SECONDS = 2.0
 PROBLEMS = (STATE_FAILS, COUNTERS_FAIL, HUNG, VANISHED)
 
 
 @dataclass
 class Story:
-    """What happened when (wall time in ns), and the answers by phase: `healthy`, `during`, `after`, `restarted`."""
+    """What happened when, and the answers by phase: `healthy`, `during`, `after`, `restarted`.
+
+    A deed is known to have happened between two wall times (in ns): before it, and after it was confirmed.
+    """
 
     past_ms: int = 0
     during_ms: int = 0
-    begun_ns: dict[str, int] = field(default_factory=dict)
-    ended_ns: int = 0
+    begun_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    ended_ns: tuple[int, int] = (0, 0)
     past: dict[str, dict[str, bytes]] = field(default_factory=dict)
     incident: dict[str, dict[str, bytes]] = field(default_factory=dict)
     ports: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -100,16 +107,17 @@ def note(story: Story, daemon: Running, phase: str) -> None:
 
 def wait_for_words(daemon: Running, wanted: Mapping[str, str]) -> None:
     """Wait until the ports have these states, but not for ever: the tests tell which one does not."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     while time.monotonic() < deadline:
         if {device: port["state"] for device, port in ask_ports(daemon).items()} == wanted:
             return
         time.sleep(0.1)
 
 
-def wait_for_event(daemon: Running, kind: str) -> None:
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline and not daemon.ask("/api/v1/events", kind=kind).json()["events"]:
+def wait_for_events(daemon: Running, count: int, *kinds: str) -> None:
+    """Wait until there are so many events of these kinds, but not for ever."""
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    while time.monotonic() < deadline and len(daemon.ask("/api/v1/events", kind=kinds).json()["events"]) < count:
         time.sleep(0.1)
 
 
@@ -121,43 +129,50 @@ def finish_seconds(count: int) -> int:
 
 
 def cause_incidents(story: Story, fabric: FuseFabric) -> None:
-    offset_ns = fabric.wall_offset_ns
     for device, rule in INCIDENTS.items():
-        story.begun_ns[device] = fabric.set(device, **rule) + offset_ns
-    # it is over before any reading can see it
-    story.begun_ns[FLAPPED] = fabric.set(FLAPPED, down=True) + offset_ns
-    fabric.set(FLAPPED)
+        before_ns = time.time_ns()
+        fabric.set(device, **rule)
+        story.begun_ns[device] = before_ns, time.time_ns()
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("incidents")
-    told = Story()
+    found = Story()
     options = {"rate_bytes_per_second": RATE}
     with (
         FuseFabric(folder / "sys", "constant", options, ports=8) as fabric,
-        Running(fabric.root, folder / "ring", interval="20ms") as daemon,
+        Running(fabric.root, folder / "ring", interval="50ms") as daemon,
     ):
-        told.past_ms = finish_seconds(WINDOW_SECONDS)
-        note(told, daemon, "healthy")
-        cause_incidents(told, fabric)
+        found.past_ms = finish_seconds(WINDOW_SECONDS)
+        note(found, daemon, "healthy")
+        cause_incidents(found, fabric)
         wait_for_words(daemon, WORDS)
-        told.during_ms = finish_seconds(WINDOW_SECONDS)
-        note(told, daemon, "during")
-        told.ended_ns = fabric.clear() + fabric.wall_offset_ns
+        wait_for_events(daemon, 2, "rate-change", "link-flap")
+        found.during_ms = finish_seconds(WINDOW_SECONDS)
+        note(found, daemon, "during")
+        before_ns = time.time_ns()
+        fabric.clear()
+        found.ended_ns = before_ns, time.time_ns()
         wait_for_words(daemon, {**dict.fromkeys(WORDS, "ACTIVE"), COUNTERS_FAIL: "unreadable"})
         # a device that hung has to answer for some seconds before it joins the others
-        wait_for_event(daemon, "released")
-        note(told, daemon, "after")
+        wait_for_events(daemon, 1, "released")
+        wait_for_events(daemon, 2, "rate-change")
+        note(found, daemon, "after")
         daemon.stop(signal.SIGKILL)
         daemon.start()
-        note(told, daemon, "restarted")
-        yield told
+        note(found, daemon, "restarted")
+        yield found
         fabric.clear()
 
 
-def events_of(story: Story, device: str, phase: str = "after") -> list[dict[str, Any]]:
-    return [event for event in story.events[phase] if event["device"] == device]
+def told(story: Story, phase: str) -> list[dict[str, Any]]:
+    """The events, without those of reads that take long because the machine has other work."""
+    return [event for event in story.events[phase] if event["kind"] != "interval-change"]
+
+
+def events_of(story: Story, device: str) -> list[dict[str, Any]]:
+    return [event for event in told(story, "after") if event["device"] == device]
 
 
 def the_event(story: Story, device: str, kind: str) -> dict[str, Any]:
@@ -166,13 +181,11 @@ def the_event(story: Story, device: str, kind: str) -> dict[str, Any]:
     return event
 
 
-# states are read every second; the rest is for a machine with other work
-def assert_time(event: dict[str, Any], true_ns: int, within_seconds: float = 2.0) -> None:
+def assert_time(event: dict[str, Any], true_ns: tuple[int, int], within_seconds: float = 2.0) -> None:
     """The event says when it happened: not before the truth, soon after it, and its uncertainty reaches back to it."""
-    late_ms = event["time_ms"] - true_ns / 1e6
-    assert -1 <= late_ms <= within_seconds * 1000, event
-    # the truth is an instant of the monotonic clock: a millisecond for its conversion
-    assert event["uncertainty_ms"] >= late_ms - 1, event
+    from_ms, to_ms = (instant_ns / 1e6 for instant_ns in true_ns)
+    assert from_ms - 1 <= event["time_ms"] <= to_ms + (within_seconds + BUSY_SECONDS) * 1000, event
+    assert event["time_ms"] - event["uncertainty_ms"] <= to_ms, event
 
 
 @pytest.mark.parametrize("phase", ["during", "after", "restarted"])
@@ -199,18 +212,17 @@ def column(answer: bytes, device: str) -> list[float | None]:
 
 @pytest.mark.parametrize("device", list(WORDS))
 def test_every_port_keeps_its_past_as_ratio(story: Story, device: str) -> None:
-    values = column(story.past["after"]["ratio"], device)
+    values, rates = (column(story.past["after"][question], device) for question in ("ratio", "window"))
+    assert values == [rate if rate is None else pytest.approx(rate / NDR, rel=1e-6) for rate in rates]
+    # on a machine with other work many reads come too late to count
     known = [value for value in values if value is not None]
-    # on a machine with other work some reads come too late to count
-    assert len(known) >= 0.5 * len(values)
+    assert len(known) >= 0.2 * len(values)
     assert sum(known) / len(known) == pytest.approx(RATE / NDR, rel=0.03)
 
 
 def test_the_ratio_of_a_port_that_is_down_is_that_of_its_last_active_rate(story: Story) -> None:
     values = column(story.incident["during"]["ratio"], DOWN)
-    known = [value for value in values if value is not None]
-    assert len(known) >= 0.5 * len(values)
-    assert set(known) == {0.0}
+    assert {value for value in values if value is not None} == {0.0}
 
 
 def test_the_ratio_after_a_change_of_the_rate_is_that_of_the_new_one(story: Story) -> None:
@@ -224,8 +236,11 @@ def test_a_port_that_could_not_be_read_has_missing_data_and_no_zero(story: Story
 
 
 def test_a_state_that_cannot_be_read_costs_no_sample(story: Story) -> None:
-    values = column(story.incident["during"]["window"], STATE_FAILS)
-    assert sum(value is not None for value in values) >= 0.5 * len(values)
+    samples = {
+        device: sum(value is not None for value in column(story.incident["during"]["window"], device))
+        for device in (HEALTHY, STATE_FAILS)
+    }
+    assert samples[STATE_FAILS] >= 0.5 * samples[HEALTHY] > 0
 
 
 def test_the_ports_say_what_is_wrong_with_them(story: Story) -> None:
@@ -242,8 +257,8 @@ def test_the_ports_say_what_is_wrong_with_them(story: Story) -> None:
 @pytest.mark.parametrize("device", [DOWN, SLOWER, STATE_FAILS, COUNTERS_FAIL, HUNG, VANISHED])
 def test_the_ports_say_since_when(story: Story, device: str) -> None:
     since = story.ports["during"][device]["since"]
-    late = datetime.fromisoformat(since).timestamp() - story.begun_ns[device] / 1e9
-    assert -0.002 <= late <= 3.5
+    from_seconds, to_seconds = (instant_ns / 1e9 for instant_ns in story.begun_ns[device])
+    assert from_seconds - 0.002 <= datetime.fromisoformat(since).timestamp() <= to_seconds + 3.5 + BUSY_SECONDS
 
 
 def test_a_healthy_port_has_no_event(story: Story) -> None:
@@ -312,7 +327,7 @@ def test_the_device_that_hung_was_isolated_and_joined_the_others_again(story: St
 
 
 def test_the_events_survive_a_kill(story: Story) -> None:
-    before, after = story.events["after"], story.events["restarted"]
+    before, after = told(story, "after"), told(story, "restarted")
     assert after[: len(before)] == before
     assert [event["kind"] for event in after[len(before) :]] == ["readable", "started"]
 
@@ -326,8 +341,9 @@ def test_the_daemon_is_ready_and_names_what_is_wrong(story: Story) -> None:
 
 def test_metrics_count_the_time_down_the_changes_and_the_events(story: Story) -> None:
     metrics = story.metrics["after"]
-    down = (the_event(story, DOWN, "link-up")["time_ms"] - the_event(story, DOWN, "link-down")["time_ms"]) / 1000
-    assert metrics.port("down_seconds_total", DOWN) == pytest.approx(down, abs=1.0)
+    down, up = (the_event(story, DOWN, kind) for kind in ("link-down", "link-up"))
+    seconds, doubt = (up["time_ms"] - down["time_ms"]) / 1000, (up["uncertainty_ms"] + down["uncertainty_ms"]) / 1000
+    assert metrics.port("down_seconds_total", DOWN) == pytest.approx(seconds, abs=doubt)
     assert metrics.port("down_seconds_total", HEALTHY) == 0
     assert metrics.port("state_changes_total", DOWN) == 2
     assert metrics.port("state_changes_total", FLAPPED) == 2

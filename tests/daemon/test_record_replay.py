@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ibpulse.errors import RecordingError
 from ibpulse.recordings import Recording, load
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import Moment, ReportOptions
@@ -42,6 +43,18 @@ def start(*words: str) -> subprocess.Popen[str]:
 def ibpulse(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ibpulse", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def wait_for_ticks(path: Path, ticks: int) -> None:
+    """Wait until a recording that grows has so many samples."""
+
+    def has_them() -> bool:
+        try:
+            return load(path).ticks >= ticks
+        except RecordingError:
+            return False
+
+    eventually(has_them, 60)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +197,13 @@ def test_a_daemon_is_recorded_as_it_sampled(daemon: Running, memory: Path) -> No
     assert (recording.ticks, recording.meta.reason, recording.meta.source) == (80, f"from {daemon.url}", "record")
     assert recording.meta.host == platform.node()
     assert recording.meta.ports[0].identity.guid != ""
+    check_against_window(recording, daemon)
+    seconds = np.unique(recording.seconds)
+    assert set(seconds) <= {0.0, 0.05}
+
+
+def check_against_window(recording: Recording, daemon: Running) -> None:
+    """The recording has the samples, and lacks those, that the daemon's window has and lacks."""
     span = {"from": recording.start_ns // 10**6, "to": recording.end_ns // 10**6, "format": "json"}
     series = daemon.ask("/api/v1/window", **span).json()["series"]
     for row, port in enumerate(recording.meta.ports):
@@ -192,8 +212,6 @@ def test_a_daemon_is_recorded_as_it_sampled(daemon: Running, memory: Path) -> No
             np.testing.assert_allclose(
                 recording.bytes_per_second[row, way], np.array(told, dtype=float), rtol=1e-6, equal_nan=True
             )
-    seconds = np.unique(recording.seconds)
-    assert set(seconds) <= {0.0, 0.05}
 
 
 def test_a_node_is_recorded_with_what_its_ports_are(recorded: Path) -> None:
@@ -239,23 +257,29 @@ def test_a_daemon_that_is_gone_for_a_while_leaves_no_gap_that_its_ring_holds(tre
     path = memory / "restarted.parquet"
     with Running(tree, memory / "other", interval=INTERVAL) as running:
         address = running.url.removeprefix("http://")
-        recorder = start("record", str(path), "--duration=7s", f"--from={running.url}")
-        time.sleep(2)
+        recorder = start("record", str(path), f"--from={running.url}")
+        wait_for_ticks(path, 20)
         running.stop(signal.SIGKILL)
+        killed_ns = time.time_ns()
         time.sleep(1)
         again = Running(tree, memory / "other", f"--web.listen-address={address}", interval=INTERVAL)
         with again:
+            counting_ns = time.time_ns()
+            eventually(lambda: load(path).end_ns > counting_ns + SECOND_NS, 60)
+            recorder.send_signal(signal.SIGINT)
             _out, err = recorder.communicate(timeout=60)
+            recording = load(path)
+            check_against_window(recording, again)
     assert recorder.returncode == 0, err
     assert err.count("does not answer") == 1
     assert err.count("answers again") == 1
-    recording = load(path)
-    assert recording.ticks == 140
     holes = np.isnan(recording.bytes_per_second[0, 0])
-    # the sampler died with its daemon; before and after it there is all, but for what a busy machine misses
-    assert 10 < holes.sum() < 120
-    assert holes[:10].sum() <= 3
-    assert holes[-5:].sum() <= 2
+    killed, counting = ((instant_ns - recording.start_ns) // TICK_NS for instant_ns in (killed_ns, counting_ns))
+    # the sampler died with its daemon
+    assert holes[killed:counting].sum() > 10
+    # a busy machine reads some samples too late
+    assert holes[:killed].mean() < 0.5
+    assert holes[counting:].mean() < 0.5
 
 
 def test_a_daemon_that_never_answers_is_named(memory: Path) -> None:
@@ -268,8 +292,7 @@ def test_a_daemon_that_never_answers_is_named(memory: Path) -> None:
 def test_a_kill_loses_at_most_a_second(tree: Path, memory: Path) -> None:
     path = memory / "killed.parquet"
     recorder = start("record", str(path), *sampling(tree))
-    eventually(lambda: path.with_name("killed.parquet.partial").exists())
-    time.sleep(2)
+    wait_for_ticks(path, 20)
     scratch = Path(re.findall(r"/dev/shm/ibpulse-sampling-\w+", Path(f"/proc/{recorder.pid}/maps").read_text())[0])
     recorder.kill()
     killed_ns = time.time_ns()
@@ -296,8 +319,7 @@ def test_a_kill_loses_at_most_a_second(tree: Path, memory: Path) -> None:
 def test_a_signal_finishes_the_file(tree: Path, memory: Path, number: int) -> None:
     path = memory / f"signal-{number}.parquet"
     recorder = start("record", str(path), *sampling(tree))
-    eventually(lambda: path.with_name(path.name + ".partial").exists() and path.with_name(path.name + ".partial"))
-    time.sleep(1.5)
+    wait_for_ticks(path, 11)
     recorder.send_signal(number)
     out, err = recorder.communicate(timeout=20)
     assert (recorder.returncode, out.startswith(f"{path}: "), err) == (0, True, "")
@@ -330,7 +352,8 @@ def test_what_cannot_be_recorded_is_refused_with_the_way_out(tree: Path, recorde
 def replayed(recorded: Path, memory: Path) -> tuple[Path, Path, dict[str, Any]]:
     """The recording replayed: recorded from the tree, and from a daemon, with six seconds of the daemon's summary."""
     directory, node, remote = (memory / name for name in ("replayed", "node-again.parquet", "daemon-again.parquet"))
-    replay = start("replay", str(recorded), str(directory), "--delay=6s")
+    # a busy machine needs some seconds to start a daemon and two recorders, which have to see the first sample
+    replay = start("replay", str(recorded), str(directory), "--delay=20s")
     assert replay.stdout is not None
     said = replay.stdout.readline() + replay.stdout.readline()
     assert f"4 ports, at 1x speed, in {directory}\n" in said

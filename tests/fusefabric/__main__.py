@@ -2,8 +2,10 @@
 
     {"device": "mlx5_3", "rule": {"hang_seconds": 60}}   the device's rule from now on
     {}                                                   every device is healthy from now on
+    {"hung_reads_of": "mlx5_3"}                          how many reads of the device hang now
 
-Each line is answered by one: {"at_ns": 123}, the monotonic instant from which it holds, or {"error": "..."}.
+Each line is answered by one: {"at_ns": 123}, the monotonic instant from which it holds, {"hung_reads": 1}, or
+{"error": "..."}.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ def say(document: dict[str, object]) -> None:
 
 def answer(operations: FabricOperations, line: str) -> dict[str, object]:
     try:
-        return {"at_ns": command(operations, json.loads(line))}
+        document = json.loads(line)
+        if "hung_reads_of" in document:
+            return {"hung_reads": operations.states[document["hung_reads_of"]].hung_reads}
+        return {"at_ns": command(operations, document)}
     except (ValueError, TypeError, KeyError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -103,6 +103,10 @@ class FuseFabric:
         """Makes every device healthy and lets hung reads go; the monotonic ns from which that holds."""
         return self._ask({})
 
+    def hung_reads(self, device: str) -> int:
+        """How many reads of the device's files hang now."""
+        return int(self._exchange({"hung_reads_of": device})["hung_reads"])
+
     def counter_path(self, device: str, name: str = "port_xmit_data") -> Path:
         """The path of a counter of port 1."""
         return self.root / "class/infiniband" / device / "ports/1/counters" / name
@@ -112,10 +116,13 @@ class FuseFabric:
         return self.schedule.truth(begin_ns, end_ns, bin_ns, **chosen)
 
     def _ask(self, document: dict[str, Any]) -> int:
+        return int(self._exchange(document)["at_ns"])
+
+    def _exchange(self, document: dict[str, Any]) -> dict[str, Any]:
         server = self._running()
         server.stdin.write(json.dumps(document) + "\n")
         server.stdin.flush()
-        return int(self._answer()["at_ns"])
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         line = self._running().stdout.readline()

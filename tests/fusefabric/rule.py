@@ -20,9 +20,10 @@ class Rule:
     device's rule is replaced, and only then is the value computed. A delayed read takes so long, and its value is that
     of any moment of it. `value` stands in place of the counter: 2**32 - 1 is a saturated one, a small one a decrease.
     `texts` stand in place of the texts of files, such as `{"rate": "200 Gb/sec (4X HDR)\\n"}`; an empty one makes an
-    empty file. The others act as in a simulated fabric: `factor` is the part of the traffic that is counted, `down`
-    takes the link down, `vanished` removes the device (open handles give ENODEV for ever), `reset` sets the counters to
-    zero once, `stuck` stops them, `refresh_ns` shows new values only at multiples of it.
+    empty file. `flapped` takes the link down and up again at once, which only `link_downed` shows. The others act as in
+    a simulated fabric: `factor` is the part of the traffic that is counted, `down` takes the link down, `vanished`
+    removes the device (open handles give ENODEV for ever), `reset` sets the counters to zero once, `stuck` stops them,
+    `refresh_ns` shows new values only at multiples of it.
     """
 
     hang_seconds: float = 0.0
@@ -33,6 +34,7 @@ class Rule:
     texts: Mapping[str, str] = field(default_factory=dict)
     factor: float = 1.0
     down: bool = False
+    flapped: bool = False
     vanished: bool = False
     reset: bool = False
     stuck: bool = False

@@ -8,7 +8,7 @@ import random
 import stat
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mfusepy
 
@@ -37,6 +37,7 @@ class DeviceState:
         self.rule = HEALTHY
         self.life = 0
         self.released = threading.Event()
+        self.hung_reads = 0
         self.lock = threading.Lock()
         self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
 
@@ -53,6 +54,8 @@ class DeviceState:
                 self.counters = SimulatedCounters((0, 0), flowed)
             if rule.vanished and not before.vanished:
                 self.life += 1
+            if rule.flapped:
+                self.counters.apply(replace(rule.faults, down=True), flowed)
             self.counters.apply(rule.faults, flowed)
             self.rule = rule
             released, self.released = self.released, threading.Event()
@@ -64,7 +67,7 @@ class DeviceState:
         rule = self.rule
         if rule is not HEALTHY and rule.touches(name, node.counter != ""):
             if rule.hang_seconds:
-                self.released.wait(rule.hang_seconds)
+                self.hang(rule)
             if rule.errno:
                 raise mfusepy.FuseOSError(rule.errno)
             if rule.value is not None:
@@ -78,6 +81,17 @@ class DeviceState:
         if node.counter:
             return f"{self.count(node.counter)}\n"
         return status_files(self.device, up=not rule.down).get(name, node.text)
+
+    def hang(self, rule: Rule) -> None:
+        """Waits until the hang of this rule is over."""
+        with self.lock:
+            if self.rule is not rule:
+                return
+            self.hung_reads += 1
+            released = self.released
+        released.wait(rule.hang_seconds)
+        with self.lock:
+            self.hung_reads -= 1
 
     def count_slowly(self, counter: str, seconds: float) -> str:
         """The text of a counter at some moment of a read that takes so long."""

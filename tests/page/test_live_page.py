@@ -61,13 +61,12 @@ def test_the_page_draws_the_demo_and_an_idle_rail_stays_dark(shown: Live) -> Non
     shown.wait("live")
     eventually(lambda: bright(shown.row(0)[-300:]) > 0.2)
     for rail in range(8):
-        row = shown.row(rail)[-300:]
+        # the other columns are missing samples, of which a busy machine has many for a moment
         if rail == IDLE:
-            # the other columns are missing samples, of which a busy machine has many for a moment
             eventually(lambda: dark(shown.row(IDLE)[-300:]) > 0.6)
-            assert bright(row) < 0.02
+            assert bright(shown.row(IDLE)[-300:]) < 0.02
         else:
-            assert bright(row) > 0.2, rail
+            eventually(lambda rail=rail: bright(shown.row(rail)[-300:]) > 0.2)
 
 
 def test_the_picture_moves_while_it_is_live(shown: Live) -> None:

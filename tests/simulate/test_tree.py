@@ -50,6 +50,8 @@ def test_a_port_that_is_down_shows_a_rate_that_is_not_its_own() -> None:
     assert status_files(RAIL, up=False) == down
     down = {"state": "1: DOWN\n", "phys_state": "3: Disabled\n", "rate": "40 Gb/sec (4X QDR)\n"}
     assert status_files(MANAGEMENT, up=False) == down
+    # the rate of a link that is down is never next to an ACTIVE state while the files are written
+    assert [list(status_files(RAIL, up=up)).index("state") for up in (False, True)] == [0, 2]
 
 
 def test_there_are_21_counters() -> None:

@@ -95,7 +95,8 @@ def reading_of(reader: LinkReader) -> LinkReading:
 
 def test_a_healthy_port_reads_as_in_the_scan(node: Tree) -> None:
     began_ns = time.time_ns()
-    with polling(node.root) as poller:
+    # a period that no read exceeds, not even on a busy machine
+    with polling(node.root, 0.5) as poller:
         first = wait_for(poller, lambda reading: reading is not None)
         later = next_reading(poller)
         assert list(poller.poll()) == [PortId(f"mlx5_{index}", 1) for index in range(3)]
@@ -261,7 +262,7 @@ def test_ports_that_are_followed_no_more_are_forgotten_and_closed(node: Tree) ->
     ports = Inventory(node.root).scan().ports
     with polling(node.root) as poller:
         next_reading(poller)
-        assert len(open_descriptors(node.root)) == 12
+        wait_until(lambda: len(open_descriptors(node.root)) == 12)
         poller.follow(ports[:1])
         assert list(poller.poll()) == [ports[0].id]
         wait_until(lambda: len(open_descriptors(node.root)) == 4)
@@ -284,12 +285,12 @@ def test_a_hung_device_holds_up_nothing_else(node: Tree) -> None:
         kept = poller.poll()[PORT]
         assert (kept.state, kept.problem) == ("ACTIVE", "")
         assert kept.taken_ns - old.taken_ns < 1e9
-        assert len(link_threads()) == 2
+        wait_until(lambda: len(link_threads()) == 2)
         release(state)
         state.unlink()
         state.write_text("2: INIT\n")
         assert wait_for(poller, lambda reading: reading is not None and reading.state == "INIT").problem == ""
-        assert poller.hung_devices == ()
+        wait_until(lambda: bool(poller.poll()) and poller.hung_devices == ())
         wait_until(lambda: len(link_threads()) == 1)
 
 
@@ -303,8 +304,8 @@ def test_a_slow_device_keeps_the_others_waiting_for_a_part_of_the_period_only(no
         poller._due = 0.0
         began = time.monotonic()
         wait_for(poller, lambda reading: reading is not None and not reading.active, other)
-        # of the period of 4 s
-        assert 1 <= time.monotonic() - began < 2
+        # a quarter of the period of 4 s, and some time for a busy machine
+        assert 1 <= time.monotonic() - began < 3
         assert poller.hung_devices == ()
         release(state)
 
@@ -320,10 +321,10 @@ def test_many_hung_devices_are_found_together_and_have_a_thread_each(tree: Tree)
             make_hang(state)
         began = time.monotonic()
         wait_until(lambda: bool(poller.poll()) and len(poller.hung_devices) == 11)
-        # up to the next round, a part of it for the first, and the time after which the others hang
-        assert time.monotonic() - began < 0.5 * 5
+        # one after the other, they would take a period each
+        assert time.monotonic() - began < 0.5 * 9
         next_reading(poller, last)
-        assert len(link_threads()) == 12
+        wait_until(lambda: len(link_threads()) == 12)
         for state in states:
             release(state)
         wait_until(lambda: len(link_threads()) == 1)
@@ -392,10 +393,11 @@ def test_a_port_that_goes_down_during_a_read_never_has_the_rate_of_a_port_that_i
     with polling(fabric.root, 5) as poller:
         good = wait_for(poller, lambda reading: reading is not None)
         for _ in range(5):
+            wait_until(lambda: not poller._worker or not poller._worker.working)
             fabric.set("mlx5_1", hang_seconds=60, files=("rate",))
             poller._due = 0.0
             poller.poll()
-            time.sleep(0.1)
+            wait_until(lambda: fabric.hung_reads("mlx5_1") == 1)
             # the read of the state is over, that of the rate gets the rate of a port that is down
             fabric.set("mlx5_1", down=True)
             wait_until(lambda: not poller._worker or not poller._worker.working)
