@@ -11,6 +11,7 @@ from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, Sample
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import ticks_to_settle
 
 RATE = 50e9
 MS = 1_000_000
@@ -109,7 +110,9 @@ class Ring:
 
     def now_after(self, second: int) -> int:
         """A tick at which the seconds before `second` are complete, and the next is not."""
-        return second * self.ticks_per_second + max(1, self.ticks_per_second // 4)
+        return second * self.ticks_per_second + max(
+            ticks_to_settle(self.file.interval_ns, 1), self.ticks_per_second // 4
+        )
 
 
 def update(ring: Ring, aggregator: Aggregator, second: int, health: SamplerHealth | None = None) -> Snapshot:

@@ -149,10 +149,10 @@ def test_a_reset_is_counted_and_makes_no_traffic(tmp_path: Path) -> None:
 def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: int) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
-    ring.write(A, (constant(20e9), constant(1e9)), 1, 1300, stride=stride)
-    found = follow(ring, aggregator, 1, 9)
+    ring.write(A, (constant(20e9), constant(1e9)), 1, 1600, stride=stride)
+    found = follow(ring, aggregator, 1, 15)
     seconds = found.end_tick / 100
-    assert seconds == 8 if stride == 7 else seconds >= 7
+    assert seconds >= 7
     port_found = found.ports[0]
     unseen = stride * 0.01
     assert port_found.observed_seconds == pytest.approx(seconds - unseen)

@@ -39,7 +39,7 @@ def test_a_second_counts_only_when_it_has_settled(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 300)
-    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (219, 220, 319, 320)]
+    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (223, 224, 323, 324)]
     assert ends == [100, 200, 200, 300]
 
 
@@ -47,7 +47,8 @@ def test_a_second_waits_for_the_last_sample_of_a_strided_port(tmp_path: Path) ->
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 300, stride=7)
-    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (225, 226)]
+    # 200 ms, the rest of the stride, and the four samples that may be merged with it
+    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (253, 254)]
     assert ends == [100, 200]
 
 

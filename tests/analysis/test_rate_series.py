@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rates import rate_series, rates
+from ibpulse.analysis.rate_series import rate_series
+from ibpulse.analysis.rates import rates
 from ibpulse.ring.layout import ABSENT
 
 tick = st.tuples(
@@ -34,7 +35,7 @@ def test_they_agree(ticks: list[tuple[bool, int, int, str, str]], scale: int, st
     # what was not written is whatever an older tick left there
     stamps[~present], counters[~present] = 7, 2**63 - 1
 
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, scale, stride)
+    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, scale, stride).bytes_per_second
 
     times = stamps.astype(np.int64)
     middles = (times[:, :-1] + times[:, 1:]) // 2
@@ -46,14 +47,18 @@ def test_they_agree(ticks: list[tuple[bool, int, int, str, str]], scale: int, st
 def test_samples_without_elapsed_time_have_no_rate() -> None:
     stamps = np.full((3, 3), 10**15, dtype=np.uint64)
     counters = np.array([[1, 1], [2, 2], [3, 3]], dtype=np.uint64)
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1)
+    found = rate_series(
+        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
+    ).bytes_per_second
     assert np.isnan(found).all()
 
 
 def test_an_absent_first_counter_has_no_rate() -> None:
     stamps = np.array([[k * 10**7] * 3 for k in range(1, 4)], dtype=np.uint64)
     counters = np.array([[ABSENT, 0], [0, 5], [5, 10]], dtype=np.uint64)
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1)
+    found = rate_series(
+        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
+    ).bytes_per_second
     np.testing.assert_allclose(found, [[np.nan, np.nan, 2000], [np.nan, 2000, 2000]])
 
 
@@ -65,7 +70,7 @@ def test_they_agree_where_the_stride_changes() -> None:
     stamps = (10**15 + ticks * 10**7)[:, None] + np.array([0, 300, 900], dtype=np.uint64)
     counters = np.stack([ticks * 1000, ticks * ticks], axis=1)
 
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, 4, strides)
+    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, 4, strides).bytes_per_second
 
     times = stamps.astype(np.int64)
     middles = (times[:, :-1] + times[:, 1:]) // 2

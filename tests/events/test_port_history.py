@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibpulse.analysis.plausible import LineRate
 from ibpulse.events import PortHistory
 from ibpulse.events.port_history import StateSpan
 from ibpulse.model import PortState
@@ -125,3 +126,45 @@ def test_a_long_history_that_is_forgotten_takes_no_memory() -> None:
         history.change("mlx5_0:1", tick, None, UP if tick % 2 else DOWN)
         history.forget_before(tick - 10)
     assert len(history.spans("mlx5_0:1", 0, 10_000)) == 11
+
+
+def test_while_the_tick_of_a_change_is_uncertain_the_higher_line_rate_counts() -> None:
+    history, low, high = PortHistory(), replace(UP, rate_bytes_per_second=25e9), replace(UP, rate_bytes_per_second=50e9)
+    history.change("mlx5_0:1", 100, low, high, 30)
+    history.change("mlx5_0:1", 200, high, low, 40)
+    # it may be up from 70 on; the sample that ends at 200 is of the time before
+    line = history.line_rate("mlx5_0:1", None)
+    assert [line.over(tick, 1)[0] / 1e9 for tick in (0, 69, 70, 99, 100, 200, 201)] == [25, 25, 50, 50, 50, 50, 25]
+    assert line.lowest == 25e9
+
+
+def test_a_link_that_is_down_keeps_its_line_rate_and_an_unknown_one_sets_no_limit() -> None:
+    history = PortHistory()
+    history.change("mlx5_0:1", 100, UP, DOWN, 50)
+    assert history.line_rate("mlx5_0:1", None) == LineRate((UP.rate_bytes_per_second or 0.0,))
+    assert history.line_rate("mlx5_1:1", 7.0) == LineRate((7.0,))
+    history.change("mlx5_0:1", 200, DOWN, replace(DOWN, rate_bytes_per_second=None))
+    assert history.line_rate("mlx5_0:1", None).over(201, 1)[0] == float("inf")
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(1, 12), st.integers(0, 30), st.sampled_from([1.0, 2.0, 3.0, None])), max_size=12
+    )
+)
+def test_the_line_rate_at_a_tick_is_the_highest_that_may_have_been_in_force(
+    changes: list[tuple[int, int, float | None]],
+) -> None:
+    history, tick = PortHistory(), 50
+    history.begin("mlx5_0:1", replace(UP, rate_bytes_per_second=2.0))
+    # first and last tick of each rate
+    spans = [[0, 10**6, 2.0]]
+    for later, earlier, rate in changes:
+        tick += later
+        history.change("mlx5_0:1", tick, None, replace(UP, rate_bytes_per_second=rate), earlier)
+        if (rate or float("inf")) != spans[-1][2]:
+            spans[-1][1] = tick
+            # changes come in the order in which they were noticed
+            spans.append([max(tick - earlier, spans[-1][0]), 10**6, rate or float("inf")])
+    expected = [max(rate for first, last, rate in spans if first <= at <= last) for at in range(200)]
+    assert history.line_rate("mlx5_0:1", None).over(0, 200).tolist() == expected

@@ -48,6 +48,7 @@ MASKED = (
     "ibpulse_events_total",
     "ibpulse_fabric_notices",
     "ibpulse_port_down_seconds_total",
+    "ibpulse_port_implausible_samples_total",
     "ibpulse_port_observed_seconds_total",
     "ibpulse_sampler_uncertain_reads_total",
 )

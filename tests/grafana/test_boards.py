@@ -42,6 +42,7 @@ UNUSED = {
     "ibpulse_events_total": STATES,
     "ibpulse_port_trained_down": "Doctor and the notices of /api/v1/ports name the rail.",
     "ibpulse_node_expected_rails": "For alerts on a rail that is missing: compare it with ibpulse_node_rails.",
+    "ibpulse_port_implausible_samples_total": "Says how often a sample was corrected, which the page shows too.",
     "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_transmit_burstiness_cv": ROLLING,

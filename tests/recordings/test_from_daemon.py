@@ -28,10 +28,10 @@ def server() -> Iterator[Canned]:
 
 @pytest.fixture
 def follower(server: Canned) -> Iterator[DaemonFollower]:
-    """A follower that has asked once, when the newest tick was at 1 s: it begins after 0.8 s."""
+    """A follower that has asked once, when the newest tick was at 1.04 s: it begins after 0.8 s."""
     connection = DaemonConnection(server.url)
     follower = DaemonFollower(connection, META)
-    answer(server, 500, 1000, 50)
+    answer(server, 500, 1040, 54)
     assert list(follower.read()) == []
     yield follower
     connection.close()
@@ -55,26 +55,26 @@ def answer(server: Canned, start_ms: int, newest_ms: int, points: int, interval_
 
 
 def test_what_is_not_certain_yet_is_waited_for(server: Canned, follower: DaemonFollower) -> None:
-    answer(server, 810, 1100, 30)
+    answer(server, 810, 1140, 30)
     (piece,) = follower.read()
-    assert server.asked[-1][0].startswith("/api/v1/window?from=810&to=")
-    # 0.2 s after a tick it is certain
+    assert server.asked[-1][0].startswith("/api/v1/window?statistic=mean&from=810&to=")
+    # 0.2 s after a tick and the four samples after it, it is certain
     assert (piece.start_ns, piece.end_ns) == (810_000_000, 910_000_000)
     np.testing.assert_array_equal(piece.bytes_per_second[0, 0], np.arange(81, 91))
     assert np.flatnonzero(np.isnan(piece.bytes_per_second[0, 1])).tolist() == [3]
     assert np.isnan(piece.bytes_per_second[1]).all()
     assert piece.seconds[0, 1].tolist() == [0.01] * 3 + [0.0] + [0.01] * 6
-    answer(server, 910, 1105, 20)
+    answer(server, 910, 1145, 20)
     assert list(follower.read()) == []
-    answer(server, 910, 1110, 20)
+    answer(server, 910, 1150, 20)
     assert [piece.ticks for piece in follower.read()] == [1]
 
 
 def test_whoever_is_far_behind_asks_until_it_is_not(server: Canned, follower: DaemonFollower) -> None:
-    answer(server, 810, 4000, 100)
+    answer(server, 810, 4040, 100)
     pieces = follower.read()
     assert next(pieces).ticks == 100
-    answer(server, 1810, 4000, 250)
+    answer(server, 1810, 4040, 250)
     assert next(pieces).end_ns == 3_810_000_000
     assert next(pieces, None) is None
     assert "from=1810" in server.asked[-1][0]
@@ -87,7 +87,7 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again(
     caplog.set_level(logging.INFO)
     server.answer("/api/v1/window", b"", status)
     assert [*follower.read(), *follower.read()] == []
-    answer(server, 810, 1100, 30)
+    answer(server, 810, 1140, 30)
     assert [piece.ticks for piece in follower.read()] == [10]
     assert caplog.text.count("; retrying") == 1
     assert caplog.text.count("answers again") == 1

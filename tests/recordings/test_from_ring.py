@@ -17,8 +17,8 @@ from tests.aggregator.rings import MS, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 3, 7), constant(4e8))
 INTERVAL_NS = 10 * MS
-# the follower trusts ticks that are 0.2 s old, and a reader stays two ticks behind
-BEHIND = 22
+# the follower trusts ticks that are 0.2 s old with the four samples after them, and a reader stays two ticks behind
+BEHIND = 26
 
 
 def make_meta(ring: Ring, stride: int = 1) -> RecordingMeta:
@@ -47,10 +47,10 @@ def test_each_tick_comes_once_and_what_it_moved_is_exact(tmp_path: Path) -> None
     ring.write("mlx5_1:1", TRAFFIC, 1, 1000)
     followed = Followed(ring, 2)
     assert followed.at(10) == []
-    pieces = [piece for tick in (30, 31, 90, 91, 640) for piece in followed.at(tick)]
+    pieces = [piece for tick in (34, 35, 94, 95, 644) for piece in followed.at(tick)]
     assert [piece.ticks for piece in pieces] == [7, 1, 59, 1, 100, 100, 100, 100, 100, 49]
     whole = concatenate(pieces)
-    assert (whole.start_ns, whole.end_ns) == (2 * INTERVAL_NS, (640 - BEHIND + 1) * INTERVAL_NS)
+    assert (whole.start_ns, whole.end_ns) == (2 * INTERVAL_NS, (644 - BEHIND + 1) * INTERVAL_NS)
     moved = (whole.bytes_per_second * whole.seconds).sum(axis=2)
     expected = [[20e9 * 0.01 * (62 * 3 - 1), 4e8 * 0.01 * 617]] * 2
     np.testing.assert_allclose(moved, expected, rtol=1e-3)
@@ -72,9 +72,9 @@ def test_a_cached_counter_is_waited_for_until_its_stride_is_over(tmp_path: Path)
     ring = Ring.create(tmp_path, port("mlx5_0"))
     ring.write("mlx5_0:1", TRAFFIC, 1, 300, stride=5)
     followed = Followed(ring, 10, stride=5)
-    whole = concatenate([*followed.at(121), *followed.at(133), *followed.at(300)])
+    whole = concatenate([*followed.at(141), *followed.at(153), *followed.at(300)])
     assert not np.isnan(whole.bytes_per_second).any()
-    assert whole.end_ns == (300 - BEHIND - 4 + 1) * INTERVAL_NS
+    assert whole.end_ns == (300 - 22 - 24 + 1) * INTERVAL_NS
 
 
 def test_a_device_that_is_sampled_more_rarely_from_now_on_costs_one_stride_and_no_detail(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_silent_sampler_gives_holes_for_two_seconds_and_then_nothing(tmp_path:
     ring = Ring.create(tmp_path, port("mlx5_0"))
     ring.write("mlx5_0:1", TRAFFIC, 1, 300)
     followed = Followed(ring, 2)
-    assert concatenate(followed.at(100_000)).end_ns == (500 - 20 + 1) * INTERVAL_NS
+    assert concatenate(followed.at(100_000)).end_ns == (500 - 24 + 1) * INTERVAL_NS
     assert followed.at(200_000) == []
 
 

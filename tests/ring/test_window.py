@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibpulse.analysis.plausible import LineRate
 from ibpulse.ring import layout as at
 from ibpulse.ring import window
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
@@ -110,33 +111,39 @@ def test_rows_are_grouped_by_stride_narrowest_first() -> None:
 @pytest.mark.parametrize("widest", [1, 5, 100])
 def test_a_settled_tick_is_at_least_200_ms_old_and_its_stride_is_over(interval_ms: int, widest: int) -> None:
     waited = next(ticks for ticks in range(1000) if ticks * interval_ms >= 200)
-    assert ticks_to_settle(interval_ms * MS, widest) == waited + (widest - 1)
+    assert ticks_to_settle(interval_ms * MS, widest) == waited + (widest - 1) + 4 * widest
 
 
 def test_the_settled_and_the_complete_tick_follow_the_wall_clock_and_its_segment(ring: Ring) -> None:
     now_ns = 390 * 10 * MS
     assert ring.reader.newest_tick(now_ns) == 390 - GUARD_TICKS
-    assert complete_tick(ring.reader, 1, now_ns) == 388
-    assert complete_tick(ring.reader, 10, now_ns) == 379
-    assert settled_tick(ring.reader, 1, now_ns) == 368
-    assert settled_tick(ring.reader, 10, now_ns) == 359
+    assert complete_tick(ring.reader, 1, now_ns) == 384
+    assert complete_tick(ring.reader, 10, now_ns) == 339
+    assert settled_tick(ring.reader, 1, now_ns) == 364
+    assert settled_tick(ring.reader, 10, now_ns) == 319
     ring.file.begin_segment(200, -1000)
-    assert settled_tick(ring.reader, 10, (390 + 1000) * 10 * MS) == 359
+    assert settled_tick(ring.reader, 10, (390 + 1000) * 10 * MS) == 319
 
 
-def test_every_complete_tick_has_its_rate_and_not_every_tick_after_it(tmp_path: Path) -> None:
+def test_a_complete_tick_has_the_rate_that_it_keeps_and_not_every_tick_after_it(tmp_path: Path) -> None:
     """A sampler that is on time: at every instant the newest tick is the last one written."""
+    line, seen, before = LineRate((1e9,)), {}, {}
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
-    counters, after = (1000, 2000), []
-    for tick in range(1, 60):
-        counters = ring.write("mlx5_0:1", (constant(1e9), constant(1e9)), tick, tick, stride=5, start=counters)
+    # of six samples one is late, and the fourth after it has its bytes
+    parts = (0.2e9, 1e9, 1e9, 1e9, 1.8e9, 0.5e9)
+    counters = (1000, 2000)
+    for tick in range(1, 200):
+        wave = (lambda tick: parts[(tick - 1) // 5 % 6], constant(1e9))
+        counters = ring.write("mlx5_0:1", wave, tick, tick, stride=5, start=counters)
         last = complete_tick(ring.reader, 5, (tick + GUARD_TICKS) * 10 * MS)
         if last >= 6:
-            found = read_rates(ring.reader, [0], [5], last, last + 1).bytes_per_second[0, 0]
-            assert found[0] == pytest.approx(1e9)
-            after.append(bool(np.isnan(found[1])))
-    # when the last tick written is one before a sample, the tick after the complete one waits for that sample
-    assert after.count(True) == 10
+            found = read_rates(ring.reader, [0], [5], last, last + 1, [line]).bytes_per_second[0, 0].tolist()
+            seen[last], before[last + 1] = found
+    final = read_rates(ring.reader, [0], [5], 1, 175, [line]).bytes_per_second[0, 0].tolist()
+    assert max(final[30:]) == pytest.approx(1e9)
+    assert all(value == final[tick - 1] for tick, value in seen.items())
+    # a moment earlier, the sample that is merged with it was not there
+    assert sum(value != final[tick - 1] for tick, value in before.items() if tick <= 175) >= 5
 
 
 # ticks to rates
@@ -195,11 +202,11 @@ def test_a_missed_tick_costs_its_rate_and_the_next(holes: set[int], tmp_path_fac
 
 def test_a_port_sampled_less_often_before_needs_its_old_stride(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
-    counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200, stride=10)
+    counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200, stride=20)
     ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 201, 400, start=counters)
     assert ring.reader.strides([0]) == [1]
     assert np.isnan(read_rates(ring.reader, [0], [1], 95, 100).bytes_per_second).all()
-    found = read_rates(ring.reader, [0], [10], 95, 100).bytes_per_second
+    found = read_rates(ring.reader, [0], [20], 95, 100).bytes_per_second
     np.testing.assert_allclose(found[0], np.repeat([[1e9], [2e9]], 6, axis=1), rtol=1e-6)
 
 
@@ -219,8 +226,9 @@ def test_samples_from_before_a_longer_interval_keep_their_own(tmp_path: Path) ->
 def test_a_group_is_padded_by_its_own_stride_alone(ring: Ring) -> None:
     groups = list(read_groups(ring.reader, slots_of(ring), STRIDES, 101, 150))
     assert [group.rows.tolist() for group in groups] == [[1], [0], [2]]
-    assert [group.block.first_tick for group in groups] == [100, 96, 91]
-    assert [group.block.records.shape[1] for group in groups] == [51, 59, 69]
+    # the reads of five samples before, the rest of the stride and four samples after
+    assert [group.block.first_tick for group in groups] == [96, 76, 51]
+    assert [group.block.records.shape[1] for group in groups] == [59, 99, 149]
     joined = join_rates(groups, 3, 50)
     np.testing.assert_allclose(joined.bytes_per_second, expected(101, 150), rtol=1e-6)
 
@@ -246,28 +254,31 @@ def test_the_series_are_the_rates(
 ) -> None:
     monkeypatch.setattr(window, "CACHED_RECORDS", cached)
     run = TickRun(first, 0, last - first + 1)
-    found = dict(read_series(ring.reader, slots_of(ring), run, LAST))
+    found = dict(read_series(ring.reader, slots_of(ring), run, 2 * LAST))
     assert sorted(found) == [0, 1, 2]
-    for row, values in found.items():
+    for row, series in found.items():
+        values = series.bytes_per_second
         assert values.dtype == np.float32
         np.testing.assert_allclose(values, expected(first, last)[row], rtol=1e-6)
 
 
-def test_a_series_takes_nothing_after_the_newest_tick(ring: Ring) -> None:
-    run = TickRun(291, 0, 6)
-    ends = dict(read_series(ring.reader, slots_of(ring), run, 299))
-    # the sample at 300 would stand for the ticks from 291 on, or from 296 on
+def test_a_series_takes_nothing_after_the_newest_tick_and_shows_complete_ticks_alone(ring: Ring) -> None:
+    run = TickRun(271, 0, 6)
+    ends = {row: series.bytes_per_second for row, series in read_series(ring.reader, slots_of(ring), run, 299)}
+    # four samples may be merged with a later one: those of the strides 5 and 10 are complete up to 275 and 250
     assert np.isnan(ends[0][0]).tolist() == [False] * 5 + [True]
     assert not np.isnan(ends[1]).any()
     assert np.isnan(ends[2]).all()
+    ((_, series),) = read_series(ring.reader, slots_of(ring)[1:2], TickRun(290, 0, 10), 299)
+    assert np.isnan(series.bytes_per_second[0]).tolist() == [False] * 6 + [True] * 4
 
 
 def test_a_series_recognises_an_unread_counter(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
     ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 50, absent={(20, 1), (1, 0)})
-    ((_, values),) = read_series(ring.reader, [0], TickRun(2, 0, 40), 50)
+    ((_, series),) = read_series(ring.reader, [0], TickRun(2, 0, 40), 50)
     # the first tick is 2; without the sample before it there is no rate
-    assert np.argwhere(np.isnan(values)).tolist() == [[0, 0], [1, 18], [1, 19]]
+    assert np.argwhere(np.isnan(series.bytes_per_second)).tolist() == [[0, 0], [1, 18], [1, 19]]
 
 
 # the wall clock

@@ -121,11 +121,11 @@ class Node:
                 AggregatorOptions(),
                 seconds,
                 end_ns,
-                (self.now_tick + 2) * INTERVAL_NS + 1,
+                (self.now_tick + 6) * INTERVAL_NS + 1,
             ),
             "version": "1.2.3",
             "limits": WebLimits(),
-            "wall_clock_ns": lambda: (self.now_tick + 2) * INTERVAL_NS + 1,
+            "wall_clock_ns": lambda: (self.now_tick + 6) * INTERVAL_NS + 1,
         }
         return WebParts(**{**given, **changes})
 

@@ -19,13 +19,14 @@ from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis.phase import Phase
+from ibpulse.analysis.plausible import MOST_BEFORE
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
-from ibpulse.units import SECOND_NS, format_duration
+from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ NO_EVENTS: Mapping[str, int] = {}
 # Maximum distance between the clock and the ring at the start. A larger one means that the wall clock was stepped and
 # the sampler has not noticed yet.
 AGREE_SECONDS = 5
+# How long a sample above the line rate is pointed out.
+NOTICE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,14 @@ class AggregationSchedule:
         return latest_tick > 0 and abs(now_tick - latest_tick) <= AGREE_SECONDS * self.ticks_per_second
 
     def _oldest_second(self, latest_tick: int, widest: int) -> int:
-        """The first second that the ring still holds completely, including the stride before it."""
-        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + widest
+        """The first second that the ring still holds completely, including the samples before it that it depends on."""
+        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + (MOST_BEFORE + 1) * widest
         return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))
+
+
+def _rate_words(port: Port) -> str:
+    rate = port.rate_bytes_per_second
+    return "" if rate is None else f" of {format_rate(round(rate))}"
 
 
 class Aggregator:
@@ -110,6 +118,7 @@ class Aggregator:
         self._windows = tuple(map(format_duration, options.windows_ns))
         self._timescales = tuple(map(format_duration, options.timescales_ns))
         self._skipped_seconds = 0
+        self._notices: tuple[str, ...] = ()
 
     def update(
         self,
@@ -134,13 +143,37 @@ class Aggregator:
             self._skip(due)
             self._catch_up(due, placed, rows)
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
-        snapshot = self._snapshot(fabric, health, captures, placed, rows)
+        self._note_unexplained(placed, rows)
+        snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
         return replace(
             snapshot,
             known_ports=tuple(known_ports),
             event_counts=dict(event_counts),
             expected_rails=expected_rails,
         )
+
+    def with_notices(self, fabric: Fabric) -> Fabric:
+        """The fabric, with a notice for each port that was above its line rate for no known reason in the last minute.
+
+        It may be called at any time.
+        """
+        return replace(fabric, notices=(*fabric.notices, *self._notices)) if self._notices else fabric
+
+    def _note_unexplained(self, placed: Sequence[RingPort], rows: Rows) -> None:
+        if not self._notices and not self._totals.table.unexplained.any():
+            return
+        since = (self._schedule.next_second or 0) - NOTICE_SECONDS
+        unexplained = self._totals.table.unexplained[rows]
+        found = [port.port for port, second in zip(placed, unexplained, strict=True) if second > 0 and second >= since]
+        notices = tuple(
+            f"{port.id} counts more than its line rate{_rate_words(port)} can carry: there is traffic within the "
+            "adapter (loopback), or the rate is wrong"
+            for port in found
+        )
+        for notice in notices:
+            if notice not in self._notices:
+                log.warning("%s", notice)
+        self._notices = notices
 
     def summarize(self, ports: Sequence[Port], seconds: int, end_ns: int | None = None) -> Summary:
         """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread.

@@ -13,6 +13,7 @@ from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import Seconds
+from ibpulse.analysis.plausible import Merges
 from ibpulse.analysis.port_statistics import FIELDS, OBSERVED, sum_directions
 from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
@@ -109,6 +110,9 @@ class PortTable:
         self.bytes_total = np.zeros((0, 2), dtype=np.int64)
         self.resets = np.zeros(0, dtype=np.int64)
         self.counted = np.zeros((0, 2), dtype=np.bool_)
+        self.implausible = np.zeros(0, dtype=np.int64)
+        self.unexplained = np.zeros(0, dtype=np.int64)
+        """The last second with a sample that is above the line rate and cannot be merged; 0 if there was none."""
         self.observed = np.zeros(0)
         self.active_seconds = np.zeros((0, 2))
         self.moments = np.zeros((0, 2, 5))
@@ -148,6 +152,8 @@ class PortTable:
         self.bytes_total = _with_row(self.bytes_total)
         self.resets = _with_row(self.resets)
         self.counted = _with_row(self.counted)
+        self.implausible = _with_row(self.implausible)
+        self.unexplained = _with_row(self.unexplained)
         self.observed = _with_row(self.observed)
         self.active_seconds = _with_row(self.active_seconds)
         self.moments = _with_row(self.moments)
@@ -161,6 +167,7 @@ class PortTable:
         self.bytes_total[row] = 0
         self.resets[row] = 0
         self.counted[row] = False
+        self.implausible[row] = self.unexplained[row] = 0
         self.observed[row] = 0
         self.active_seconds[row] = 0
         self.moments[row] = 0
@@ -177,7 +184,7 @@ class PortTable:
         of the daemon or the device.
         """
         block, mine = group.block, rows[group.rows]
-        counters, valid = block.counters()[:, :, group.span], block.valid()[:, :, group.span]
+        counters, valid = group.counters[:, :, group.span], group.valid[:, :, group.span]
         known = self._last_known[mine]
         found = increase(
             np.concatenate([self._last[mine][:, :, None], counters], axis=2),
@@ -190,6 +197,15 @@ class PortTable:
         self._last_known[mine] = found.known
         self.counted[mine] |= found.known
 
+    def add_merges(self, rows: Rows, merges: Merges, first: int, ticks: int, counting: bool) -> None:
+        """Count merged samples, and note those above the line rate that are left as they are.
+
+        The merges are in seconds of `ticks` ticks from `first` on.
+        """
+        if counting:
+            np.add.at(self.implausible, rows[merges.places[:, 0]], merges.counts)
+        np.maximum.at(self.unexplained, rows[merges.unexplained[:, 0]], first + merges.unexplained[:, 2] // ticks)
+
     def add_seconds(self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, counting: bool) -> None:
         """Add rates over whole seconds; without `counting` (before the process started), they only fill the windows."""
         measurable = np.array([port.port.active for port in ports], dtype=np.bool_)
@@ -197,7 +213,8 @@ class PortTable:
         rate = seconds.bytes_per_second
         chosen = np.broadcast_to(good[:, None], rate.shape)
         sums = sum_directions(rate, seconds.seconds, good, self._threshold)
-        self._roll(rows, sums, np.where(chosen, rate, 0.0).max(axis=-1))
+        certain = rate if seconds.peaks is None else seconds.peaks
+        self._roll(rows, sums, np.where(chosen, certain, 0.0).max(axis=-1))
         if counting:
             self.observed[rows] += sums[:, 0, :, OBSERVED].sum(axis=-1)
             self.active_seconds[rows] += sums[..., moments.SECONDS].sum(axis=-1)

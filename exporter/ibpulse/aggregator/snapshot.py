@@ -95,6 +95,7 @@ class PortSnapshot:
     resets: int = 0
     read_errors: int = 0
     uncertain_reads: int = 0
+    implausible_samples: int = 0
     left_alone: bool = False
     sampling_interval_seconds: float = 0.0
     effective_resolution_seconds: float | None = None

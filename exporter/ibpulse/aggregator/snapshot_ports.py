@@ -94,6 +94,7 @@ def port_snapshots(
             resets=int(table.resets[row]),
             read_errors=ring.slot_word(port.slot, at.S_ERRORS),
             uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
+            implausible_samples=int(table.implausible[row]),
             left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
             sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
             effective_resolution_seconds=resolutions.seconds_of(port),

@@ -12,7 +12,7 @@ from ibpulse.aggregator.past_ports import rail_rates
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
-from ibpulse.analysis.node_statistics import Seconds, line_rate, sum_rails, whole_seconds
+from ibpulse.analysis.node_statistics import line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.model import STORAGE
@@ -56,15 +56,19 @@ class RunningTotals:
         """Add the seconds from `first` to `end` (exclusive); without `counting`, they only fill the windows."""
         first_tick, last_tick = first * self._ticks + 1, end * self._ticks
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
-        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick))
-        seconds = whole_seconds(join_rates(groups, len(ports), (end - first) * self._ticks), self._ticks)
+        limits = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
+        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, limits))
+        rates = join_rates(groups, len(ports), (end - first) * self._ticks)
+        seconds = whole_seconds(rates, self._ticks)
         if counting:
             for group in groups:
                 self.table.add_totals(rows, group)
+        if rates.merges:
+            self.table.add_merges(rows, rates.merges, first, self._ticks, counting)
         self.table.add_seconds(rows, ports, seconds, counting)
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
-        summed = sum_rails(Seconds(seconds.bytes_per_second[chosen], seconds.seconds[chosen], seconds.good[chosen]))
+        summed = sum_rails(seconds.chosen(chosen))
         lines = line_rate(rail_rates(ports, self._history, first_tick, last_tick + 1))
         lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))
         self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails), lines)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ibpulse.analysis import moments
 from ibpulse.analysis.rates import Rates
-from ibpulse.arrays import Bools, Floats
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.units import SECOND_NS
 
 # fields of the last axis of the sums: the moments of the active samples, then these
@@ -27,13 +27,20 @@ USUAL = 0.75
 class Seconds:
     """Rates over whole seconds.
 
-    `bytes_per_second` and `seconds` are (ports, 2, seconds, samples), both 0 where `good` is false. `good` is
-    (ports, seconds, samples), true where both directions have a rate.
+    `bytes_per_second`, `seconds` and `peaks` are (ports, 2, seconds, samples), 0 where `good` is false. `good` is
+    (ports, seconds, samples), true where both directions have a rate. `peaks` is the certain part of each rate, None if
+    that is all of it.
     """
 
     bytes_per_second: Floats
     seconds: Floats
     good: Bools
+    peaks: Floats | None = None
+
+    def chosen(self, rows: Rows) -> Seconds:
+        """Those of some ports."""
+        peaks = None if self.peaks is None else self.peaks[rows]
+        return Seconds(self.bytes_per_second[rows], self.seconds[rows], self.good[rows], peaks)
 
 
 def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
@@ -43,11 +50,9 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
     both = good[:, None]
     ports, ticks = good.shape
     shape = (ports, 2, ticks // ticks_per_second, ticks_per_second)
-    return Seconds(
-        np.where(both, rates.bytes_per_second, 0.0).reshape(shape),
-        np.where(both, rates.seconds, 0.0).reshape(shape),
-        good.reshape(ports, *shape[2:]),
-    )
+    whole = np.where(both, rates.bytes_per_second, 0.0).reshape(shape)
+    peaks = None if rates.steps is None else np.where(both, rates.peaks, 0.0).reshape(shape)
+    return Seconds(whole, np.where(both, rates.seconds, 0.0).reshape(shape), good.reshape(ports, *shape[2:]), peaks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +60,24 @@ class NodeTicks:
     """Rates of all rails together over whole seconds.
 
     `directions` (2, seconds, samples) is 0 where data is missing, as is `measured` (seconds, samples), the time that
-    each sample covers. `good` (seconds, samples) is false where data is missing.
+    each sample covers. `good` (seconds, samples) is false where data is missing. `peaks` (seconds, samples) is the
+    certain part of the bandwidth, None if that is all of it.
     """
 
     directions: Floats
     measured: Floats
     good: Bools
+    peaks: Floats | None = None
 
     @property
     def bandwidth(self) -> Floats:
         """Transmit + receive: (seconds, samples), 0 where data is missing."""
         return np.asarray(self.directions[0] + self.directions[1])
+
+    @property
+    def highest(self) -> Floats:
+        """The peak of each second: (seconds,)."""
+        return np.asarray((self.bandwidth if self.peaks is None else self.peaks).max(axis=-1))
 
 
 def sum_rails(rails: Seconds) -> NodeTicks:
@@ -81,7 +93,10 @@ def sum_rails(rails: Seconds) -> NodeTicks:
     # the reads of one tick are microseconds apart, so the time of the node's sample is their average
     reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
     measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
-    return NodeTicks(rate, measured, good)
+    certain = None
+    if rails.peaks is not None:
+        certain = np.where(good, rails.peaks.sum(axis=(0, 1)), 0.0)
+    return NodeTicks(rate, measured, good, certain)
 
 
 def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:

@@ -1,20 +1,32 @@
 """Bytes and rates from raw counters, across missing data and counter resets.
 
-`rates` defines a rate. `rate_series` is a fast version for long spans of one port: it takes records in their memory
-layout, computes in float32 and builds masks only where data is missing. The two differ by less than 3e-6 of the rate,
-because of float32 rounding.
+`rates` defines a rate; `rate_series` is a fast version for long spans of one port.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.plausible import (
+    NO_MERGES,
+    STEPS,
+    SURE_STEPS,
+    LineRate,
+    Merges,
+    Samples,
+    Steps,
+    join_merges,
+    lower_bound,
+    merge,
+    uncertainty_steps,
+)
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.units import SECOND_NS
-
-NOT_READ = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,54 +71,128 @@ def increase(counters: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_], sca
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """What `rates` needs to judge them.
+
+    `stamps` (ports, ticks, 3) are the monotonic ns before, between and after the two reads, `lines` the line rates of
+    the ports, and `first_tick` the tick of the first column. Unless `exact`, uncertainties are only computed where some
+    are above 1 %.
+    """
+
+    stamps: npt.NDArray[np.int64]
+    lines: Sequence[LineRate]
+    first_tick: int = 0
+    exact: bool = False
+
+    def chosen(self, rows: Rows) -> Timing:
+        """That of some ports, in order."""
+        if len(rows) == len(self.lines):
+            return self
+        return replace(self, stamps=self.stamps[rows], lines=[self.lines[row] for row in rows])
+
+    def widths_ns(self) -> npt.NDArray[np.int64]:
+        """Duration of each read: (ports, 2, ticks)."""
+        return np.ascontiguousarray(np.diff(self.stamps, axis=2).transpose(0, 2, 1))
+
+    def certain(self, elapsed_ns: npt.NDArray[np.int64]) -> bool:
+        """Whether every rate over these times is clearly certain to 1 %, as nearly always."""
+        longest = int((self.stamps[:, :, 2] - self.stamps[:, :, 0]).max(initial=0))
+        return not self.exact and longest * STEPS < SURE_STEPS * int(elapsed_ns.min(initial=2**62))
+
+    def possible(self, rates: Floats) -> bool:
+        """Whether no rate (ports, 2, ticks) is above the lowest line rate of its port."""
+        lowest = np.array([line.lowest for line in self.lines])
+        return not bool((rates > lowest[:, None, None]).any())
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """Rates between consecutive samples, per port and direction, at every tick.
 
     All arrays are (ports, 2, ticks). `bytes_per_second` is float64, NaN if the sample or the one before it is missing
     or the counter was reset. `seconds` is the measured time that the tick covers, 0 where data is missing. `reset` is
-    true if the counter decreased since the previous sample.
+    true if the counter decreased since the previous sample. `steps` is the uncertainty of each rate in steps of 0.1 %,
+    None if all are at most 1 %.
     """
 
-    bytes_per_second: npt.NDArray[np.float64]
-    seconds: npt.NDArray[np.float64]
-    reset: npt.NDArray[np.bool_]
+    bytes_per_second: Floats
+    seconds: Floats
+    reset: Bools
+    steps: Steps | None = None
+    merges: Merges = NO_MERGES
+
+    @property
+    def peaks(self) -> Floats:
+        """The certain part of the rates, for every statistic that is a maximum."""
+        return self.bytes_per_second if self.steps is None else lower_bound(self.bytes_per_second, self.steps)
+
+    def cut(self, span: slice) -> Rates:
+        """The ticks of a span."""
+        at = np.s_[:, :, span]
+        steps, merges = None if self.steps is None else self.steps[at], self.merges.within(span.start, span.stop)
+        return Rates(self.bytes_per_second[at], self.seconds[at], self.reset[at], steps, merges)
 
 
 def rates(
     time_ns: npt.NDArray[np.int64],
     counters: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
+    valid: Bools,
     scale: npt.NDArray[np.int64],
     stride: npt.NDArray[np.int64],
+    timing: Timing | None = None,
 ) -> Rates:
     """Rates at each tick from counters (ports, 2, ticks); the first `stride` ticks of a port have no rate.
 
     A port sampled every `stride` ticks has one difference per stride; its mean rate is used for each tick it covers, so
     that sums over time do not depend on the stride. `stride` is (ports,), or (ports, ticks) if it changed: no rate is
-    computed between two samples with different strides, so a change loses at most one stride of data.
+    computed between two samples with different strides, so a change loses at most one stride of data. With `timing`,
+    implausible samples are merged; without, every rate counts as certain.
 
     Law: without missing data, the sum of `bytes_per_second * seconds` is `scale * (last - first)`.
     """
     shape = counters.shape
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
-    for step in np.unique(stride[stride < shape[2]]):
+    for step in np.unique(stride[stride < shape[2]]).tolist():
         taken = stride == step
         rows = np.flatnonzero(taken if stride.ndim == 1 else taken.any(axis=1))
         mine = valid[rows] if stride.ndim == 1 else valid[rows] & taken[rows, None]
-        _fill(out, rows, int(step), time_ns[rows], counters[rows], mine, scale[rows])
+        found = _subtract(step, time_ns[rows], counters[rows], mine, scale[rows])
+        out.reset[rows, :, step:] |= found.fell
+        steps = None
+        if timing is not None:
+            steps, merges = _judge(found, timing.chosen(rows))
+            out = replace(out, merges=join_merges((out.merges, merges.of_rows(rows)))) if merges else out
+        if steps is not None and out.steps is None:
+            out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
+        _fill(out, rows, found, steps)
     return out
 
 
-def _fill(
-    out: Rates,
-    rows: npt.NDArray[np.intp],
-    step: int,
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """Reads (ports, 2, ticks) and their differences `stride` ticks apart, (ports, 2, ticks - stride).
+
+    `rate` is NaN unless `good`; `fell` marks resets.
+    """
+
+    stride: int
+    time_ns: npt.NDArray[np.int64]
+    counters: npt.NDArray[np.uint64]
+    scale: npt.NDArray[np.int64]
+    good: Bools
+    fell: Bools
+    elapsed_ns: npt.NDArray[np.int64]
+    rate: Floats
+
+
+def _subtract(
+    stride: int,
     time_ns: npt.NDArray[np.int64],
     counters: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
+    valid: Bools,
     scale: npt.NDArray[np.int64],
-) -> None:
-    later, earlier = slice(step, None), slice(None, -step)
+) -> _Differences:
+    later, earlier = slice(stride, None), slice(None, -stride)
     both = valid[..., later] & valid[..., earlier]
     fell = both & (counters[..., later] < counters[..., earlier])
     elapsed = time_ns[..., later] - time_ns[..., earlier]
@@ -115,91 +201,47 @@ def _fill(
         moved = (counters[..., later] - counters[..., earlier]).astype(np.float64) * scale[:, None, None]
     rate = np.full(moved.shape, np.nan)
     np.divide(moved * float(SECOND_NS), elapsed, out=rate, where=good)
-    share = np.where(good, elapsed / (SECOND_NS * step), 0.0)
-    out.reset[rows, :, step:] |= fell
-    for back in range(step):
-        # the difference at tick k covers the ticks k-step+1 .. k
-        target = slice(step - back, counters.shape[2] - back)
-        hit = good if back == 0 else good & np.isnan(out.bytes_per_second[rows, :, target])
-        _put(out.bytes_per_second, rows, target, rate, hit)
+    return _Differences(stride, time_ns, counters, scale, good, fell, elapsed, rate)
+
+
+def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
+    """Merge implausible samples in place; returns the uncertainty of each rate, None if all are at most 1 %."""
+    possible = timing.possible(found.rate)
+    if possible and timing.certain(found.elapsed_ns):
+        return None, NO_MERGES
+    stride, widths = found.stride, timing.widths_ns()
+    steps = uncertainty_steps(widths[..., stride:] + widths[..., :-stride], found.elapsed_ns)
+    if possible:
+        needed = timing.exact or bool((found.good & (steps > SURE_STEPS)).any())
+        return (steps if needed else None), NO_MERGES
+    good = np.pad(found.good, ((0, 0), (0, 0), (stride, 0)))
+    rate, doubt = np.full(good.shape, np.nan), np.zeros(good.shape, dtype=np.uint16)
+    rate[..., stride:], doubt[..., stride:] = found.rate, steps
+    limits = np.stack([line.over(timing.first_tick, good.shape[2]) for line in timing.lines])
+    samples = Samples(stride, found.time_ns, widths, found.counters, found.scale, good)
+    merges = merge(samples, rate, doubt, limits)
+    found.rate[:] = rate[..., stride:]
+    return doubt[..., stride:], merges
+
+
+def _fill(out: Rates, rows: Rows, found: _Differences, steps: Steps | None) -> None:
+    """Put each difference at the ticks that it covers, where no newer one is."""
+    stride, ticks = found.stride, out.seconds.shape[2]
+    share = np.where(found.good, found.elapsed_ns / (SECOND_NS * stride), 0.0)
+    for back in range(stride):
+        # the difference at tick k covers the ticks k-stride+1 .. k
+        target = slice(stride - back, ticks - back)
+        hit = found.good if back == 0 else found.good & np.isnan(out.bytes_per_second[rows, :, target])
+        _put(out.bytes_per_second, rows, target, found.rate, hit)
         _put(out.seconds, rows, target, share, hit)
+        if steps is not None and out.steps is not None:
+            _put(out.steps, rows, target, steps, hit)
 
 
-def _put(
-    array: npt.NDArray[np.float64],
-    rows: npt.NDArray[np.intp],
-    target: slice,
-    values: npt.NDArray[np.float64],
-    hit: npt.NDArray[np.bool_],
-) -> None:
+Number = TypeVar("Number", bound=np.generic)
+
+
+def _put(array: npt.NDArray[Number], rows: Rows, target: slice, values: npt.NDArray[Number], hit: Bools) -> None:
     part = array[rows, :, target]
     part[hit] = values[hit]
     array[rows, :, target] = part
-
-
-def rate_series(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
-    present: npt.NDArray[np.bool_],
-    scale: int,
-    stride: int | npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
-    """Bytes per second at each tick: float32 (2, ticks), NaN where data is missing and in the first `stride` ticks.
-
-    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
-    counter was not read; `present` is (ticks,), as is `stride` if it changed.
-    """
-    if not isinstance(stride, int) or stride > 1:
-        return _strided(stamps, counters, present, scale, np.array([stride]))
-    out = np.empty((2, len(present)), dtype=np.float32)
-    out[:, :1] = np.nan
-    if len(present) < 2:
-        return out
-    lost = np.flatnonzero(~present)
-    gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
-    for direction in (0, 1):
-        # twice the midpoint of the read, to avoid rounding when halving
-        instants = stamps[:, direction] + stamps[:, direction + 1]
-        elapsed = instants[1:] - instants[:-1]
-        moved = counters[1:, direction] - counters[:-1, direction]
-        bad = _find_holes(moved, elapsed, counters[:, direction], gaps)
-        rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
-        rate *= np.float32(2 * SECOND_NS * scale)
-        rate[bad] = np.nan
-    return out
-
-
-def _find_holes(
-    moved: npt.NDArray[np.int64],
-    elapsed: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    gaps: npt.NDArray[np.intp],
-) -> npt.NDArray[np.intp]:
-    """Indices of differences that are missing; those of `gaps` are neutralised in place."""
-    moved[gaps], elapsed[gaps] = 0, 1
-    # an unread counter is -1 and thus appears as a decrease, unless it comes first or follows a gap
-    unseen = counts[0] == NOT_READ or (counts[gaps + 1] == NOT_READ).any()
-    if not unseen and moved.min() >= 0 and elapsed.min() > 0:
-        return gaps
-    lost = counts == NOT_READ
-    bad = np.flatnonzero(lost[1:] | lost[:-1] | (moved < 0) | (elapsed <= 0))
-    elapsed[bad] = 1
-    return np.concatenate((gaps, bad))
-
-
-def _strided(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
-    present: npt.NDArray[np.bool_],
-    scale: int,
-    stride: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float32]:
-    middles = (stamps[:, :-1] + stamps[:, 1:]) >> 1
-    found = rates(
-        middles.T[None],
-        counters.view(np.uint64).T[None],
-        ((counters != NOT_READ) & present[:, None]).T[None],
-        np.array([scale]),
-        stride,
-    )
-    return np.asarray(found.bytes_per_second[0], dtype=np.float32)

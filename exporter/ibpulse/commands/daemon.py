@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2
 # The newest second is whole this long after its end: see the aggregator's schedule.
-AGGREGATION_SECONDS_AFTER = 0.25
+AGGREGATION_SECONDS_AFTER = 0.3
 MOST_NAMED = 4
 
 
@@ -189,7 +189,7 @@ class Daemon:
     def _web_parts(self) -> WebParts:
         return WebParts(
             reader=self._reader,
-            fabric=lambda: self._supervisor.fabric,
+            fabric=lambda: self._aggregator.with_notices(self._supervisor.fabric),
             slots=lambda: self._supervisor.slots,
             metrics=self._metrics,
             heartbeat_age_seconds=self._supervisor.heartbeat_age_seconds,

@@ -58,7 +58,7 @@ def supervisor_options(settings: Settings) -> SupervisorOptions:
 
 def make_event_log(directory: Path, ring: RingFile) -> EventLog:
     """The event log next to the ring, with the events of earlier daemons."""
-    events = EventLog(EventFile(directory / EVENTS_NAME))
+    events = EventLog(EventFile(directory / EVENTS_NAME), ring.interval_ns)
     events.load(ring.words[H_CREATED_WALL_NS])
     return events
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ibpulse.events.event import KINDS, STARTED, Event, concerns, is_port_name, started_states
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.port_history import PortHistory
+from ibpulse.units import MILLISECOND_NS
 
 __all__ = ["MAX_PER_KIND", "MAX_STARTED", "STARTED", "EventLog"]
 
@@ -24,11 +25,12 @@ class EventLog:
 
     If a kind has too many, the oldest event of the port or device with most of them is forgotten, so that a flapping
     port cannot push out the others. Kinds of a later version count as one kind. Without a file the events are only in
-    memory. One process writes; it uses the log in one thread.
+    memory. One process writes; it uses the log in one thread. `interval_ns` is the time between two ticks.
     """
 
-    def __init__(self, file: EventFile | None = None) -> None:
+    def __init__(self, file: EventFile | None = None, interval_ns: int = MILLISECOND_NS) -> None:
         self.history = PortHistory()
+        self._interval_ns = interval_ns
         self._file = file
         self._kinds: dict[str, dict[str, deque[tuple[int, Event]]]] = {}
         self._sizes: Counter[str] = Counter()
@@ -140,14 +142,14 @@ class EventLog:
 
     def _follow(self, event: Event, tick: int) -> None:
         """Take over the states of ports; the tick is 0 if it is unknown. A file may hold names that no port has."""
-        states = started_states(event)
+        states, earlier = started_states(event), -(-event.uncertainty_ns // self._interval_ns)
         if states is not None:
             # events of the time before may have been lost
             for name in {*self.history.names(), *filter(is_port_name, states)}:
                 self.history.begin(name, states.get(name))
-                self.history.change(name, tick or None, None, states.get(name))
+                self.history.change(name, tick or None, None, states.get(name), earlier)
         elif is_port_name(event.subject) and (event.before is not None or event.after is not None):
-            self.history.change(event.subject, tick or None, event.before, event.after)
+            self.history.change(event.subject, tick or None, event.before, event.after, earlier)
 
 
 def _number(pair: tuple[int, Event]) -> int:

@@ -28,9 +28,10 @@ from ibpulse.flightrecorder.writer import Job
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
+from ibpulse.recordings.from_ring import line_rates
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.ring.window import widest_stride
+from ibpulse.ring.window import ticks_to_complete, widest_stride
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ class FlightRecorder:
 
     async def _wait(self, pending: Pending) -> None:
         widest = widest_stride(port.stride for port in self._known_ports.since(pending.first_tick))
-        complete_ns = (GUARD_TICKS + widest) * self._reader.interval_ns
+        complete_ns = (GUARD_TICKS + 1 + ticks_to_complete(widest)) * self._reader.interval_ns
         seconds = (pending.ready_ns + complete_ns - self._wall_clock_ns()) / SECOND_NS
         try:
             await asyncio.wait_for(self._ending.wait(), max(0.0, seconds))
@@ -204,6 +205,7 @@ class FlightRecorder:
             last_tick=last_tick,
             start_ns=pending.start_ns,
             meta=self._meta(pending, ports, last_tick),
+            lines=tuple(line_rates(self._events.history, ports)),
         )
         await self._on_disk(self.store.prepare)
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from ibpulse.analysis.plausible import LineRate
 from ibpulse.errors import IbpulseError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, RecordingMeta
@@ -27,7 +29,10 @@ ROWS_AT_ONCE = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A capture to write to `path`: samples `first_tick` (at wall time `start_ns`) to `last_tick` of `ring`."""
+    """A capture to write to `path`: samples `first_tick` (at wall time `start_ns`) to `last_tick` of `ring`.
+
+    `lines` are the line rates of the ports over the ticks of the ring, by default those of `meta`.
+    """
 
     ring: Path
     path: Path
@@ -35,22 +40,37 @@ class Job:
     last_tick: int
     start_ns: int
     meta: RecordingMeta
+    lines: tuple[LineRate, ...] = ()
 
     def dump(self) -> bytes:
         """Encode a job as JSON for `parse_job`."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
         meta = dataclasses.asdict(dataclasses.replace(self.meta, events=()))
-        return orjson.dumps({**members, **numbers, "meta": {**meta, "events": events_to_json(self.meta.events)}})
+        return orjson.dumps(
+            {**members, **numbers, "lines": self._lines(), "meta": {**meta, "events": events_to_json(self.meta.events)}}
+        )
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """The line rates; null stands for an unknown one, because JSON has no infinity."""
+        return [
+            {"rates": [rate if math.isfinite(rate) else None for rate in line.rates], "ticks": line.ticks}
+            for line in self.lines
+        ]
 
 
 def parse_job(raw: bytes) -> Job:
     """The job in the daemon's JSON."""
     members = orjson.loads(raw)
+    lines = tuple(_parse_line(**line) for line in members.pop("lines"))
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
     ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
     events = events_from_json(meta.pop("events"))
-    return Job(ring=ring, path=path, meta=RecordingMeta(ports=ports, events=events, **meta), **members)
+    return Job(ring=ring, path=path, lines=lines, meta=RecordingMeta(ports=ports, events=events, **meta), **members)
+
+
+def _parse_line(rates: list[float | None], ticks: list[int]) -> LineRate:
+    return LineRate(tuple(rate or math.inf for rate in rates), tuple(ticks))
 
 
 def _parse_port(identity: dict[str, str], **members: Any) -> RecordedPort:
@@ -82,7 +102,8 @@ def write_capture(job: Job) -> None:
 
     reader = RingReader(RingFile(job.ring, writable=False))
     at_once = max(1, ROWS_AT_ONCE // len(job.meta.ports))
-    save_pieces(job.path, job.meta, read_pieces(reader, job.meta, job.first_tick, job.last_tick, job.start_ns, at_once))
+    pieces = read_pieces(reader, job.meta, job.first_tick, job.last_tick, job.start_ns, at_once, job.lines)
+    save_pieces(job.path, job.meta, pieces)
 
 
 if __name__ == "__main__":

@@ -140,6 +140,12 @@ _PORT_ROWS = (
         "interval, or came less than half an interval after a delayed sample.",
         lambda port: port.uncertain_reads,
     ),
+    SAMPLED.counter(
+        "ibpulse_port_implausible_samples_total",
+        "Samples above the line rate, because the counter or its read was late. Each is merged with the fewest samples "
+        "before it, at most four, whose mean is possible.",
+        lambda port: port.implausible_samples,
+    ),
     EXISTING.counter(
         "ibpulse_port_down_seconds_total",
         "Time since this process started during which the port's link was not ACTIVE, read every second.",

@@ -78,9 +78,10 @@ class DaemonFollower:
                 return
 
     def _ask(self) -> RemoteWindow | None:
-        query: list[tuple[str, str | int]] = [("last", "1s")]
+        query: list[tuple[str, str | int]] = [("last", "1s"), ("statistic", "mean")]
         if self._next_ns is not None:
             query = [
+                ("statistic", "mean"),
                 ("from", self._next_ns // MILLISECOND_NS),
                 ("to", (self._next_ns + self._most_ns) // MILLISECOND_NS),
             ]
@@ -153,7 +154,8 @@ async def ring_source(
     ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
     ports = ports_at_begin(ports, events.history, ticks)
     meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY, simulated=fabric.simulated)
-    follower, log_events = RingFollower(reader, meta, first_tick), LogEvents(events, reader, ticks, ports)
+    follower = RingFollower(reader, meta, first_tick, history=events.history)
+    log_events = LogEvents(events, reader, ticks, ports)
     return SampleSource(meta, follower.read, check, log_events.read)
 
 

@@ -34,16 +34,19 @@ class Block:
     records: npt.NDArray[np.uint64]
     present: npt.NDArray[np.bool_]
 
+    def stamps(self) -> npt.NDArray[np.int64]:
+        """Monotonic time before, between and after the two reads, as a view: int64 (ports, ticks, 3)."""
+        return self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].view(np.int64)
+
     def time_ns(self) -> npt.NDArray[np.int64]:
         """Monotonic time of each read, the midpoint between its two timestamps: int64 (ports, 2, ticks)."""
-        stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
+        stamps = self.stamps()
         middle = (stamps[:, :, :-1] + stamps[:, :, 1:]) >> 1
         return np.ascontiguousarray(middle.transpose(0, 2, 1))
 
     def uncertainty_ns(self) -> npt.NDArray[np.int64]:
         """Half the duration of each read, i.e. the maximum error of `time_ns`: int64 (ports, 2, ticks)."""
-        stamps = self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
-        return np.ascontiguousarray((np.diff(stamps, axis=2) >> 1).transpose(0, 2, 1))
+        return np.ascontiguousarray((np.diff(self.stamps(), axis=2) >> 1).transpose(0, 2, 1))
 
     def counters(self) -> npt.NDArray[np.uint64]:
         """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""
@@ -58,9 +61,10 @@ class Block:
         strides = None if self.strides is None else self.strides[:, ::stride]
         return replace(self, records=self.records[:, ::stride], present=self.present[:, ::stride], strides=strides)
 
-    def valid(self) -> npt.NDArray[np.bool_]:
-        """Whether each counter was read at each tick: bool (ports, 2, ticks)."""
-        return np.asarray(self.present[:, None, :] & (self.counters() != at.ABSENT))
+    def valid(self, counters: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.bool_]:
+        """Whether each counter was read at each tick: bool (ports, 2, ticks); `counters` are those of the block."""
+        found = self.counters() if counters is None else counters
+        return np.asarray(self.present[:, None, :] & (found != at.ABSENT))
 
 
 class RingReader:

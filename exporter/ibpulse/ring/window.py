@@ -1,18 +1,22 @@
 """Reads windows of the ring as rates: finds complete ticks, groups ports by stride, computes rates.
 
-A port with a stride of N is sampled every N ticks, and each sample also covers the N - 1 ticks before it. Therefore all
-functions here read one stride before the span and the rest of a stride after it, and cut both off again.
+A port with a stride of N is sampled every N ticks, and each sample also covers the N - 1 ticks before it. A sample
+above the line rate is merged with samples before it. Therefore all functions here read some samples before and after
+the span, and cut them off again; a tick is complete once the samples that may be merged with its own are there too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from ibpulse.analysis.rates import Rates, rate_series, rates
-from ibpulse.arrays import Rows, Singles
+from ibpulse.analysis.plausible import MOST_BEFORE, UNLIMITED, LineRate, join_merges
+from ibpulse.analysis.rate_series import RateSeries, rate_series
+from ibpulse.analysis.rates import Rates, Timing, rates
+from ibpulse.arrays import Bools, Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
@@ -38,7 +42,12 @@ def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -
 
     `widest` is the widest stride of the ports.
     """
-    return reader.newest_tick(wall_ns) - (widest - 1)
+    return reader.newest_tick(wall_ns) - ticks_to_complete(widest)
+
+
+def ticks_to_complete(widest: int) -> int:
+    """The number of ticks from the newest complete tick to the newest tick."""
+    return (MOST_BEFORE + 1) * widest - 1
 
 
 def settled_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
@@ -48,7 +57,7 @@ def settled_tick(reader: RingReader, widest: int, wall_ns: int | None = None) ->
 
 def ticks_to_settle(interval_ns: int, widest: int) -> int:
     """The number of ticks from the newest settled tick to the newest tick."""
-    return -(-SETTLE_NS // interval_ns) + widest - 1
+    return -(-SETTLE_NS // interval_ns) + ticks_to_complete(widest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,54 +86,79 @@ def rows_by_stride(strides: Sequence[int]) -> list[tuple[int, list[int]]]:
 
 @dataclass(frozen=True, slots=True)
 class StrideGroup:
-    """Records of the ports with one stride, padded before and after `span`; `rows` are their indices in all ports."""
+    """Records of the ports with one stride, padded before and after `span`.
+
+    `rows` are the indices of the ports in all ports, `lines` their line rates. `counters` and `valid` are those of the
+    block.
+    """
 
     rows: Rows
     block: Block
     span: slice
+    lines: Sequence[LineRate]
+    counters: npt.NDArray[np.uint64]
+    valid: Bools
 
-    def rates(self) -> Rates:
-        """Rates of these ports at the ticks of the span."""
+    def rates(self, exact: bool = False) -> Rates:
+        """Rates of these ports at the ticks of the span; with `exact`, the uncertainty of each."""
         block = self.block
-        found = rates(block.time_ns(), block.counters(), block.valid(), block.scale, block.taken_every())
-        span = np.s_[:, :, self.span]
-        return Rates(found.bytes_per_second[span], found.seconds[span], found.reset[span])
+        timing = Timing(block.stamps(), self.lines, block.first_tick, exact)
+        found = rates(block.time_ns(), self.counters, self.valid, block.scale, block.taken_every(), timing)
+        return found.cut(self.span)
 
 
 def read_groups(
-    reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
+    reader: RingReader,
+    slots: Sequence[int],
+    strides: Sequence[int],
+    first_tick: int,
+    last_tick: int,
+    lines: Sequence[LineRate] | None = None,
 ) -> Iterator[StrideGroup]:
     """Yield records of slots at the ticks from `first_tick` to `last_tick`, stride by stride."""
     for stride, rows in rows_by_stride(strides):
-        block = reader.read([slots[row] for row in rows], first_tick - stride, last_tick + stride - 1)
-        span = slice(stride, stride + max(0, last_tick - first_tick + 1))
-        yield StrideGroup(np.array(rows, dtype=np.intp), block, span)
+        before, after = (MOST_BEFORE + 1) * stride, ticks_to_complete(stride)
+        block = reader.read([slots[row] for row in rows], first_tick - before, last_tick + after)
+        span, counters = slice(before, before + max(0, last_tick - first_tick + 1)), block.counters()
+        mine = [UNLIMITED if lines is None else lines[row] for row in rows]
+        yield StrideGroup(np.array(rows, dtype=np.intp), block, span, mine, counters, block.valid(counters))
 
 
-def join_rates(groups: Sequence[StrideGroup], rows: int, ticks: int) -> Rates:
+def join_rates(groups: Sequence[StrideGroup], rows: int, ticks: int, exact: bool = False) -> Rates:
     """The rates of all groups as arrays (rows, 2, ticks)."""
     if len(groups) == 1:
-        return groups[0].rates()
+        return groups[0].rates(exact)
     shape = (rows, 2, ticks)
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
-    for group in groups:
-        found = group.rates()
-        out.bytes_per_second[group.rows] = found.bytes_per_second
-        out.seconds[group.rows] = found.seconds
-        out.reset[group.rows] = found.reset
-    return out
+    parts = [(group.rows, group.rates(exact)) for group in groups]
+    if any(found.steps is not None for _, found in parts):
+        out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
+    for chosen, found in parts:
+        out.bytes_per_second[chosen] = found.bytes_per_second
+        out.seconds[chosen] = found.seconds
+        out.reset[chosen] = found.reset
+        if out.steps is not None and found.steps is not None:
+            out.steps[chosen] = found.steps
+    return replace(out, merges=join_merges([found.merges.of_rows(chosen) for chosen, found in parts]))
 
 
 def read_rates(
-    reader: RingReader, slots: Sequence[int], strides: Sequence[int], first_tick: int, last_tick: int
+    reader: RingReader,
+    slots: Sequence[int],
+    strides: Sequence[int],
+    first_tick: int,
+    last_tick: int,
+    lines: Sequence[LineRate] | None = None,
+    exact: bool = False,
 ) -> Rates:
     """Rates at the ticks from `first_tick` to `last_tick`, inclusive: arrays (slots, 2, ticks), NaN if missing.
 
     `strides` are those of the slots, or wider if a port was sampled less often in the span than now. A tick has a rate
-    only once the ring holds the sample at the end of its stride.
+    only once the ring holds the sample at the end of its stride. Samples above the line rate of their slot (`lines`)
+    are merged. With `exact`, the uncertainty of each rate is computed.
     """
-    groups = list(read_groups(reader, slots, strides, first_tick, last_tick))
-    return join_rates(groups, len(slots), max(0, last_tick - first_tick + 1))
+    groups = list(read_groups(reader, slots, strides, first_tick, last_tick, lines))
+    return join_rates(groups, len(slots), max(0, last_tick - first_tick + 1), exact)
 
 
 def read_planned(reader: RingReader, slots: Sequence[int], stride: int, count: int, last_tick: int) -> Block:
@@ -146,26 +180,33 @@ class TickRun:
 
 
 def read_series(
-    reader: RingReader, slots: Sequence[int], run: TickRun, newest_tick: int
-) -> Iterator[tuple[int, Singles]]:
-    """Yield the position of each slot and its rates over a run: float32 (2, ticks), NaN where data is missing.
+    reader: RingReader,
+    slots: Sequence[int],
+    run: TickRun,
+    newest_tick: int,
+    lines: Sequence[LineRate] | None = None,
+    exact: bool = False,
+) -> Iterator[tuple[int, RateSeries]]:
+    """Yield the position of each slot and its rates over a run, NaN where data is missing or not complete yet.
 
     Nothing after `newest_tick` is read. For speed with long windows, only as many ports are read at a time as fit into
     the cache.
     """
     last = run.tick + run.count - 1
     for stride, rows in rows_by_stride(reader.strides(slots)):
-        padded = max(last, min(last + stride - 1, newest_tick))
-        together = max(1, CACHED_RECORDS // (padded - run.tick + stride + 1))
+        before = (MOST_BEFORE + 1) * stride
+        padded = max(last, min(last + ticks_to_complete(stride), newest_tick))
+        together = max(1, CACHED_RECORDS // (padded - run.tick + before + 1))
         for begin in range(0, len(rows), together):
             chosen = rows[begin : begin + together]
-            block = reader.read([slots[row] for row in chosen], run.tick - stride, padded)
+            block = reader.read([slots[row] for row in chosen], run.tick - before, padded)
             for index, row in enumerate(chosen):
-                yield row, _series(block, index)[:, stride : stride + run.count]
+                series = _series(block, index, UNLIMITED if lines is None else lines[row], exact)
+                yield row, _complete(series, block, index, slice(before, before + run.count), newest_tick)
 
 
-def _series(block: Block, index: int) -> Singles:
-    """Rates of one port of a block: float32 (2, ticks)."""
+def _series(block: Block, index: int, line: LineRate, exact: bool) -> RateSeries:
+    """Rates of one port of a block."""
     # a counter that was not read, at.ABSENT, is -1 as a signed number
     records = block.records[index].view(np.int64)
     return rate_series(
@@ -174,7 +215,21 @@ def _series(block: Block, index: int) -> Singles:
         block.present[index],
         int(block.scale[index]),
         int(block.stride[index]) if block.strides is None else block.strides[index],
+        line,
+        block.first_tick,
+        exact,
     )
+
+
+def _complete(series: RateSeries, block: Block, index: int, span: slice, newest_tick: int) -> RateSeries:
+    """The complete ticks of a span, the others missing."""
+    stride = int(block.stride[index])
+    if block.strides is not None:
+        widest = int(block.strides[index].max())
+        stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())
+    # up to the last sample that has all samples after it which may be merged with it
+    end = newest_tick - newest_tick % stride - MOST_BEFORE * stride + 1 - block.first_tick
+    return series.cut(span, max(span.start, end))
 
 
 def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:

@@ -79,7 +79,7 @@ class Supervisor:
         states: StatePoller | None = None,
     ) -> None:
         self.slots: dict[str, int] = {}
-        self.events = EventLog() if events is None else events
+        self.events = EventLog(interval_ns=ring.interval_ns) if events is None else events
         self._reader = RingReader(ring)
         self._followed = FollowedPorts(self._reader, self.events, states)
         self._ring = ring

@@ -29,7 +29,7 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
-from ibpulse.ring.window import RingPort, place_ports, read_rates, settled_tick, widest_stride
+from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
 from ibpulse.terminal.view import (
     SUMMARY_EVERY_SECONDS,
     SUMMARY_WINDOW_SECONDS,
@@ -254,9 +254,10 @@ class RingWatcher:
 
     def fetch(self, points: int, wanted_ns: int) -> View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
-        known, interval_ns, newest = self._known, self._reader.interval_ns, self._reader.newest_tick()
+        known, interval_ns = self._known, self._reader.interval_ns
         ports = [each.port for each in known]
         placed = place_ports(self._reader, ports, self._reader.ring.slots())
+        newest = complete_tick(self._reader, widest_stride(port.stride for port in placed))
         self._summarize(ports, placed)
         width = bin_width(interval_ns, wanted_ns) // interval_ns
         # bins begin at multiples of their width, which keeps bins constant once drawn
@@ -322,11 +323,12 @@ class RingWatcher:
         bins = self._bins.missing(width, [str(port.port.id) for port in ports], end, points, unsure)
         count = max(bins * width, second)
         means, peaks = {}, {}
-        found = read_rates(self._reader, slots, strides, end * width - count, end * width - 1)
-        for port, values in zip(ports, found.bytes_per_second, strict=True):
+        lines = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
+        found = read_rates(self._reader, slots, strides, end * width - count, end * width - 1, lines)
+        for port, values, highest in zip(ports, found.bytes_per_second, found.peaks, strict=True):
             name = str(port.port.id)
             means[name] = (mean_of(values[0, -second:]), mean_of(values[1, -second:]))
-            binned = values[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
+            binned = highest[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
             peaks[name] = np.fmax.reduce(binned, axis=2)
         return means, self._bins.add(peaks, end, points)
 

@@ -44,6 +44,17 @@ class Series(BaseModel):
     port: str
     direction: Literal["transmit", "receive"]
     values: list[float | None]
+    uncertainty: list[float | None] | None = Field(
+        None, description="With uncertainty=true: the part by which a rate in the bin may be wrong, at most."
+    )
+
+
+class Implausible(BaseModel):
+    """Samples above the line rate."""
+
+    merged: int = Field(description="How many were merged with samples before them.")
+    unexplained: int = Field(description="How many nothing explains; they are as they were read.")
+    places: list[list[int]] = Field(description="Merged samples: series, first bin, number of bins; the first 200.")
 
 
 class WindowAnswer(BaseModel):
@@ -57,6 +68,7 @@ class WindowAnswer(BaseModel):
     end_ms: int
     points: int
     holes: int
+    implausible: Implausible
     history: History
     coverage: str
     series: list[Series]
@@ -67,6 +79,7 @@ class WindowAnswer(BaseModel):
         schema = super().model_json_schema()
         parts = schema.pop("$defs")
         schema["properties"]["history"] = parts["History"]
+        schema["properties"]["implausible"] = parts["Implausible"]
         schema["properties"]["series"]["items"] = parts["Series"]
         return schema
 

@@ -55,6 +55,7 @@ class Feed:
         self._snapshot: Snapshot | None = None
         self._slots: tuple[int, ...] = ()
         self._names: list[str] = []
+        self._rates: list[tuple[str, float | None]] = []
         self.ports = b""
         self.summary = b""
         self.refresh_ports()
@@ -73,6 +74,7 @@ class Feed:
             return False, False
         others = names != self._names
         self._seen, self._names, self._slots = seen, names, numbers
+        self._rates = [(str(each.port.id), each.port.rate_bytes_per_second) for each in known]
         before, self.ports = self.ports, self._describe(known)
         return others, before != self.ports
 
@@ -112,9 +114,10 @@ class Feed:
         last_tick = run.tick + run.count - 1
         # a batch is short, so padding all ports by the widest stride is cheaper than one read per stride
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
-        found = read_rates(self._reader, self._slots, widest, run.tick, last_tick).bytes_per_second
+        lines = [self._parts.events.history.line_rate(*port) for port in self._rates]
+        found = read_rates(self._reader, self._slots, widest, run.tick, last_tick, lines)
         # each port's transmit before its receive
-        values = found.reshape(2 * len(self._slots), run.count)
+        values = found.peaks.reshape(2 * len(self._slots), run.count)
         return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values)
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:

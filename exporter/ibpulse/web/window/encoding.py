@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from starlette.responses import Response
 
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window.query import Format
-from ibpulse.web.window.values import WindowValues
+from ibpulse.web.window.values import UNCERTAINTY, WindowValues
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 CSV_TYPE = "text/csv; charset=utf-8"
@@ -39,6 +40,7 @@ def _coverage(window: WindowValues) -> dict[str, Any]:
         "end_ms": window.start_ms + plan.bins.points * step_ms,
         "points": plan.bins.points,
         "holes": holes,
+        "implausible": asdict(window.marks),
         "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
         "coverage": _sentence(window, holes),
     }
@@ -55,10 +57,12 @@ def _sentence(window: WindowValues, holes: int) -> str:
 
 
 def _json(window: WindowValues) -> Response:
-    series = [
+    series: list[dict[str, Any]] = [
         {"port": port, "direction": direction, "values": values}
         for (port, direction), values in zip(window.names(), window.values, strict=True)
     ]
+    for one, values in zip(series, () if window.uncertainty is None else window.uncertainty, strict=False):
+        one[UNCERTAINTY] = values
     return Response(orjson.dumps({**_coverage(window), "series": series}, option=_NUMPY), media_type="application/json")
 
 
@@ -66,9 +70,11 @@ def _grafana(window: WindowValues) -> Response:
     unit = "percentunit" if window.plan.unit == "ratio" else "Bps"
     fields: list[dict[str, Any]] = [{"name": "time", "type": "time"}]
     fields += [{"name": " ".join(name), "type": "number", "config": {"unit": unit}} for name in window.names()]
+    for name in window.columns()[len(window.names()) :]:
+        fields.append({"name": name, "type": "number", "config": {"unit": "percentunit"}})
     frame = {
         "schema": {"name": "ibpulse", "meta": {"type": "heatmap-rows", "custom": _coverage(window)}, "fields": fields},
-        "data": {"values": [window.times_ms(), *window.values]},
+        "data": {"values": [window.times_ms(), *window.table()]},
     }
     return Response(orjson.dumps(frame, option=_NUMPY), media_type="application/json")
 
@@ -77,12 +83,11 @@ def _csv(window: WindowValues) -> Response:
     head = io.StringIO()
     # clients that say bytes were written for version 0.1, whose columns have no unit
     unit = () if window.plan.unit == "bytes" else (window.plan.unit,)
-    columns = [" ".join((*name, *unit)) for name in window.names()]
-    csv.writer(head, lineterminator="\n").writerow(["time_ms", *columns])
+    csv.writer(head, lineterminator="\n").writerow(["time_ms", *window.columns(*unit)])
     # orjson encodes the times and the values as a whole, which is a sixth faster than row by row: the text [1,2]
     # is split at its commas, [[0.5,null],[1.5,2.5]] between its rows; an empty text replaces null
     times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")
-    table = orjson.dumps(np.ascontiguousarray(window.values.T), option=_NUMPY).replace(b"null", b"")
+    table = orjson.dumps(np.ascontiguousarray(window.table().T), option=_NUMPY).replace(b"null", b"")
     rows = table[len(b"[[") : -len(b"]]")].split(b"],[")
     lines = [b"%b,%b\n" % pair for pair in zip(times, rows, strict=True)] if window.values.size else []
     return Response(head.getvalue().encode() + b"".join(lines), media_type=CSV_TYPE)
@@ -90,9 +95,9 @@ def _csv(window: WindowValues) -> Response:
 
 def _npy(window: WindowValues) -> Response:
     head = io.BytesIO()
-    values = window.values.astype("<f4", copy=False)
+    values = window.table().astype("<f4", copy=False)
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
-    about = {**_coverage(window), "series": [" ".join(name) for name in window.names()]}
+    about = {**_coverage(window), "series": window.columns()}
     # json, not orjson, because headers are ASCII only
     headers = {NPY_HEADER: json.dumps(about, separators=(",", ":"))}
     return Response(b"".join((head.getvalue(), values.data)), media_type=NPY_TYPE, headers=headers)

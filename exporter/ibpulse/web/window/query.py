@@ -9,6 +9,7 @@ from pydantic import Field, WithJsonSchema
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.model import DIRECTIONS
+from ibpulse.ring.window import widest_stride
 from ibpulse.units import format_duration
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
 from ibpulse.web.parts import WebLimits, WebParts
@@ -40,6 +41,7 @@ class WindowQuery(SpanQuery):
         int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
     ] = Field(None, description="Maximum number of bins; they are widened to fit.")
     statistic: Statistic = Field("max", description="Statistic of the valid samples in a bin.")
+    uncertainty: bool = Field(False, description="Add the part by which each rate may be wrong, at most.")
     format: Format = Field("json", description="Format of the response.")
 
 
@@ -57,10 +59,11 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         rates=tuple(known.get(name) for name in names),
         directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
         interval_ns=parts.reader.interval_ns,
-        bins=_bins(query, parts),
+        bins=_bins(query, parts, widest_stride(parts.reader.strides(slots))),
         statistic=query.statistic,
         unit=query.unit,
         history=parts.events.history,
+        uncertainty=query.uncertainty,
     )
     _refuse_too_many(plan, parts.limits)
     return plan
@@ -93,13 +96,13 @@ def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> Problem
     return ProblemError("unknown-port", 404, f"No such port: {text[:64]!r}. Known ports: {known}.", known_ports=sampled)
 
 
-def _bins(query: WindowQuery, parts: WebParts) -> Bins:
+def _bins(query: WindowQuery, parts: WebParts, widest: int) -> Bins:
     interval_ns, now_ns = parts.reader.interval_ns, parts.wall_clock_ns()
     base = _base_width(query.resolution, interval_ns)
     span = query.span(now_ns, DEFAULT_LAST)
     if span.newest:
-        return newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points)
-    return bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points)
+        return newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points, widest)
+    return bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points, widest)
 
 
 def _base_width(resolution: str | None, interval_ns: int) -> int:
@@ -115,7 +118,7 @@ def _base_width(resolution: str | None, interval_ns: int) -> int:
 
 
 def _refuse_too_many(plan: WindowPlan, limits: WebLimits) -> None:
-    values = plan.bins.points * plan.series
+    values = plan.bins.points * plan.series * (2 if plan.uncertainty else 1)
     if values > limits.max_values:
         raise ProblemError(
             "too-many-values",

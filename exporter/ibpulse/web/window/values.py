@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.bins import BinGrid, Statistic
+from ibpulse.analysis.plausible import STEPS, Merges
+from ibpulse.analysis.rate_series import RateSeries
+from ibpulse.arrays import Singles
 from ibpulse.events import PortHistory
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.ring.window import TickRun, read_series, runs_of_wall_time
+from ibpulse.ring.window import TickRun, read_series, runs_of_wall_time, ticks_to_complete
 from ibpulse.units import MILLISECOND_NS
 
+UNCERTAINTY = "uncertainty"
+# of merged samples; they are in the header of an NPY answer
+MOST_PLACES = 200
 Unit = Literal["bytes_per_second", "bytes", "ratio"]
 
 
@@ -36,28 +42,39 @@ class Bins:
         return self.first + self.points * self.width
 
 
-def newest_bins(span_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None) -> Bins:
-    """The newest complete bins that cover a span: at most `max_points`, each `base` ticks wide or a multiple of it."""
+def newest_bins(
+    span_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None, widest: int = 1
+) -> Bins:
+    """The newest complete bins that cover a span: at most `max_points`, each `base` ticks wide or a multiple of it.
+
+    `widest` is the widest stride of the ports.
+    """
     width = _width(base, interval_ns, span_ns, max_points)
     points = -(-span_ns // (width * interval_ns))
-    end = _complete(now_ns, interval_ns) // width * width
+    end = _complete(now_ns, interval_ns, widest) // width * width
     return Bins(end - points * width, points, width)
 
 
 def bins_between(
-    from_ns: int, to_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None
+    from_ns: int,
+    to_ns: int,
+    now_ns: int,
+    interval_ns: int,
+    base: int,
+    max_points: int | None = None,
+    widest: int = 1,
 ) -> Bins:
     """The complete bins that overlap `from_ns` up to `to_ns`, exclusive; widths as for the newest bins."""
     # an unaligned span overlaps one more bin
     width = _width(base, interval_ns, to_ns - from_ns, max_points and max_points - 1)
     first = from_ns // (width * interval_ns) * width
-    end = min(-(-to_ns // (width * interval_ns)), _complete(now_ns, interval_ns) // width) * width
+    end = min(-(-to_ns // (width * interval_ns)), _complete(now_ns, interval_ns, widest) // width) * width
     return Bins(first, max(0, end - first) // width, width)
 
 
-def _complete(now_ns: int, interval_ns: int) -> int:
-    """The wall tick after the newest one that is certainly written."""
-    return now_ns // interval_ns - GUARD_TICKS + 1
+def _complete(now_ns: int, interval_ns: int, widest: int) -> int:
+    """The wall tick after the newest one that is complete, see `ring.window.complete_tick`."""
+    return now_ns // interval_ns - GUARD_TICKS + 1 - ticks_to_complete(widest)
 
 
 def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> int:
@@ -71,7 +88,7 @@ def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> i
 class WindowPlan:
     """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
 
-    `rates` are those of now; `history` has those of the past.
+    `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty.
     """
 
     ports: tuple[str, ...]
@@ -83,28 +100,64 @@ class WindowPlan:
     statistic: Statistic
     unit: Unit
     history: PortHistory = field(default_factory=PortHistory)
+    uncertainty: bool = False
 
     @property
     def series(self) -> int:
-        """Number of series in the response."""
+        """Number of series of rates in the response."""
         return len(self.ports) * len(self.directions)
+
+
+@dataclass(slots=True)
+class Marks:
+    """Samples above the line rate: how many were merged, and how many nothing explains.
+
+    `places` are the bins with merged samples: series, first bin, number of bins; at most `MOST_PLACES`.
+    """
+
+    merged: int = 0
+    unexplained: int = 0
+    places: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def add(self, plan: WindowPlan, row: int, run: TickRun, merges: Merges) -> None:
+        """Add those of one port in a run."""
+        bins, series = plan.bins, {way: row * len(plan.directions) + n for n, way in enumerate(plan.directions)}
+        for (_, way, first, last), count in zip(merges.places.tolist(), merges.counts.tolist(), strict=True):
+            if way in series:
+                begin, end = (max(0, run.wall_tick - bins.first + tick) // bins.width for tick in (first, last))
+                self.merged += count
+                if len(self.places) < MOST_PLACES:
+                    self.places.append((series[way], begin, end - begin + 1))
+        self.unexplained += int(np.isin(merges.unexplained[:, 1], plan.directions).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class WindowValues:
     """A plan and its values: float32 (series, points), grouped by port, NaN for missing samples.
 
-    `oldest_ms` and `newest_ms` are the bounds of the ring.
+    `oldest_ms` and `newest_ms` are the bounds of the ring. `marks` are the samples above the line rate. `uncertainty`
+    (series, points) is the largest part of a rate in each bin by which it may be wrong; None if it was not asked for.
     """
 
     plan: WindowPlan
-    values: npt.NDArray[np.float32]
+    values: Singles
     oldest_ms: int
     newest_ms: int
+    marks: Marks
+    uncertainty: Singles | None = None
 
     def names(self) -> list[tuple[str, str]]:
         """Port and direction of each series."""
         return [(port, DIRECTIONS[direction]) for port in self.plan.ports for direction in self.plan.directions]
+
+    def columns(self, *unit: str) -> list[str]:
+        """The name of each row of `table`; those of rates end with the unit."""
+        more = [] if self.uncertainty is None else [" ".join((*name, UNCERTAINTY)) for name in self.names()]
+        return [*(" ".join((*name, *unit)) for name in self.names()), *more]
+
+    def table(self) -> Singles:
+        """The values, followed by the uncertainties if there are any."""
+        return self.values if self.uncertainty is None else np.concatenate([self.values, self.uncertainty])
 
     def times_ms(self) -> npt.NDArray[np.int64]:
         """Wall time at which each bin begins, in ms since the epoch."""
@@ -129,19 +182,39 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     bins = plan.bins
     grid = BinGrid(len(plan.ports), bins.first, bins.points, bins.width, plan.statistic)
     runs = runs_of_wall_time(segments, oldest, newest, bins.first, bins.end)
+    lines = [plan.history.line_rate(*port) for port in zip(plan.ports, plan.rates, strict=True)]
     divisors = _constant_rates(plan, runs) if plan.unit == "ratio" else {}
+    marks = Marks()
+    doubts = BinGrid(len(plan.ports), bins.first, bins.points if plan.uncertainty else 0, bins.width, "max")
     for run in runs:
-        for row, values in read_series(reader, plan.slots, run, newest):
+        for row, series in read_series(reader, plan.slots, run, newest, lines, plan.uncertainty):
+            if series.merges:
+                marks.add(plan, row, run, series.merges)
+            if series.steps is not None:
+                doubts.add(row, run.wall_tick, _uncertainty(series))
+            values = series.peaks if plan.statistic == "max" else series.bytes_per_second
             changes = divisors.get(row, 1.0) is None
             grid.add(row, run.wall_tick, _divide(values, plan, row, run) if changes else values)
     values = grid.values()
     if divisors:
         each = np.array([divisors[row] or 1.0 for row in range(len(plan.ports))])
         values = np.divide(values, each[:, None, None], dtype=np.float64).astype(np.float32)
-    chosen = values[:, list(plan.directions)] if len(plan.directions) == 1 else values
     held = max(oldest, segments[0][0]) if segments else newest
     oldest_ms, newest_ms = (int(ns) // MILLISECOND_NS for ns in reader.wall_ns(np.array([held, newest])))
-    return WindowValues(plan, chosen.reshape(plan.series, bins.points), oldest_ms, newest_ms)
+    unsure = _chosen(plan, doubts.values()) if plan.uncertainty else None
+    return WindowValues(plan, _chosen(plan, values), oldest_ms, newest_ms, marks, unsure)
+
+
+def _chosen(plan: WindowPlan, values: Singles) -> Singles:
+    """The directions of a plan as series."""
+    chosen = values[:, list(plan.directions)] if len(plan.directions) == 1 else values
+    return chosen.reshape(plan.series, plan.bins.points)
+
+
+def _uncertainty(series: RateSeries) -> Singles:
+    """The uncertainty of each rate as a part of it: (2, ticks), NaN where data is missing."""
+    assert series.steps is not None
+    return np.where(np.isnan(series.bytes_per_second), np.nan, series.steps / STEPS).astype(np.float32)
 
 
 def _rates(plan: WindowPlan, row: int, run: TickRun) -> list[tuple[int, float]]:

@@ -1,0 +1,282 @@
+"""Rates above the line rate: merges against an independent computation, their laws, and the uncertainty of a rate."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ibpulse.analysis.plausible import MOST_BEFORE, LineRate, lower_bound, uncertainty_steps
+from ibpulse.analysis.rate_series import rate_series
+from ibpulse.analysis.rates import Rates, Timing, rates
+from ibpulse.ring.layout import ABSENT
+
+MS = 1_000_000
+LINE = 1e9
+# counts of 4 bytes that the line rate moves in 10 ms
+FULL = 2_500_000
+
+
+@dataclass(frozen=True)
+class Read:
+    """One read of a counter; `count` is None if it was not read."""
+
+    time_ns: int
+    width_ns: int
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Port:
+    """Both directions of a port with the line rate at each tick; reads are at multiples of the stride."""
+
+    ways: tuple[tuple[Read | None, ...], tuple[Read | None, ...]]
+    line: LineRate
+    stride: int
+
+    @property
+    def ticks(self) -> int:
+        return len(self.ways[0])
+
+
+@st.composite
+def ports(draw: st.DrawFn) -> Port:
+    """Traffic of up to 2.5 x the line rate, so that most merges are possible and some are not."""
+    stride, samples = draw(st.sampled_from([1, 1, 1, 2, 3])), draw(st.integers(2, 22))
+    parts = st.sampled_from([0, 0, 0.2, 0.5, 0.9, 1.0, 1.0, 1.05, 1.2, 1.5, 2.0, 2.5])
+    fates = st.sampled_from(["read"] * 15 + ["absent", "reset"])
+    ways, stamps, now = [], [], 10**12
+    for _ in range(samples):
+        now += draw(st.integers(-4 * MS, 4 * MS)) + 10 * MS * stride
+        stamps.append((now, draw(st.integers(0, MS)), draw(st.integers(0, MS))))
+    for way in (0, 1):
+        count, reads = draw(st.sampled_from([0, 2**62])), []
+        for before, first, second in stamps:
+            fate, moved = draw(fates), round(draw(parts) * FULL * stride)
+            count = moved if fate == "reset" else count + moved
+            begin, width = (before, first) if way == 0 else (before + first, second)
+            reads += [None] * (stride - 1 if reads else 0)
+            reads.append(Read(begin + width // 2, width, None if fate == "absent" else count))
+        ways.append(tuple(reads))
+    edge = draw(st.integers(1, samples * stride))
+    line = draw(st.sampled_from([LineRate((LINE,)), LineRate((LINE, 2 * LINE), (edge,)), LineRate()]))
+    return Port((ways[0], ways[1]), line, stride)
+
+
+def arrays(port: Port, first: int = 0) -> dict[str, np.ndarray]:
+    """The arguments of `rates` for the ticks from `first` on; stamps as the sampler writes them."""
+    stamps, counters = np.zeros((port.ticks, 3), dtype=np.int64), np.full((port.ticks, 2), ABSENT, dtype=np.uint64)
+    for tick, (transmit, receive) in enumerate(zip(*port.ways, strict=True)):
+        if transmit and receive:
+            begin = transmit.time_ns - transmit.width_ns // 2
+            between = begin + transmit.width_ns
+            stamps[tick] = begin, between, between + receive.width_ns
+            counters[tick] = [ABSENT if read.count is None else read.count for read in (transmit, receive)]
+    return {"stamps": stamps[first:], "counters": counters[first:]}
+
+
+def compute(port: Port, first: int = 0, exact: bool = False) -> Rates:
+    given = arrays(port, first)
+    middles = (given["stamps"][:, :-1] + given["stamps"][:, 1:]) >> 1
+    valid = given["counters"] != ABSENT
+    timing = Timing(given["stamps"][None], [port.line], first, exact)
+    return rates(
+        middles.T[None], given["counters"].T[None], valid.T[None], np.array([4]), np.array([port.stride]), timing
+    )
+
+
+class Slow:
+    """One counter, in exact fractions, sample by sample."""
+
+    def __init__(self, reads: tuple[Read | None, ...], line: LineRate, stride: int) -> None:
+        self.reads = [read for read in reads[::stride] if read is not None]
+        at = line.over(0, len(reads)).tolist()
+        self.limits = [max(at[max(0, k * stride - stride + 1) : k * stride + 1]) for k in range(len(self.reads))]
+        self.groups = [group for k in range(1, len(self.reads)) if self.over(k - 1, k) and (group := self.group(k))]
+
+    def good(self, k: int) -> bool:
+        if k < 1:
+            return False
+        before, now = self.reads[k - 1].count, self.reads[k].count
+        return before is not None and now is not None and now >= before
+
+    def elapsed(self, i: int, k: int) -> int:
+        return self.reads[k].time_ns - self.reads[i].time_ns
+
+    def moved(self, i: int, k: int) -> int:
+        return 4 * (self.reads[k].count - self.reads[i].count)  # type: ignore[operator]
+
+    def over(self, i: int, k: int) -> bool:
+        """Whether more moved from read i to read k than the line rate can, whenever the counters were taken."""
+        if not self.good(k) or self.limits[k] == float("inf"):
+            return False
+        longest = self.elapsed(i, k) + Fraction(self.reads[i].width_ns + self.reads[k].width_ns, 2)
+        return (self.moved(i, k) - 4) * 10**9 > int(self.limits[k]) * longest
+
+    def group(self, k: int) -> tuple[int, int] | None:
+        for before in range(1, MOST_BEFORE + 1):
+            whole = all(self.good(j) and self.limits[j] == self.limits[k] for j in range(k - before, k))
+            if not whole:
+                return None
+            if not self.over(k - before - 1, k):
+                return k - before - 1, k
+        return None
+
+    def span(self, k: int) -> tuple[int, int]:
+        """The reads between which the mean stands at sample k."""
+        around = [(i, j) for i, j in self.groups if i < k <= j]
+        return max(around, key=lambda one: one[1] - one[0], default=(k - 1, k))
+
+    def rate(self, k: int) -> float:
+        if not self.good(k):
+            return float("nan")
+        i, j = self.span(k)
+        return self.moved(i, j) * 1e9 / self.elapsed(i, j)
+
+    def unexplained(self, k: int) -> bool:
+        return self.over(k - 1, k) and self.span(k) == (k - 1, k)
+
+
+def each_way(port: Port) -> list[Slow]:
+    return [Slow(reads, port.line, port.stride) for reads in port.ways]
+
+
+@settings(deadline=None, max_examples=400)
+@given(port=ports())
+def test_merges_are_those_of_the_slow_computation(port: Port) -> None:
+    found = compute(port, exact=True)
+    for way, slow in enumerate(each_way(port)):
+        ends = np.arange(0, port.ticks, port.stride)
+        expected = [np.nan, *(slow.rate(k) for k in range(1, len(ends)))]
+        np.testing.assert_allclose(found.bytes_per_second[0, way, ends], expected, rtol=1e-12)
+        lonely = [k * port.stride for k in range(1, len(ends)) if slow.unexplained(k)]
+        assert found.merges.unexplained[found.merges.unexplained[:, 1] == way, 2].tolist() == lonely
+        outer = {span for k in range(1, len(ends)) if slow.good(k) and (span := slow.span(k)) in slow.groups}
+        mine = found.merges.places[:, 1] == way
+        expected_places = [[0, way, i * port.stride + 1, j * port.stride] for i, j in sorted(outer)]
+        assert found.merges.places[mine].tolist() == expected_places
+        over = [k for k in range(1, len(ends)) if slow.over(k - 1, k)]
+        assert found.merges.counts[mine].sum() == len(over) - len(lonely)
+        for k in range(1, len(ends)):
+            if slow.good(k):
+                i, j = slow.span(k)
+                doubt = Fraction(slow.reads[i].width_ns + slow.reads[j].width_ns, 2 * slow.elapsed(i, j))
+                steps = int(found.steps[0, way, ends[k]])  # type: ignore[index]
+                assert Fraction(steps - 1, 1000) <= doubt < Fraction(steps, 1000)
+
+
+@settings(deadline=None, max_examples=200)
+@given(port=ports())
+def test_groups_are_nested_or_apart(port: Port) -> None:
+    """The reason why the value of a sample depends on nothing far away; it needs the one line rate of a group."""
+    for slow in each_way(port):
+        for (i, j), (k, m) in itertools.combinations(slow.groups, 2):
+            assert j <= k or (k <= i and j <= m)
+
+
+@settings(deadline=None, max_examples=200)
+@given(port=ports())
+def test_bytes_are_kept_and_nothing_that_a_merge_can_explain_is_above_the_line_rate(port: Port) -> None:
+    found = compute(port, exact=True)
+    for way, slow in enumerate(each_way(port)):
+        count = range(1, len(slow.reads))
+        total = np.nansum(found.bytes_per_second[0, way] * found.seconds[0, way])
+        moved = sum(slow.moved(k - 1, k) for k in count if slow.good(k))
+        np.testing.assert_allclose(total, moved, rtol=1e-9, atol=1e-6)
+        for k in count:
+            rate = found.bytes_per_second[0, way, k * port.stride]
+            steps = int(found.steps[0, way, k * port.stride])  # type: ignore[index]
+            if slow.good(k) and not slow.unexplained(k):
+                assert rate <= slow.limits[k] * (1 + steps / 1000)
+
+
+@settings(deadline=None, max_examples=200)
+@given(port=ports(), data=st.data())
+def test_any_part_of_a_span_has_the_values_of_the_whole(port: Port, data: st.DataObject) -> None:
+    """A part that begins with the reads of five samples before it, and ends four samples after it."""
+    whole = compute(port)
+    first = data.draw(st.integers(0, port.ticks - 1)) // port.stride * port.stride
+    last = data.draw(st.integers(0, len(range(first, port.ticks, port.stride)) - 1))
+    cut = Port(
+        (port.ways[0][: first + last * port.stride + 1], port.ways[1][: first + last * port.stride + 1]),
+        port.line,
+        port.stride,
+    )
+    part = compute(cut, first)
+    inside = slice((MOST_BEFORE + 1) * port.stride, max(0, (last - MOST_BEFORE) * port.stride + 1))
+    beyond = slice(first + inside.start, first + max(inside.start, inside.stop))
+    np.testing.assert_array_equal(part.bytes_per_second[:, :, inside], whole.bytes_per_second[:, :, beyond])
+    np.testing.assert_array_equal(part.peaks[:, :, inside], whole.peaks[:, :, beyond])
+
+
+@settings(deadline=None, max_examples=300)
+@given(port=ports())
+def test_the_series_of_one_port_agrees(port: Port) -> None:
+    given = arrays(port)
+    present = (given["stamps"] > 0).any(axis=1)
+    arguments = given["stamps"], given["counters"].view(np.int64), present, 4, port.stride, port.line
+    expected, found, exact = compute(port), rate_series(*arguments), rate_series(*arguments, exact=True)
+    for series in (found, exact):
+        np.testing.assert_allclose(series.bytes_per_second, expected.bytes_per_second[0], rtol=3e-6)
+        np.testing.assert_allclose(series.peaks, expected.peaks[0], rtol=3e-6)
+        assert series.merges.places.tolist() == expected.merges.places.tolist()
+    np.testing.assert_array_equal(exact.steps, compute(port, exact=True).steps[0])  # type: ignore[index]
+
+
+def late(parts: list[float], line: LineRate | None = None) -> Rates:
+    """Both directions move these parts of the line rate, one every 10 ms, with reads of 20 us."""
+    counts = [0, *itertools.accumulate(round(part * FULL) for part in parts)]
+    reads = tuple(Read(10**12 + tick * 10 * MS, 20_000, count) for tick, count in enumerate(counts))
+    return compute(Port((reads, reads), line or LineRate((LINE,)), 1))
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        # the counter of the second sample was 3 ms late
+        ([1.0, 0.7, 1.3, 1.0], [1.0, 1.0, 1.0, 1.0]),
+        ([0.5, 0.2, 1.4, 0.5], [0.5, 0.8, 0.8, 0.5]),
+        # one sample before is not enough
+        ([0.0, 0.0, 2.5, 0.0], [2.5 / 3, 2.5 / 3, 2.5 / 3, 0.0]),
+        # a sample above the line rate may be among those before another one
+        ([0.0, 0.0, 0.0, 1.5, 2.0], [0.0, 3.5 / 4, 3.5 / 4, 3.5 / 4, 3.5 / 4]),
+        # five samples in total, and no more
+        ([1.0, 0.9, 0.9, 0.9, 0.9, 1.4], [1.0, *[1.0] * 5]),
+        ([0.0, 1.0, 1.0, 1.0, 1.0, 1.4], [0.0, 1.0, 1.0, 1.0, 1.0, 1.4]),
+        # within the uncertainty of the reads, 0.2 %
+        ([1.0, 1.0015, 1.0], [1.0, 1.0015, 1.0]),
+        ([0.9, 1.0025, 1.0], [0.95125, 0.95125, 1.0]),
+    ],
+)
+def test_the_fewest_samples_that_explain_it(parts: list[float], expected: list[float]) -> None:
+    found = late(parts).bytes_per_second[0, 0, 1:] / LINE
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_traffic_that_no_line_could_carry_is_left_as_it_is_and_named() -> None:
+    found = late([1.5] * 20)
+    np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:], 1.5 * LINE)
+    assert len(found.merges.places) == 0
+    assert len(found.merges.unexplained) == 40
+
+
+def test_a_link_that_trained_up_merges_nothing() -> None:
+    found = late([0.0, 0.0, 2.0, 2.0, 2.0], LineRate((LINE, 2 * LINE), (1,)))
+    np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:] / LINE, [0, 0, 2, 2, 2])
+    assert not found.merges
+
+
+@pytest.mark.parametrize("line", [LineRate(), LineRate.of(None)])
+def test_without_a_line_rate_nothing_is_implausible(line: LineRate) -> None:
+    assert not late([0.0, 50.0], line).merges
+
+
+def test_a_peak_is_the_rate_where_its_time_is_certain_and_otherwise_the_least_that_it_can_be() -> None:
+    steps = uncertainty_steps(np.array([0, 199_000, 200_000, 1_000_000, 10**15]), np.full(5, 10 * MS))
+    assert steps.tolist() == [1, 10, 11, 51, 65535]
+    np.testing.assert_allclose(lower_bound(np.full(3, 100.0), steps[1:4]), [100, 100 / 1.011, 100 / 1.051])
