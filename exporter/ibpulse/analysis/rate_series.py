@@ -7,7 +7,7 @@ computed where data is missing or a read took long.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +28,22 @@ from ibpulse.arrays import Bools, Singles
 from ibpulse.units import SECOND_NS
 
 NOT_READ = -1
+NO_GAPS = np.zeros(0, dtype=np.intp)
 LONG_NS = 2**40
 """Stands for the time between two samples of which one is missing."""
 CLEARLY = 1 - 1e-6
 """A float32 rate of at most this part of the line rate is not above it before rounding."""
 
 
+Detail = Literal["rates", "peaks", "uncertainty"]
+
+
 @dataclass(frozen=True, slots=True)
 class RateSeries:
     """The rates of one port: float32 (2, ticks), NaN where data is missing.
 
-    `peaks` are those for maxima, as in `Rates`. `steps` (2, ticks) are only there if they were wanted. In `merges` the
-    port is 0.
+    `peaks` are those for maxima, as in `Rates`, unless only the rates were wanted. `steps` (2, ticks) are only there if
+    they were wanted. In `merges` the port is 0.
     """
 
     bytes_per_second: Singles
@@ -49,9 +53,10 @@ class RateSeries:
 
     def cut(self, span: slice, end: int) -> RateSeries:
         """The ticks of a span, missing from the tick `end` on."""
-        found, blank = self.bytes_per_second[:, span], max(0, end - span.start)
-        peaks = found if self.peaks is self.bytes_per_second else self.peaks[:, span]
-        found[:, blank:] = peaks[:, blank:] = np.nan
+        found, same = self.bytes_per_second[:, span], self.peaks is self.bytes_per_second
+        peaks = found if same else self.peaks[:, span]
+        if end < span.stop:
+            found[:, end - span.start :] = peaks[:, end - span.start :] = np.nan
         steps = None if self.steps is None else self.steps[:, span]
         return RateSeries(found, peaks, self.merges.within(span.start, min(span.stop, end)), steps)
 
@@ -64,35 +69,50 @@ def rate_series(
     stride: int | npt.NDArray[np.int64],
     line: LineRate = UNLIMITED,
     first_tick: int = 0,
-    exact: bool = False,
+    detail: Detail = "peaks",
 ) -> RateSeries:
     """Bytes per second at each tick; NaN in the first `stride` ticks.
 
     `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
     counter was not read; `present` is (ticks,), as is `stride` if it changed. `line` is the line rate, `first_tick`
-    the tick of the first of them. With `exact`, the uncertainty of every rate is computed.
+    the tick of the first of them. `detail` is the most that is needed: the rates, their peaks, or their uncertainties.
     """
-    slow = partial(_slow_series, stamps, counters, present, scale, np.array([stride]), line, first_tick, exact)
-    if exact or not isinstance(stride, int) or stride > 1 or len(present) < 2:
-        return slow()
+    found, exact = None, detail == "uncertainty"
+    if not exact and isinstance(stride, int) and stride == 1 and len(present) > 1:
+        found = _fast_series(stamps, counters, present, scale, line.lowest * CLEARLY, detail == "peaks")
+    return found or _slow_series(stamps, counters, present, scale, np.array([stride]), line, first_tick, exact)
+
+
+def _fast_series(
+    stamps: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.int64],
+    present: Bools,
+    scale: int,
+    limit: float,
+    peaks: bool,
+) -> RateSeries | None:
+    """The series of a port of stride 1; None if a rate is above the limit."""
     out = np.empty((2, len(present)), dtype=np.float32)
     out[:, :1] = np.nan
-    lost = np.flatnonzero(~present)
-    gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
-    limit, shortest = line.lowest * CLEARLY, 0
+    gaps = NO_GAPS
+    if not present.all():
+        lost = np.flatnonzero(~present)
+        gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
     # twice the midpoint of each read, to avoid rounding when halving
     instants = [stamps[:, 0] + stamps[:, 1], stamps[:, 1] + stamps[:, 2]]
+    nearest = LONG_NS
     for direction in (0, 1):
         elapsed = instants[direction][1:] - instants[direction][:-1]
         moved = counters[1:, direction] - counters[:-1, direction]
-        bad = _find_holes(moved, elapsed, counters[:, direction], gaps)
+        bad, least = _find_holes(moved, elapsed, counters[:, direction], gaps)
+        nearest = min(nearest, least)
         rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
         rate *= np.float32(2 * SECOND_NS * scale)
         if rate.max() > limit:
-            return slow()
-        rate[bad] = np.nan
-        shortest = shortest or int(elapsed.min())
-    return RateSeries(out, _certain_part(out, stamps, instants[1] - instants[0], shortest))
+            return None
+        if len(bad):
+            rate[bad] = np.nan
+    return RateSeries(out, _certain_part(out, stamps, instants[1] - instants[0], nearest // 2) if peaks else out)
 
 
 def _find_holes(
@@ -100,37 +120,37 @@ def _find_holes(
     elapsed: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
     gaps: npt.NDArray[np.intp],
-) -> npt.NDArray[np.intp]:
-    """Indices of differences that are missing; they are neutralised in place."""
-    moved[gaps], elapsed[gaps] = 0, LONG_NS
-    # an unread counter is -1 and thus appears as a decrease, unless it comes first or follows a gap
-    unseen = counts[0] == NOT_READ or (counts[gaps + 1] == NOT_READ).any()
-    if not unseen and moved.min() >= 0 and elapsed.min() > 0:
-        return gaps
+) -> tuple[npt.NDArray[np.intp], int]:
+    """Indices of differences that are missing, which are neutralised in place, and the least time of the others."""
+    unseen = counts[0] == NOT_READ
+    if len(gaps):
+        moved[gaps], elapsed[gaps] = 0, LONG_NS
+        # an unread counter is -1 and thus appears as a decrease, unless it comes first or follows a gap
+        unseen |= (counts[gaps + 1] == NOT_READ).any()
+    least = int(elapsed.min())
+    if not unseen and least > 0 and moved.min() >= 0:
+        return gaps, least
     lost = counts == NOT_READ
     bad = np.flatnonzero(lost[1:] | lost[:-1] | (moved < 0) | (elapsed <= 0))
     elapsed[bad] = LONG_NS
-    return np.concatenate((gaps, bad))
+    return np.concatenate((gaps, bad)), int(elapsed.min())
 
 
 def _certain_part(rates: Singles, stamps: npt.NDArray[np.int64], both_ns: npt.NDArray[np.int64], least: int) -> Singles:
     """The peaks of rates, computed only where a read is long.
 
-    The reads of a tick take `both_ns` (ticks,) together; transmit reads are at least `least` / 2 ns apart.
+    The reads of a tick take `both_ns` (ticks,) together; those of one direction are at least `least` ns apart.
     """
-    longest = int(both_ns.max())
-    # receive reads can be closer to each other, by at most `longest`
-    certain_ns = (least // 2 - longest) * SURE_STEPS // STEPS
-    if longest < certain_ns:
+    certain_ns = least * SURE_STEPS // STEPS
+    if int(both_ns.max()) < certain_ns:
         return rates
     long = np.flatnonzero(both_ns >= certain_ns)
-    ends = np.unique(np.concatenate((long[long > 0], long[long < len(both_ns) - 1] + 1)))
+    ends = np.concatenate((long[long > 0], long[long < len(both_ns) - 1] + 1))
+    first, last = stamps[ends - 1], stamps[ends]
+    widths = (first[:, 1:] - first[:, :2]) + (last[:, 1:] - last[:, :2])
+    elapsed = ((last[:, 1:] + last[:, :2]) >> 1) - ((first[:, 1:] + first[:, :2]) >> 1)
     peaks = rates.copy()
-    for direction in (0, 1):
-        before, after = stamps[:, direction], stamps[:, direction + 1]
-        widths = (after - before)[ends] + (after - before)[ends - 1]
-        elapsed = ((before[ends] + after[ends]) >> 1) - ((before[ends - 1] + after[ends - 1]) >> 1)
-        peaks[direction, ends] = lower_bound(rates[direction, ends], uncertainty_steps(widths, elapsed))
+    peaks[:, ends] = lower_bound(rates[:, ends], uncertainty_steps(widths, elapsed).T)
     return peaks
 
 

@@ -152,19 +152,24 @@ def rates(
     """
     shape = counters.shape
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
-    for step in np.unique(stride[stride < shape[2]]).tolist():
+    # most often all ports have one stride, and views are faster than copies
+    strides = sorted(set(stride.ravel().tolist()))
+    for step in strides:
+        if step >= shape[2]:
+            continue
         taken = stride == step
         rows = np.flatnonzero(taken if stride.ndim == 1 else taken.any(axis=1))
-        mine = valid[rows] if stride.ndim == 1 else valid[rows] & taken[rows, None]
-        found = _subtract(step, time_ns[rows], counters[rows], mine, scale[rows])
-        out.reset[rows, :, step:] |= found.fell
+        some = slice(None) if len(strides) == 1 else rows
+        mine = valid[some] if stride.ndim == 1 else valid[some] & taken[some, None]
+        found = _subtract(step, time_ns[some], counters[some], mine, scale[some])
+        out.reset[some, :, step:] |= found.fell
         steps = None
         if timing is not None:
             steps, merges = _judge(found, timing.chosen(rows))
             out = replace(out, merges=join_merges((out.merges, merges.of_rows(rows)))) if merges else out
         if steps is not None and out.steps is None:
             out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
-        _fill(out, rows, found, steps)
+        _fill(out, some, found, steps)
     return out
 
 
@@ -224,7 +229,7 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
     return doubt[..., stride:], merges
 
 
-def _fill(out: Rates, rows: Rows, found: _Differences, steps: Steps | None) -> None:
+def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: Steps | None) -> None:
     """Put each difference at the ticks that it covers, where no newer one is."""
     stride, ticks = found.stride, out.seconds.shape[2]
     share = np.where(found.good, found.elapsed_ns / (SECOND_NS * stride), 0.0)
@@ -241,7 +246,9 @@ def _fill(out: Rates, rows: Rows, found: _Differences, steps: Steps | None) -> N
 Number = TypeVar("Number", bound=np.generic)
 
 
-def _put(array: npt.NDArray[Number], rows: Rows, target: slice, values: npt.NDArray[Number], hit: Bools) -> None:
+def _put(
+    array: npt.NDArray[Number], rows: Rows | slice, target: slice, values: npt.NDArray[Number], hit: Bools
+) -> None:
     part = array[rows, :, target]
     part[hit] = values[hit]
     array[rows, :, target] = part

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.plausible import MOST_BEFORE, UNLIMITED, LineRate, join_merges
-from ibpulse.analysis.rate_series import RateSeries, rate_series
+from ibpulse.analysis.rate_series import Detail, RateSeries, rate_series
 from ibpulse.analysis.rates import Rates, Timing, rates
 from ibpulse.arrays import Bools, Rows
 from ibpulse.model import Port
@@ -185,7 +185,7 @@ def read_series(
     run: TickRun,
     newest_tick: int,
     lines: Sequence[LineRate] | None = None,
-    exact: bool = False,
+    detail: Detail = "peaks",
 ) -> Iterator[tuple[int, RateSeries]]:
     """Yield the position of each slot and its rates over a run, NaN where data is missing or not complete yet.
 
@@ -201,11 +201,11 @@ def read_series(
             chosen = rows[begin : begin + together]
             block = reader.read([slots[row] for row in chosen], run.tick - before, padded)
             for index, row in enumerate(chosen):
-                series = _series(block, index, UNLIMITED if lines is None else lines[row], exact)
+                series = _series(block, index, UNLIMITED if lines is None else lines[row], detail)
                 yield row, _complete(series, block, index, slice(before, before + run.count), newest_tick)
 
 
-def _series(block: Block, index: int, line: LineRate, exact: bool) -> RateSeries:
+def _series(block: Block, index: int, line: LineRate, detail: Detail) -> RateSeries:
     """Rates of one port of a block."""
     # a counter that was not read, at.ABSENT, is -1 as a signed number
     records = block.records[index].view(np.int64)
@@ -217,7 +217,7 @@ def _series(block: Block, index: int, line: LineRate, exact: bool) -> RateSeries
         int(block.stride[index]) if block.strides is None else block.strides[index],
         line,
         block.first_tick,
-        exact,
+        detail,
     )
 
 
@@ -229,7 +229,7 @@ def _complete(series: RateSeries, block: Block, index: int, span: slice, newest_
         stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())
     # up to the last sample that has all samples after it which may be merged with it
     end = newest_tick - newest_tick % stride - MOST_BEFORE * stride + 1 - block.first_tick
-    return series.cut(span, max(span.start, end))
+    return series.cut(span, min(max(span.start, end), span.stop))
 
 
 def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ibpulse.analysis.bins import BinGrid, Statistic
 from ibpulse.analysis.plausible import STEPS, Merges
-from ibpulse.analysis.rate_series import RateSeries
+from ibpulse.analysis.rate_series import Detail, RateSeries
 from ibpulse.arrays import Singles
 from ibpulse.events import PortHistory
 from ibpulse.model import DIRECTIONS
@@ -103,6 +103,13 @@ class WindowPlan:
     uncertainty: bool = False
 
     @property
+    def detail(self) -> Detail:
+        """What is needed of the rates."""
+        if self.uncertainty:
+            return "uncertainty"
+        return "peaks" if self.statistic == "max" else "rates"
+
+    @property
     def series(self) -> int:
         """Number of series of rates in the response."""
         return len(self.ports) * len(self.directions)
@@ -187,7 +194,7 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     marks = Marks()
     doubts = BinGrid(len(plan.ports), bins.first, bins.points if plan.uncertainty else 0, bins.width, "max")
     for run in runs:
-        for row, series in read_series(reader, plan.slots, run, newest, lines, plan.uncertainty):
+        for row, series in read_series(reader, plan.slots, run, newest, lines, plan.detail):
             if series.merges:
                 marks.add(plan, row, run, series.merges)
             if series.steps is not None:
