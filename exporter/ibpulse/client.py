@@ -211,7 +211,8 @@ class RemoteWindow:
     """Rates on a regular grid that begins at `start_ns` with steps of `step_ns`; NaN for missing data.
 
     `values` is float32 (series, points); `series` holds the names, such as `mlx5_0:1 transmit`. `newest_ns` is the time
-    of the daemon's newest sample.
+    of the daemon's newest sample. `merged` are series, first point and number of points of samples above the line rate,
+    which were merged.
     """
 
     interval_ns: int
@@ -220,14 +221,32 @@ class RemoteWindow:
     newest_ns: int
     series: tuple[str, ...]
     values: npt.NDArray[np.float32]
+    merged: tuple[tuple[int, int, int], ...] = ()
 
-    def both(self, port: str) -> npt.NDArray[np.float32]:
-        """Transmit and receive rates of a port: float32 (2, points), NaN if the daemon does not have the port."""
+    def both(self, port: str, what: str = "") -> npt.NDArray[np.float32]:
+        """Transmit and receive rates of a port: float32 (2, points), NaN if the daemon does not have the port.
+
+        `what` names another value than the rate: `uncertainty`.
+        """
         out = np.full((2, self.values.shape[1]), np.nan, dtype=np.float32)
         for way, direction in enumerate(DIRECTIONS):
-            if f"{port} {direction}" in self.series:
-                out[way] = self.values[self.series.index(f"{port} {direction}")]
+            name = f"{port} {direction} {what}".rstrip()
+            if name in self.series:
+                out[way] = self.values[self.series.index(name)]
         return out
+
+    def marks(self, port: str) -> npt.NDArray[np.bool_]:
+        """The merged samples of a port: bool (2, points)."""
+        out = np.zeros((2, self.values.shape[1]), dtype=np.bool_)
+        rows = {self.series.index(name): way for way, name in self._names(port)}
+        for row, first, count in self.merged:
+            if row in rows:
+                out[rows[row], first : first + count] = True
+        return out
+
+    def _names(self, port: str) -> list[tuple[int, str]]:
+        names = [(way, f"{port} {direction}") for way, direction in enumerate(DIRECTIONS)]
+        return [(way, name) for way, name in names if name in self.series]
 
 
 def ask_ports(connection: DaemonConnection) -> RemotePorts:
@@ -262,8 +281,15 @@ def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | in
             start_ns=about["start_ms"] * MILLISECOND_NS,
             newest_ns=about["history"]["newest_ms"] * MILLISECOND_NS,
             series=tuple(map(str, about["series"])),
+            merged=tuple((int(row), int(first), int(count)) for row, first, count in _places(about)),
             values=values,
         )
+
+
+def _places(about: Mapping[str, Any]) -> Sequence[Sequence[int]]:
+    """The places of merged samples; daemons of version 0.1 do not tell them."""
+    places: Sequence[Sequence[int]] = about.get("implausible", {}).get("places", ())
+    return places
 
 
 def ask_events(

@@ -33,7 +33,9 @@ def make_recording(ticks: int, ports: int = 2, seed: int = 0, start_ns: int = ST
     rates = 4 * np.rint(seconds * rng.gamma(1, 2e9, seconds.shape)) / seconds
     holes = rng.random(seconds.shape) < 0.05
     rates[holes], seconds[holes] = np.nan, 0.0
-    return Recording(make_meta(ports, **changes), start_ns, rates, seconds)
+    steps, merged = rng.integers(1, 200, rates.shape).astype(np.uint16), rng.random(rates.shape) < 0.05
+    steps[holes], merged[holes] = 0, False
+    return Recording(make_meta(ports, **changes), start_ns, rates, seconds, steps, merged)
 
 
 ports = st.builds(

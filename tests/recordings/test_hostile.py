@@ -236,3 +236,34 @@ def _sample(folder: Path, stream: bool) -> bytes:
             save(path, recording)
             _SAMPLES[stream] = path.read_bytes()
     return _SAMPLES[stream]
+
+
+JUDGED = [f"{way}_{what}" for way in ("transmit", "receive") for what in ("uncertainty", "merged")]
+
+
+def test_a_file_without_uncertainties_counts_as_certain(path: Path) -> None:
+    whole = load(path)
+    rewrite(path, lambda table: table.drop_columns(JUDGED))
+    found = load(path)
+    assert (found.steps, found.merged) == (None, None)
+    np.testing.assert_array_equal(found.bytes_per_second, whole.bytes_per_second)
+    np.testing.assert_array_equal(found.peaks, whole.bytes_per_second)
+
+
+@pytest.mark.parametrize("wrong", [-0.001, float("nan"), float("inf")])
+def test_an_impossible_uncertainty_is_refused(path: Path, wrong: float) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index(JUDGED[0])
+        return table.set_column(place, JUDGED[0], pa.array([wrong] * len(table), pa.float32()))
+
+    rewrite(path, change)
+    with pytest.raises(RecordingError, match="has an uncertainty that is negative or not finite; use the file that"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_marks_of_another_type_are_refused(path: Path, name: str) -> None:
+    place = pq.read_schema(path).get_field_index(name)
+    rewrite(path, lambda table: table.set_column(place, name, pa.array(["x"] * len(table))))
+    with pytest.raises(RecordingError, match=f"lacks the column {name}, or has it with another type"):
+        load(path)

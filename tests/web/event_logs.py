@@ -6,7 +6,7 @@ from ibpulse.events import Event, EventLog
 from ibpulse.model import PortState
 from tests.web.rings import EPOCH
 
-NOW_NS = (EPOCH + 1001) * 10**7 + 1
+NOW_NS = (EPOCH + 1005) * 10**7 + 1
 UP = PortState("ACTIVE", "LinkUp", True, 5e10, True)
 DOWN = PortState("DOWN", "Polling", False, 5e10, True)
 KINDS_USED = ("link-down", "link-up", "quarantined")

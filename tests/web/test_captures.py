@@ -105,7 +105,7 @@ async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.As
     (tmp_path / "a.parquet").write_bytes(answer.content)
     capture = load(tmp_path / "a.parquet")
     assert (capture.meta.reason, capture.meta.labels) == ("Before the update", {"trigger": "api", "job": "llama"})
-    assert capture.meta.trigger_ns == (EPOCH + 999 + 2) * INTERVAL_NS + 1
+    assert capture.meta.trigger_ns == (EPOCH + 999 + 6) * INTERVAL_NS + 1
     assert (await client.delete(entry["url"])).status_code == 204
     assert (await client.get(PATH)).json()["captures"] == []
     assert "No such capture: '" in problem(await client.get(entry["url"]), 404)["detail"]

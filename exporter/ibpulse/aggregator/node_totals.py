@@ -47,8 +47,9 @@ class NodeTotals:
         """
         threshold = self._options.active_bytes_per_second
         self._sums.push(sum_seconds(node, threshold))
-        self._peaks.push(node.highest)
-        self._peak_utilizations.push(np.where(node.good, node.bandwidth / lines, 0.0).max(axis=-1))
+        highest = node.highest
+        self._peaks.push(highest.max(axis=-1))
+        self._peak_utilizations.push(np.where(node.good, highest / lines, 0.0).max(axis=-1))
         self._line = float(lines[-1, -1])
         self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
 

@@ -76,8 +76,8 @@ class NodeTicks:
 
     @property
     def highest(self) -> Floats:
-        """The peak of each second: (seconds,)."""
-        return np.asarray((self.bandwidth if self.peaks is None else self.peaks).max(axis=-1))
+        """The certain part of the bandwidth, for every statistic that is a maximum: (seconds, samples)."""
+        return self.bandwidth if self.peaks is None else self.peaks
 
 
 def sum_rails(rails: Seconds) -> NodeTicks:

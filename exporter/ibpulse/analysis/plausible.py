@@ -83,14 +83,24 @@ class Merges:
         return bool(len(self.places) or len(self.unexplained))
 
     def within(self, first: int, end: int) -> Merges:
-        """Those that end at the ticks from `first` up to `end`, exclusive; ticks count from `first` on."""
+        """Those of the ticks from `first` up to `end`, exclusive; ticks count from `first` on.
+
+        A merge has all of its ticks, and counts where it ends.
+        """
         if not self:
             return self
-        last, tick = self.places[:, 3], self.unexplained[:, 2]
-        kept = (last >= first) & (last < end)
+        begin, last, tick = self.places[:, 2], self.places[:, 3], self.unexplained[:, 2]
+        kept = (last >= first) & (begin < end)
         places = self.places[kept] - np.array([0, 0, first, first], dtype=np.int64)
         unexplained = self.unexplained[(tick >= first) & (tick < end)] - np.array([0, 0, first], dtype=np.int64)
-        return Merges(places, self.counts[kept], unexplained)
+        return Merges(places, np.where(last < end, self.counts, 0)[kept], unexplained)
+
+    def marks(self, shape: tuple[int, ...]) -> Bools:
+        """The merged ones of an array of this shape."""
+        marks = np.zeros(shape, dtype=np.bool_)
+        for row, way, first, last in self.places.tolist():
+            marks[row, way, max(0, first) : last + 1] = True
+        return marks
 
     def of_rows(self, rows: Counts) -> Merges:
         """The same with the ports renumbered: port n is `rows[n]`."""

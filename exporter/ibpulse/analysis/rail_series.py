@@ -39,10 +39,10 @@ class RailSeries:
 
     `rates` and `seconds` are (rails, 2, samples), 0 where `good` (rails, samples) is false: where data is missing, and
     in seconds in which the link is not ACTIVE at any sample. `up` (rails, samples) is false in those seconds.
-    `directions` (2, samples), `measured` (samples,) and `whole` (samples,) describe the sum over the rails that are
-    up, with 0 and false for missing data. The arrays are padded to whole seconds: up to `ticks_per_second - 1` samples
-    are missing at each end. `lead` is the index of the first recorded sample. `recorded` is true for each direction
-    that has any value.
+    `directions` (2, samples), `peaks` (samples,), `measured` (samples,) and `whole` (samples,) describe the sum
+    over the rails that are up, with 0 and false for missing data; `peaks` is the certain part of both directions.
+    The arrays are padded to whole seconds: up to `ticks_per_second - 1` samples are missing at each end. `lead` is
+    the index of the first recorded sample. `recorded` is true for each direction that has any value.
     """
 
     rails: RailTraits
@@ -56,6 +56,7 @@ class RailSeries:
     good: Bools
     up: Bools
     directions: Floats
+    peaks: Floats
     measured: Floats
     whole: Bools
 
@@ -63,6 +64,11 @@ class RailSeries:
     def bandwidth(self) -> Floats:
         """Transmit + receive of all rails: (samples,), NaN where data is missing."""
         return np.where(self.whole, self.directions.sum(axis=0), np.nan)
+
+    @property
+    def certain_bandwidth(self) -> Floats:
+        """The certain part of the bandwidth, for statistics that are a maximum: (samples,), NaN for missing data."""
+        return np.where(self.whole, self.peaks, np.nan)
 
     @property
     def interval_seconds(self) -> float:
@@ -81,9 +87,16 @@ class RailSeries:
 
 
 def add_up(
-    bytes_per_second: Floats, seconds: Floats, rails: RailTraits, first_tick_ns: int, interval_ns: int
+    bytes_per_second: Floats,
+    seconds: Floats,
+    rails: RailTraits,
+    first_tick_ns: int,
+    interval_ns: int,
+    peaks: Floats | None = None,
 ) -> RailSeries:
     """The rails and their sum, from rates and measured times (rails, 2, samples), NaN and 0 where data is missing.
+
+    `peaks` are the certain parts of the rates, by default the rates.
 
     A direction that was not recorded for any rail counts as 0 in the sum, and is not `recorded`. The sum is formed
     second by second, as in the daemon: see `sum_rails`.
@@ -101,7 +114,11 @@ def add_up(
         if there:
             rates[:, way, span] = np.where(good[:, span], bytes_per_second[:, way], 0.0)
         measured[:, way, span] = np.where(good[:, span], seconds[:, way if there else 1 - way], 0.0)
-    summed = _sum_up(rates, measured, good, per_second)
+    certain = None
+    if peaks is not None:
+        certain = np.zeros(shape)
+        certain[..., span] = np.where(good[:, None, span] & known, peaks, 0.0)
+    summed = _sum_up(rates, measured, good, per_second, certain)
     return RailSeries(
         rails=rails,
         interval_ns=interval_ns,
@@ -114,6 +131,7 @@ def add_up(
         good=good,
         up=up,
         directions=summed.directions.reshape(2, -1),
+        peaks=summed.highest.ravel(),
         measured=summed.measured.ravel(),
         whole=summed.good.ravel(),
     )
@@ -127,10 +145,11 @@ def _up_by_second(up: Bools, lead: int, ticks_per_second: int) -> Bools:
     return np.asarray(np.repeat(seconds, ticks_per_second, axis=1))
 
 
-def _sum_up(rates: Floats, seconds: Floats, good: Bools, ticks_per_second: int) -> NodeTicks:
+def _sum_up(rates: Floats, seconds: Floats, good: Bools, ticks_per_second: int, peaks: Floats | None) -> NodeTicks:
     count, blocks = len(rates), rates.shape[2] // ticks_per_second
     split = (count, 2, blocks, ticks_per_second)
-    return sum_rails(Seconds(rates.reshape(split), seconds.reshape(split), good.reshape(count, blocks, -1)))
+    certain = None if peaks is None else peaks.reshape(split)
+    return sum_rails(Seconds(rates.reshape(split), seconds.reshape(split), good.reshape(count, blocks, -1), certain))
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:

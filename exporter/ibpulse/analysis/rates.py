@@ -126,6 +126,11 @@ class Rates:
         """The certain part of the rates, for every statistic that is a maximum."""
         return self.bytes_per_second if self.steps is None else lower_bound(self.bytes_per_second, self.steps)
 
+    @property
+    def merged(self) -> Bools:
+        """Marks of the rates that are the mean of a merge."""
+        return self.merges.marks(self.seconds.shape)
+
     def cut(self, span: slice) -> Rates:
         """The ticks of a span."""
         at = np.s_[:, :, span]

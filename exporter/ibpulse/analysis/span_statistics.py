@@ -215,7 +215,7 @@ def _peak(series: RailSeries, units: Floats) -> float:
     whole = series.whole[recorded]
     if not whole.any() or series.resolution_ticks > 1:
         return math.nan
-    return float((series.bandwidth[recorded][whole] / units[whole]).max())
+    return float((series.certain_bandwidth[recorded][whole] / units[whole]).max())
 
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:
@@ -246,7 +246,7 @@ def _name_traffic(series: RailSeries, whole: UnitStatistics, line: float, option
     """The signature of the span, from the same features as in the daemon."""
     node = whole.node
     seconds = (-1, series.ticks_per_second)
-    peaks = series.directions.sum(axis=0).reshape(seconds).max(axis=1)
+    peaks = series.peaks.reshape(seconds).max(axis=1)
     peak = usual_peak(peaks, series.measured.reshape(seconds).sum(axis=1))
     features = describe_features(
         float(node.duty_cycle),

@@ -203,7 +203,8 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     series = window.series
     span = slice(series.lead, series.lead + series.ticks)
     facts = _describe(path, recording, chosen)
-    node = PictureNode(series.bandwidth[span], series.measured[span], find_lines(series), facts)
+    lines, peaks = find_lines(series), series.certain_bandwidth[span]
+    node = PictureNode(series.bandwidth[span], series.measured[span], lines, facts, peaks)
     return take_run(name, window.recording, list(series.rails.names), node)
 
 

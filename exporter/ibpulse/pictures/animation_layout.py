@@ -162,7 +162,9 @@ def _draw_band(page: Page, band: Band, run: PictureRun, scale: Scale, top: float
 
 def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale, marks: EventMarks) -> None:
     size, sign = time_unit(run.span_seconds)
-    columns = reduce(scale.of_node(run)[None], run.node.seconds[None], place.width)
+    columns = reduce(
+        scale.of_node(run)[None], run.node.seconds[None], place.width, peaks=scale.of_node(run, peaks=True)[None]
+    )
     axes = _axes(page, place)
     column = columns.ticks * run.interval_seconds / size
     draw_band(axes, columns, column, page.colours, duration_text(run.interval_ns))

@@ -81,13 +81,13 @@ def build_motion(run: PictureRun, band: Band, scale: Scale, frames: int, options
     ends = np.clip(np.floor(instants + 1e-6).astype(np.int64), 1, run.ticks)
     starts = np.clip(np.minimum(ends - 1, np.floor(ends - frame_ticks + 1e-6).astype(np.int64)), 0, None)
     shown = band.columns * band.ticks
-    values = scale.of_ports(run)
+    values, peaks = scale.of_ports(run), scale.of_ports(run, peaks=True)
     bars = _lengths(_means(values, run.seconds, starts, ends), scale.port, band.bars.width)
     bars[(bars <= 0) & run.down[:, ends - 1].T] = LINK_DOWN
-    marks = np.stack([_highest(values[:, max(0, end - shown) : end]) for end in ends.tolist()])
+    marks = np.stack([_highest(peaks[:, max(0, end - shown) : end]) for end in ends.tolist()])
     part = band.timeline.width / run.ticks
     return Motion(
-        strip=_strip(run, values, band, scale),
+        strip=_strip(run, peaks, band, scale),
         ends=ends // band.ticks + band.columns,
         events=_event_columns(run, band),
         bars=bars,
@@ -145,12 +145,12 @@ def _lengths(values: Floats, highest: float, width: int) -> Counts:
 
 
 def _texts(run: PictureRun, scale: Scale, starts: Counts, ends: Counts, shown: int) -> tuple[str, ...]:
-    node = scale.of_node(run)
+    node, peaks = scale.of_node(run), scale.of_node(run, peaks=True)
     now = _means(node[None], run.node.seconds[None], starts, ends)[:, 0]
     oldest = np.maximum(ends - shown, 0)
     mean = _means(node[None], run.node.seconds[None], oldest, ends)[:, 0]
     peak = [
-        float(_highest(node[None, first:end])[0]) for first, end in zip(oldest.tolist(), ends.tolist(), strict=True)
+        float(_highest(peaks[None, first:end])[0]) for first, end in zip(oldest.tolist(), ends.tolist(), strict=True)
     ]
     return tuple(
         f"{end * run.interval_seconds:7.2f} s   node {_number(one)} {scale.sign}   "

@@ -121,7 +121,13 @@ def _make_plan(runs: Sequence[PictureRun], options: PictureOptions) -> _Plan:
 
 
 def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> None:
-    columns = reduce(scale.of_ports(run), run.seconds, _most_columns(plan.width, options.dpi), run.down)
+    columns = reduce(
+        scale.of_ports(run),
+        run.seconds,
+        _most_columns(plan.width, options.dpi),
+        run.down,
+        scale.of_ports(run, peaks=True),
+    )
     for place, statistic in enumerate(plan.maps):
         top = plan.maps_top + place * (TITLE + plan.rows) + TITLE
         above = 0.2 + (plan.maps_top - plan.head if not place else 0.0)
@@ -144,7 +150,8 @@ def _title(run: PictureRun, columns: Columns, statistic: str) -> str:
 
 def _draw_node(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> Axes:
     values = scale.of_node(run)[None]
-    columns = reduce(values, run.node.seconds[None], _most_columns(plan.width, options.dpi))
+    peaks = scale.of_node(run, peaks=True)[None]
+    columns = reduce(values, run.node.seconds[None], _most_columns(plan.width, options.dpi), peaks=peaks)
     size, sign = time_unit(run.span_seconds)
     axes = page.axes(left, plan.node_top, plan.width, NODE)
     column = columns.ticks * run.interval_seconds / size

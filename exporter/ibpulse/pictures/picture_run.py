@@ -28,13 +28,15 @@ ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
 class PictureNode:
     """The sum over the rails of a recording, per sample: bytes per second, NaN if missing, and the seconds measured.
 
-    `lines` (samples,) is its line rate, NaN if unknown. `facts` are its key numbers: name and text.
+    `lines` (samples,) is its line rate, NaN if unknown. `facts` are its key numbers: name and text. `peaks` is the
+    certain part of the bandwidth, None if that is all of it.
     """
 
     bandwidth: Floats
     seconds: Floats
     lines: Floats
     facts: tuple[tuple[str, str], ...] = ()
+    peaks: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class PictureRun:
     down: Bools
     node: PictureNode
     events: tuple[Event, ...] = ()
+    peaks: Floats | None = None
+    merged_samples: int = 0
     simulated: bool = False
 
     @property
@@ -93,7 +97,11 @@ def keep_direction(recording: Recording, direction: str) -> Recording:
     other = 1 - DIRECTIONS.index(direction)
     rates, seconds = recording.bytes_per_second.copy(), recording.seconds.copy()
     rates[:, other], seconds[:, other] = np.nan, 0.0
-    return Recording(recording.meta, recording.start_ns, rates, seconds)
+    merged = None
+    if recording.merged is not None:
+        merged = recording.merged.copy()
+        merged[:, other] = False
+    return Recording(recording.meta, recording.start_ns, rates, seconds, recording.steps, merged)
 
 
 def take_run(name: str, recording: Recording, ports: Sequence[str], node: PictureNode) -> PictureRun:
@@ -129,6 +137,8 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
         down=inactive & ~(summed > 0),
         node=node,
         events=_choose_events(recording, ports),
+        peaks=None if recording.steps is None else recording.peaks[rows][:, ways].sum(axis=1),
+        merged_samples=0 if recording.merged is None else int(np.count_nonzero(recording.merged[rows])),
         simulated=recording.meta.simulated,
     )
 
@@ -194,10 +204,13 @@ class Columns:
         return int(self.highest.shape[1])
 
 
-def reduce(values: Floats, seconds: Floats, most: int, down: Bools | None = None) -> Columns:
+def reduce(
+    values: Floats, seconds: Floats, most: int, down: Bools | None = None, peaks: Floats | None = None
+) -> Columns:
     """At most `most` columns of (rows, samples), NaN if missing; the mean is weighted by the seconds.
 
-    `down` (rows, samples) marks samples whose link was down.
+    `down` (rows, samples) marks samples whose link was down; `peaks` are the values for the highest, by default the
+    same.
 
     Invariants: the highest value of a row is that of its columns; the mean of the columns, weighted by their seconds,
     is that of the row.
@@ -210,7 +223,7 @@ def reduce(values: Floats, seconds: Floats, most: int, down: Bools | None = None
     summed = np.add.reduceat(np.where(known, values, 0.0) * weight, starts, axis=1)
     mean = np.full(total.shape, np.nan)
     np.divide(summed, total, out=mean, where=total > 0)
-    highest = np.fmax.reduceat(values, starts, axis=1)
+    highest = np.fmax.reduceat(values if peaks is None else peaks, starts, axis=1)
     partly = ~np.logical_and.reduceat(known, starts, axis=1)
     found = np.zeros(values.shape, dtype=np.bool_) if down is None else down
     return Columns(highest, mean, partly, np.logical_or.reduceat(found, starts, axis=1) & ~(highest > 0), ticks)
@@ -245,13 +258,16 @@ class Scale:
             return ""
         return f"▲ above the line rate: up to {self.highest:.4g} {self.sign}"
 
-    def of_ports(self, run: PictureRun) -> Floats:
-        """The ports' rates in the unit: (ports, samples)."""
-        return run.rates / (GIGA if self.unit == "GB/s" else run.lines / PERCENT)
+    def of_ports(self, run: PictureRun, peaks: bool = False) -> Floats:
+        """The ports' rates, or those for maxima, in the unit: (ports, samples)."""
+        rates = run.peaks if peaks and run.peaks is not None else run.rates
+        return rates / (GIGA if self.unit == "GB/s" else run.lines / PERCENT)
 
-    def of_node(self, run: PictureRun) -> Floats:
-        """The sum's rate in the unit: (samples,)."""
-        return run.node.bandwidth / (GIGA if self.unit == "GB/s" else run.node.lines / PERCENT)
+    def of_node(self, run: PictureRun, peaks: bool = False) -> Floats:
+        """The sum's rate, or that for maxima, in the unit: (samples,)."""
+        node = run.node
+        rates = node.peaks if peaks and node.peaks is not None else node.bandwidth
+        return rates / (GIGA if self.unit == "GB/s" else node.lines / PERCENT)
 
 
 def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
@@ -270,8 +286,8 @@ def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
                 names = ", ".join(unknown)
                 raise PictureError(f"recording {run.name} has no line rate for {names}; use --unit=GB/s")
     bare = Scale(options.unit, 0.0, 0.0)
-    port = max(_highest(bare.of_ports(run)) for run in runs)
-    node = max(_highest(bare.of_node(run)) for run in runs)
+    port = max(_highest(bare.of_ports(run, peaks=True)) for run in runs)
+    node = max(_highest(bare.of_node(run, peaks=True)) for run in runs)
     return Scale(options.unit, min(round_up(max(port, least)), limit), round_up(max(node, least)), port)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ibpulse.analysis.plausible import MOST_STEPS, STEPS, Steps
+from ibpulse.arrays import Bools
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.model import DIRECTIONS
@@ -119,6 +121,8 @@ def read_events(metadata: Any) -> tuple[Event, ...]:
 
 RATE_COLUMNS = tuple(f"{direction}_bytes_per_second" for direction in DIRECTIONS)
 SECONDS_COLUMNS = tuple(f"{direction}_seconds" for direction in DIRECTIONS)
+UNCERTAINTY_COLUMNS = tuple(f"{direction}_uncertainty" for direction in DIRECTIONS)
+MERGED_COLUMNS = tuple(f"{direction}_merged" for direction in DIRECTIONS)
 
 _FIELDS = (
     pa.field("time", pa.timestamp("ns", "UTC"), nullable=False),
@@ -127,11 +131,16 @@ _FIELDS = (
     *(pa.field(name, pa.float64()) for name in RATE_COLUMNS),
     *(pa.field(name, pa.float64()) for name in SECONDS_COLUMNS),
 )
+# files of version 1 lack them
+_OPTIONAL = (
+    *(pa.field(name, pa.float32()) for name in UNCERTAINTY_COLUMNS),
+    *(pa.field(name, pa.bool_()) for name in MERGED_COLUMNS),
+)
 
 
 def schema(meta: RecordingMeta) -> Any:
     """The Arrow schema of a recording, with `meta` in its metadata."""
-    return pa.schema(_FIELDS, metadata={KEY: write_header(meta)})
+    return pa.schema((*_FIELDS, *_OPTIONAL), metadata={KEY: write_header(meta)})
 
 
 def missing_column(found: Any) -> str:
@@ -139,8 +148,9 @@ def missing_column(found: Any) -> str:
     types = {field.name: field.type for field in found}
     if len(types) != len(found):
         return "each column once"
+    wanted = (*_FIELDS, *(field for field in _OPTIONAL if field.name in types))
     return next(
-        (field.name for field in _FIELDS if field.name not in types or not _like(types[field.name], field.type)), ""
+        (field.name for field in wanted if field.name not in types or not _like(types[field.name], field.type)), ""
     )
 
 
@@ -164,6 +174,16 @@ def encode(piece: Recording, into: Any) -> Any:
     missing = [np.isnan(piece.bytes_per_second[:, way]).ravel() for way in range(2)]
     columns += [_plain(piece.bytes_per_second[:, way].ravel(), pa.float64(), missing[way]) for way in range(2)]
     columns += [_plain(piece.seconds[:, way].ravel(), pa.float64(), missing[way]) for way in range(2)]
+    shape = piece.seconds.shape
+    steps = np.zeros(shape, dtype=np.uint16) if piece.steps is None else piece.steps
+    merged = np.zeros(shape, dtype=np.bool_) if piece.merged is None else piece.merged
+    columns += [
+        _plain(steps[:, way].ravel().astype(np.float32) / np.float32(STEPS), pa.float32(), missing[way])
+        for way in range(2)
+    ]
+    columns += [
+        _plain(np.packbits(merged[:, way].ravel(), bitorder="little"), pa.bool_(), missing[way]) for way in range(2)
+    ]
     return pa.record_batch(columns, schema=into)
 
 
@@ -172,7 +192,8 @@ def encode(piece: Recording, into: Any) -> Any:
 
 def _plain(values: npt.NDArray[Any], kind: Any, nulls: npt.NDArray[np.bool_] | None = None) -> Any:
     valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+    length = len(values) if nulls is None else len(nulls)
+    return pa.Array.from_buffers(kind, length, [valid, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _texts(texts: Sequence[str]) -> Any:
@@ -203,7 +224,39 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
         raise ValueError("has its rows in another order than ibpulse writes them; use the file that ibpulse wrote")
     rates = np.stack([_floats(batch, name, np.nan, ports) for name in RATE_COLUMNS], axis=1)
     seconds = np.stack([_floats(batch, name, 0.0, ports) for name in SECONDS_COLUMNS], axis=1)
-    return Recording(meta, start_ns, rates, seconds)
+    return Recording(meta, start_ns, rates, seconds, _read_steps(batch, ports), _read_merged(batch, ports))
+
+
+def _read_steps(batch: Any, ports: int) -> Steps | None:
+    if any(name not in batch.schema.names for name in UNCERTAINTY_COLUMNS):
+        return None
+    return np.stack(
+        [_count_steps(_floats(batch, name, 0.0, ports, np.float32)) for name in UNCERTAINTY_COLUMNS], axis=1
+    )
+
+
+def _count_steps(uncertainty: npt.NDArray[np.float32]) -> Steps:
+    if not (np.isfinite(uncertainty) & (uncertainty >= 0)).all():
+        raise ValueError("has an uncertainty that is negative or not finite; use the file that ibpulse wrote")
+    steps: Steps = np.rint(np.minimum(uncertainty * np.float32(STEPS), MOST_STEPS)).astype(np.uint16)
+    return steps
+
+
+def _read_merged(batch: Any, ports: int) -> Bools | None:
+    if any(name not in batch.schema.names for name in MERGED_COLUMNS):
+        return None
+    columns = []
+    for name in MERGED_COLUMNS:
+        array = batch.column(name)
+        # bits for the validity, if there are nulls, and bits for the values
+        bits = [_bits(array, buffer) for buffer in array.buffers() if buffer is not None]
+        columns.append(np.logical_and.reduce(bits).reshape(ports, -1))
+    return np.stack(columns, axis=1)
+
+
+def _bits(array: Any, buffer: Any) -> Bools:
+    bits = np.unpackbits(np.frombuffer(buffer, dtype=np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
 def last_time(batch: Any) -> int:
@@ -227,13 +280,14 @@ def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
     return bool(same.all()) and [names[code] for code in codes[:, 0]] == [port.device for port in meta.ports]
 
 
-def _floats(batch: Any, name: str, missing: float, ports: int) -> npt.NDArray[np.float64]:
+def _floats(
+    batch: Any, name: str, missing: float, ports: int, kind: type[np.floating[Any]] = np.float64
+) -> npt.NDArray[Any]:
     """A column as (ports, samples), with `missing` in place of nulls."""
     array = batch.column(name)
-    values = _values(array, np.float64)
+    values = _values(array, kind)
     if array.null_count:
-        valid = np.unpackbits(np.frombuffer(array.buffers()[0], dtype=np.uint8), bitorder="little")
-        values = np.where(valid[array.offset : array.offset + len(array)], values, missing)
+        values = np.where(_bits(array, array.buffers()[0]), values, missing)
     return values.reshape(ports, -1)
 
 

@@ -57,11 +57,15 @@ def _read_piece(
     rows = [row for row, port in enumerate(meta.ports) if str(port.id) in slots]
     shape = (len(meta.ports), 2, count)
     bytes_per_second, seconds = np.full(shape, np.nan), np.zeros(shape)
+    steps, merged = np.zeros(shape, dtype=np.uint16), np.zeros(shape, dtype=np.bool_)
     chosen = [slots[str(meta.ports[row].id)] for row in rows]
     mine = [lines[row] for row in rows]
-    found = read_rates(reader, chosen, [strides[row] for row in rows], tick, tick + count - 1, mine)
+    found = read_rates(reader, chosen, [strides[row] for row in rows], tick, tick + count - 1, mine, exact=True)
     bytes_per_second[rows], seconds[rows] = found.bytes_per_second, found.seconds
-    return Recording(meta, start_ns, bytes_per_second, seconds)
+    if found.steps is not None:
+        steps[rows] = np.where(found.seconds > 0, found.steps, 0)
+    merged[rows] = found.merged
+    return Recording(meta, start_ns, bytes_per_second, seconds, steps, merged)
 
 
 class RingFollower:

@@ -6,18 +6,20 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
 from ibpulse import __version__
-from ibpulse.arrays import Floats
+from ibpulse.analysis.plausible import Steps, lower_bound
+from ibpulse.arrays import Bools, Floats
 from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import from_json, to_json
 from ibpulse.model import UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
 
+Number = TypeVar("Number", bound=np.generic)
 # the number of slots of a ring
 MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
@@ -163,6 +165,8 @@ class Recording:
 
     `bytes_per_second` is float64 (ports, 2, samples), transmit and receive: the mean rate since the previous sample,
     NaN for a missing sample. `seconds`, of the same shape, is the measured time of each rate, 0 for a missing sample.
+    `steps`, of the same shape, is the uncertainty of each rate in steps of 0.1 %; `merged` marks rates that are the
+    mean of several samples, because one was above the line rate. They are None if nothing is known about them.
 
     Invariant: without missing samples, the sum of `bytes_per_second * seconds` is the increase of the counter.
     """
@@ -171,6 +175,8 @@ class Recording:
     start_ns: int
     bytes_per_second: Floats
     seconds: Floats
+    steps: Steps | None = None
+    merged: Bools | None = None
 
     def __post_init__(self) -> None:
         shape = self.bytes_per_second.shape
@@ -178,6 +184,8 @@ class Recording:
             raise ValueError(f"arrays of {shape} and {self.seconds.shape} do not fit {len(self.meta.ports)} ports")
         if self.start_ns < 0 or self.start_ns + shape[2] * self.meta.interval_ns > LATEST_NS:
             raise ValueError(f"{shape[2]} ticks from {self.start_ns} ns on are outside of 1970 to 2262")
+        if any(each is not None and each.shape != shape for each in (self.steps, self.merged)):
+            raise ValueError(f"uncertainties or marks do not fit the rates, of {shape}")
         holes = np.isnan(self.bytes_per_second)
         sound = np.isfinite(self.seconds) & (self.seconds >= 0) & ((self.bytes_per_second >= 0) | holes)
         if not sound.all() or np.isinf(self.bytes_per_second).any():
@@ -192,6 +200,8 @@ class Recording:
             (self.meta, self.start_ns) == (other.meta, other.start_ns)
             and np.array_equal(self.bytes_per_second, other.bytes_per_second, equal_nan=True)
             and np.array_equal(self.seconds, other.seconds)
+            and _same(self.steps, other.steps)
+            and _same(self.merged, other.merged)
         )
 
     def __hash__(self) -> int:
@@ -201,6 +211,11 @@ class Recording:
     def ticks(self) -> int:
         """Number of samples per port."""
         return int(self.bytes_per_second.shape[2])
+
+    @property
+    def peaks(self) -> Floats:
+        """The certain part of the rates, for every statistic that is a maximum."""
+        return self.bytes_per_second if self.steps is None else lower_bound(self.bytes_per_second, self.steps)
 
     @property
     def end_ns(self) -> int:
@@ -226,7 +241,19 @@ class Recording:
         """
         first, end, _ = slice(first, end).indices(self.ticks)
         start_ns = self.start_ns + first * self.meta.interval_ns
-        return Recording(self.meta, start_ns, self.bytes_per_second[:, :, first:end], self.seconds[:, :, first:end])
+        part = np.s_[:, :, first:end]
+        steps, merged = (
+            None if self.steps is None else self.steps[part],
+            None if self.merged is None else self.merged[part],
+        )
+        return Recording(self.meta, start_ns, self.bytes_per_second[part], self.seconds[part], steps, merged)
+
+
+def _same(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+    """Whether both are equal; None stands for zeros."""
+    if one is None or other is None:
+        return not any(each is not None and each.any() for each in (one, other))
+    return np.array_equal(one, other)
 
 
 def history_of(meta: RecordingMeta, start_ns: int) -> PortHistory:
@@ -320,4 +347,17 @@ def concatenate(pieces: Sequence[Recording]) -> Recording:
         first.start_ns,
         np.concatenate([piece.bytes_per_second for piece in pieces], axis=2),
         np.concatenate([piece.seconds for piece in pieces], axis=2),
+        _join([piece.steps for piece in pieces], pieces),
+        _join([piece.merged for piece in pieces], pieces),
+    )
+
+
+def _join(arrays: Sequence[npt.NDArray[Number] | None], pieces: Sequence[Recording]) -> npt.NDArray[Number] | None:
+    """The arrays of pieces, zeros in place of None; None if all are."""
+    some = next((each for each in arrays if each is not None), None)
+    if some is None:
+        return None
+    pairs = zip(arrays, pieces, strict=True)
+    return np.concatenate(
+        [np.zeros(piece.seconds.shape, some.dtype) if each is None else each for each, piece in pairs], axis=2
     )

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from ibpulse.analysis.plausible import STEPS
 from ibpulse.client import DaemonConnection, RemotePort, RemotePorts, RemoteWindow, ask_ports, ask_window
 from ibpulse.errors import DaemonError, FabricError, SamplerError
 from ibpulse.events import Event, EventLog
@@ -35,6 +36,7 @@ MAX_VALUES = 100_000
 # statuses of permanent refusals
 REFUSED = range(400, 500)
 TOO_MANY = 429
+UNKNOWN_PARAMETER = 422
 FIRST_SAMPLE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 # ticks; longer than any recording
@@ -55,7 +57,9 @@ class DaemonFollower:
         self._connection = connection
         widest = widest_stride(port.stride for port in meta.ports)
         self._settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
-        self._most_ns = max(1, MAX_VALUES // (2 * len(meta.ports))) * meta.interval_ns
+        # rates and uncertainties of both directions
+        self._most_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
+        self._knows_uncertainty = True
         self.begin_ns: int | None = None
         self._next_ns: int | None = None
         self._silent = False
@@ -86,7 +90,7 @@ class DaemonFollower:
                 ("to", (self._next_ns + self._most_ns) // MILLISECOND_NS),
             ]
         try:
-            window = ask_window(self._connection, query)
+            window = self._ask_window(query)
         except DaemonError as error:
             if self._next_ns is None or (error.status in REFUSED and error.status != TOO_MANY):
                 raise
@@ -104,6 +108,17 @@ class DaemonFollower:
             )
         return window
 
+    def _ask_window(self, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:
+        if self._knows_uncertainty:
+            try:
+                return ask_window(self._connection, [*query, ("uncertainty", "true")])
+            except DaemonError as error:
+                if error.status != UNKNOWN_PARAMETER:
+                    raise
+                # a daemon of version 0.1
+                self._knows_uncertainty = False
+        return ask_window(self._connection, query)
+
     def _cut(self, window: RemoteWindow) -> Recording | None:
         """The settled part of a window; the first window only determines where to begin."""
         if self._next_ns is None:
@@ -118,7 +133,13 @@ class DaemonFollower:
         values = np.stack([window.both(str(port.id)) for port in self.meta.ports])[:, :, :count].astype(np.float64)
         seconds = np.where(np.isnan(values), 0.0, self.meta.interval_ns / SECOND_NS)
         self._next_ns = window.start_ns + count * self.meta.interval_ns
-        return Recording(self.meta, window.start_ns, values, seconds)
+        names = [str(port.id) for port in self.meta.ports]
+        merged = np.stack([window.marks(name) for name in names])[:, :, :count]
+        steps = None
+        if self._knows_uncertainty:
+            unsure = np.stack([window.both(name, "uncertainty") for name in names])[:, :, :count]
+            steps = np.rint(np.nan_to_num(unsure) * STEPS).astype(np.uint16)
+        return Recording(self.meta, window.start_ns, values, seconds, steps, merged)
 
 
 @dataclass(frozen=True, slots=True)

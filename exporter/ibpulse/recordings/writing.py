@@ -18,7 +18,16 @@ import numpy as np
 
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
-from ibpulse.recordings.file_format import RATE_COLUMNS, SECONDS_COLUMNS, encode, pa, pq, schema, write_events
+from ibpulse.recordings.file_format import (
+    RATE_COLUMNS,
+    SECONDS_COLUMNS,
+    UNCERTAINTY_COLUMNS,
+    encode,
+    pa,
+    pq,
+    schema,
+    write_events,
+)
 from ibpulse.recordings.reading import PARTIAL, scan
 from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, limit_events, meta_between
 
@@ -29,7 +38,7 @@ MAX_GAP_TICKS = 8_640_000
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "version": "2.6",
-    "use_dictionary": ["device", "port"],
+    "use_dictionary": ["device", "port", *UNCERTAINTY_COLUMNS],
     "column_encoding": {
         "time": "DELTA_BINARY_PACKED",
         **dict.fromkeys((*RATE_COLUMNS, *SECONDS_COLUMNS), "BYTE_STREAM_SPLIT"),

@@ -96,6 +96,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "ports": [asdict(port) for port in run.ports],
         "events": [_event(event) for event in run.events],
         "events_left_out": run.events_left_out,
+        "merged_samples": run.merged_samples,
         "phases": [_phase(run, phase) for phase in run.phases.phases],
         "phase_remarks": list(run.phases.remarks),
     }

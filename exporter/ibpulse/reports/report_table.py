@@ -255,6 +255,11 @@ def _remarks_on(run: Run) -> list[str]:
         found.append(f"{missing[0]} was not recorded; sums are those of the other direction.")
     if run.values["peak_bytes_per_second"] is None and any(run.recorded):
         found.append("counters change less often than they are read: statistics of single samples are unknown.")
+    if run.merged_samples:
+        found.append(
+            f"{run.merged_samples} samples are means of two to five, because one was above the line rate: a counter or "
+            "its read was late."
+        )
     if run.units == "step":
         found.append(f"resampled in {run.unit_count} whole steps.")
     elif run.units:

@@ -57,7 +57,8 @@ class Run:
     """The report of one recording: `values` by row key, None if unknown; `spreads` of the rows that were resampled.
     `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
     after. `units` names the resampled units: `step`, `block`, or empty if there are too few. `events` are those of the
-    covered part; `events_left_out` counts those of the recording that were too many for it. The samples of
+    covered part; `events_left_out` counts those of the recording that were too many for it. `merged_samples` are
+    means of several samples, because one was above the line rate. The samples of
     `phases` count from `start_ns` on.
     """
 
@@ -75,6 +76,7 @@ class Run:
     ports: tuple[PortLine, ...]
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
+    merged_samples: int = 0
     phases: RecordedPhases = NO_PHASES
 
 
@@ -107,6 +109,7 @@ def describe_run(path: Path, recording: Recording, options: ReportOptions, place
         ports=_ports(span),
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
+        merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
         phases=describe_phases(chosen, options.active_bytes_per_second),
     )
 

@@ -159,7 +159,9 @@ def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
         finest_ticks=np.array(finest, dtype=np.int64),
     )
     chosen = list(rows)
-    return add_up(recording.bytes_per_second[chosen], recording.seconds[chosen], rails, recording.start_ns, interval_ns)
+    peaks = None if recording.steps is None else recording.peaks[chosen]
+    rates, seconds = recording.bytes_per_second[chosen], recording.seconds[chosen]
+    return add_up(rates, seconds, rails, recording.start_ns, interval_ns, peaks)
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:

@@ -131,7 +131,10 @@ class Marks:
         bins, series = plan.bins, {way: row * len(plan.directions) + n for n, way in enumerate(plan.directions)}
         for (_, way, first, last), count in zip(merges.places.tolist(), merges.counts.tolist(), strict=True):
             if way in series:
-                begin, end = (max(0, run.wall_tick - bins.first + tick) // bins.width for tick in (first, last))
+                begin, end = (
+                    max(0, run.wall_tick - bins.first + tick) // bins.width
+                    for tick in (first, min(last, run.count - 1))
+                )
                 self.merged += count
                 if len(self.places) < MOST_PLACES:
                     self.places.append((series[way], begin, end - begin + 1))
