@@ -96,7 +96,7 @@ def test_a_column_is_down_if_it_has_no_traffic_and_the_link_was_down_in_it() -> 
 
 def test_a_run_of_a_simulated_recording_is_simulated() -> None:
     recording = record(np.full((1, 2, 10), 1e9))
-    node = PictureNode(np.zeros(10), np.zeros(10))
+    node = PictureNode(np.zeros(10), np.zeros(10), np.full(10, 1e11))
     assert not take_run("a", recording, ["mlx5_0:1"], node).simulated
     simulated = replace(recording, meta=replace(recording.meta, simulated=True))
     assert take_run("a", simulated, ["mlx5_0:1"], node).simulated

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.analysis.span_statistics import find_lines
 from ibpulse.client import RemoteWindow
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
@@ -215,7 +216,8 @@ async def test_a_recording_of_a_daemon_has_the_peaks_of_its_metrics(node: Node, 
 def test_a_picture_has_the_peaks_of_the_metrics(node: Node, recording: Recording) -> None:
     series = choose_window(Path("a"), recording, ReportOptions()).series
     span = slice(series.lead, series.lead + series.ticks)
-    whole = PictureNode(series.bandwidth[span], series.measured[span], (), series.certain_bandwidth[span])
+    certain = series.certain_bandwidth[span]
+    whole = PictureNode(series.bandwidth[span], series.measured[span], find_lines(series), peaks=certain)
     run = take_run("a", recording, NAMES, whole)
     scale = choose_scale([run], PictureOptions(1000, 100))
     assert np.nanmax(scale.of_node(run, peaks=True)) * 1e9 == pytest.approx(
