@@ -12,11 +12,11 @@ PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # 240 for what 0.1 had, the event log with its route and its readers, the streams of child processes, roles,
 # phases, and the pace of simulators
-MOST_FILES = 271
+MOST_FILES = 273
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8
-MOST_SHARED_CLASS_NAMES = 4
+MOST_SHARED_CLASS_NAMES = 1
 
 
 def shared(names: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.units import format_duration
-from ibpulse.web.parameters import Span, SpanQuery
+from ibpulse.web.parameters import SpanQuery, TimeSpan
 from ibpulse.web.problems import ProblemError
 
 NOW_NS = 1_763_683_200_123_456_789
@@ -29,7 +29,7 @@ def refusal(now_ns: int = NOW_NS, default_last: str = "", **given: str) -> str:
 @given(lengths_ns)
 def test_the_newest_span_has_its_length_and_ends_now(length_ns: int) -> None:
     found = query(last=format_duration(length_ns)).span(NOW_NS)
-    assert found == Span(NOW_NS - length_ns, NOW_NS, newest=True)
+    assert found == TimeSpan(NOW_NS - length_ns, NOW_NS, newest=True)
     assert found.length_ns == length_ns
 
 
@@ -42,18 +42,18 @@ def test_the_default_is_a_newest_span(length_ns: int) -> None:
 @given(st.integers(FIRST_MS, NOW_MS), st.integers(0, 10**12))
 def test_two_times_are_the_ends_of_a_span(from_ms: int, length_ms: int) -> None:
     given = {"from": str(from_ms), "to": str(from_ms + length_ms)}
-    assert query(**given).span(NOW_NS) == Span(from_ms * 10**6, (from_ms + length_ms) * 10**6)
+    assert query(**given).span(NOW_NS) == TimeSpan(from_ms * 10**6, (from_ms + length_ms) * 10**6)
 
 
 @given(st.integers(FIRST_MS, NOW_MS))
 def test_a_span_without_an_end_ends_now(from_ms: int) -> None:
-    assert query(**{"from": str(from_ms)}).span(NOW_NS, "5s") == Span(from_ms * 10**6, NOW_NS)
+    assert query(**{"from": str(from_ms)}).span(NOW_NS, "5s") == TimeSpan(from_ms * 10**6, NOW_NS)
 
 
 @given(st.integers(FIRST_MS, 2 * NOW_MS))
 def test_a_span_without_a_begin_is_everything_before(to_ms: int) -> None:
-    assert query(to=str(to_ms)).span(NOW_NS) == Span(0, to_ms * 10**6)
-    assert query().span(NOW_NS) == Span(0, NOW_NS)
+    assert query(to=str(to_ms)).span(NOW_NS) == TimeSpan(0, to_ms * 10**6)
+    assert query().span(NOW_NS) == TimeSpan(0, NOW_NS)
 
 
 @given(st.integers(FIRST_MS * 10**6, NOW_NS - 1), st.integers(1, 10**9))

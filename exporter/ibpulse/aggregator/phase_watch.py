@@ -20,7 +20,7 @@ QUIET_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class _Burst:
+class _StorageBurst:
     """A burst of the storage ports: from tick `first` to `last`, its bytes, and whether all of it was observed.
 
     `apart` are the bytes sent since the rails became silent; `best` is the largest such number so far, and the ticks of
@@ -58,7 +58,7 @@ class PhaseWatch:
         self._last: int | None = None
         self._saved = 0
         self._start: tuple[int, int] | None = None
-        self._burst: _Burst | None = None
+        self._burst: _StorageBurst | None = None
         self._period = math.nan
 
     def add_seconds(
@@ -160,7 +160,7 @@ class PhaseWatch:
             return
         if burst is None:
             fresh = self._last is not None and begin - self._last <= self._ticks(self._rules.start_quiet_seconds)
-            burst = self._burst = _Burst(begin, begin, self._period if fresh else math.nan)
+            burst = self._burst = _StorageBurst(begin, begin, self._period if fresh else math.nan)
         if len(busy):
             burst.last = first + int(busy[-1])
         burst.observed &= not unseen and bool(seconds.good[storage, second].all())
@@ -173,7 +173,7 @@ class PhaseWatch:
         burst.best = max(burst.best, (burst.apart, self._silent + int(active[0])))
         burst.apart = float(sent[active[-1] + 1 :].sum()) * self._interval
 
-    def _judge(self, burst: _Burst) -> None:
+    def _judge(self, burst: _StorageBurst) -> None:
         """Keep a burst that has ended if it is a checkpoint without doubt."""
         rules = self._rules
         apart, silent = max(burst.best, (burst.apart, self._silent))

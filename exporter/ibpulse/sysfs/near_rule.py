@@ -29,7 +29,7 @@ TIE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RoleChoice:
     """The roles that a rule gives to ports, and remarks as pairs of subject and text."""
 
     roles: dict[PortId, str]
@@ -74,7 +74,7 @@ class Candidates:
         return [port for port, word in zip(ports, words, strict=True) if word == nearest]
 
 
-def choose_near(candidates: Candidates) -> Choice | None:
+def choose_near(candidates: Candidates) -> RoleChoice | None:
     """The roles of the ports near GPUs: compute for the make that is nearest to most GPUs, storage for others.
 
     None if no GPU is near any port.
@@ -98,7 +98,7 @@ def choose_near(candidates: Candidates) -> Choice | None:
     equal = [make for make in order if covered[make] == covered[order[0]]]
     if len(equal) > 1:
         remarks.append(("ports.roles", _say_tie(candidates, equal, covered[order[0]])))
-    return Choice(roles, tuple(remarks))
+    return RoleChoice(roles, tuple(remarks))
 
 
 def _rank(ports: Sequence[Port], make: Make) -> tuple[int, float, bool, Make]:

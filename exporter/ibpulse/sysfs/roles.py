@@ -13,7 +13,7 @@ from ibpulse.model import COMPUTE, MANAGEMENT, ROLES, UNKNOWN_ROLE, Port, PortId
 from ibpulse.sysfs.device import match_port
 from ibpulse.sysfs.gpus import NEAR
 from ibpulse.sysfs.kinds import NEVER_RAILS, PF, SF, VF
-from ibpulse.sysfs.near_rule import Candidates, Choice, Make, choose_near, find_make
+from ibpulse.sysfs.near_rule import Candidates, Make, RoleChoice, choose_near, find_make
 from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 
 __all__ = ["RoleRule", "Roles", "find_slow_twins", "is_candidate"]
@@ -69,7 +69,7 @@ class RoleRule:
         free = [port for port in ports if port.id not in named and is_candidate(port)]
         near = self._find_near(topology)
         if self.patterns.get(COMPUTE):
-            choice = Choice({})
+            choice = RoleChoice({})
         else:
             choice = choose_near(Candidates(free, near)) or choose_by_rate(free)
             remarks += [*choice.remarks, *_remark_on_far(free, choice.roles), *_remark_on_functions(free, choice.roles)]
@@ -113,7 +113,7 @@ def is_candidate(port: Port) -> bool:
     return port.source is not None and port.identity.kind not in NEVER_RAILS
 
 
-def choose_by_rate(ports: Sequence[Port]) -> Choice:
+def choose_by_rate(ports: Sequence[Port]) -> RoleChoice:
     """The ports of the highest rate, of InfiniBand if there is any, and those of the same make that are down.
 
     A port of the same make with fewer lanes than the others has trained down. If it only has another speed, it may be
@@ -122,7 +122,7 @@ def choose_by_rate(ports: Sequence[Port]) -> Choice:
     candidates = [port for port in ports if port.identity.link_layer == INFINIBAND] or list(ports)
     rates = [rate for port in candidates if (rate := port.rate_bytes_per_second) is not None]
     if not rates:
-        return Choice({port.id: COMPUTE for port in candidates})
+        return RoleChoice({port.id: COMPUTE for port in candidates})
     fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
     places = {(find_make(port), port.id.port) for port in fastest}
     lanes = max(_count_lanes(port) for port in fastest)
@@ -133,7 +133,7 @@ def choose_by_rate(ports: Sequence[Port]) -> Choice:
     ]
     makes = len({find_make(port) for port in fastest})
     remarks = (("ports.roles", SAME_RATE.format(count=makes)),) if makes > 1 else ()
-    return Choice({port.id: COMPUTE for port in (*fastest, *stay)}, remarks)
+    return RoleChoice({port.id: COMPUTE for port in (*fastest, *stay)}, remarks)
 
 
 def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:

@@ -28,7 +28,7 @@ OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_IN
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """Wall times in ns since the epoch from `from_ns` up to `to_ns`, exclusive.
 
     `newest` spans were asked for by their length and end now.
@@ -53,7 +53,7 @@ class SpanQuery(BaseModel):
     from_: OptionalInstant = Field(None, alias="from", description=INSTANT_FORMS + "Included.")
     to: OptionalInstant = Field(None, description=INSTANT_FORMS + "Exclusive (default: now).")
 
-    def span(self, now_ns: int, default_last: str = "") -> Span:
+    def span(self, now_ns: int, default_last: str = "") -> TimeSpan:
         """The span. Without `last` and `from` it is the newest `default_last`, or all before `to` if that is empty.
 
         Raises:
@@ -64,18 +64,18 @@ class SpanQuery(BaseModel):
         if self.last is not None or (self.from_ is None and default_last):
             if self.to is not None:
                 raise bad_parameter("to", f"requires from; for the most recent data, use last={default_last}")
-            return Span(
+            return TimeSpan(
                 now_ns - read_duration("last", default_last if self.last is None else self.last), now_ns, newest=True
             )
         to_ns = now_ns if self.to is None else read_instant("to", self.to)
         if self.from_ is None:
-            return Span(min(0, to_ns), to_ns)
+            return TimeSpan(min(0, to_ns), to_ns)
         from_ns = read_instant("from", self.from_)
         if from_ns > now_ns:
             raise bad_parameter("from", f"{self.from_} is in the future; check both clocks")
         if from_ns > to_ns:
             raise bad_parameter("from", f"{self.from_} is later than to={self.to}; swap them")
-        return Span(from_ns, to_ns)
+        return TimeSpan(from_ns, to_ns)
 
 
 def refuse_repeated(*repeatable: str) -> Any:

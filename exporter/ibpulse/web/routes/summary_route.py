@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ibpulse.aggregator.summary import Summary
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import SECOND_NS, format_duration
-from ibpulse.web.parameters import OptionalDuration, Span, SpanQuery, read_duration, read_instant, refuse_repeated
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, read_instant, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import problems
@@ -90,7 +90,7 @@ def _past_ns(text: str | None, parts: WebParts) -> int | None:
     return end_ns
 
 
-def _widen(span: Span, parts: WebParts) -> tuple[int, int]:
+def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:
     """The complete seconds that overlap a span, as the bins of a window do."""
     reader = parts.reader
     ticks = SECOND_NS // reader.interval_ns

@@ -116,7 +116,7 @@ class WindowPlan:
 
 
 @dataclass(slots=True)
-class Marks:
+class SampleMarks:
     """Samples above the line rate: how many were merged, and how many nothing explains.
 
     `places` are the bins with merged samples: series, first bin, number of bins; at most `MOST_PLACES`.
@@ -153,7 +153,7 @@ class WindowValues:
     values: Singles
     oldest_ms: int
     newest_ms: int
-    marks: Marks
+    marks: SampleMarks
     uncertainty: Singles | None = None
 
     def names(self) -> list[tuple[str, str]]:
@@ -194,7 +194,7 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     runs = runs_of_wall_time(segments, oldest, newest, bins.first, bins.end)
     lines = [plan.history.line_rate(*port) for port in zip(plan.ports, plan.rates, strict=True)]
     divisors = _constant_rates(plan, runs) if plan.unit == "ratio" else {}
-    marks = Marks()
+    marks = SampleMarks()
     doubts = BinGrid(len(plan.ports), bins.first, bins.points if plan.uncertainty else 0, bins.width, "max")
     for run in runs:
         for row, series in read_series(reader, plan.slots, run, newest, lines, plan.detail):
