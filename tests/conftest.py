@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# the examples of a test may take any time: budgets belong to the benchmarks
+hypothesis.settings.register_profile("ibpulse", deadline=None)
+hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
 # Their tests start daemons, browsers or servers, and look at when things happen.
