@@ -33,6 +33,9 @@ class TextFormat(Enum):
     PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+    # the hash of Enum is a Python function, and a scrape needs one for each family
+    __hash__ = object.__hash__
+
 
 def choose_format(accept: str | None) -> TextFormat:
     """OpenMetrics if it has the highest weight in the `Accept` header, otherwise the Prometheus text format.
