@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import peak_accuracy
 from bench.machine import describe
 from ibpulse.units import format_duration
 from tests.fusefabric.client import FuseFabric, why_not
@@ -19,6 +20,7 @@ from tests.running import Metrics, Running, eventually
 
 PAGE = Path(__file__).parents[1] / "docs/accuracy.md"
 SETTLE_SECONDS = 3
+PEAK_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def main() -> None:
     seconds = parser.parse_args().seconds
     if reason := why_not():
         parser.error(f"the exact fabric cannot be mounted: {reason}")
-    sections = [section(case, seconds) for case in CASES]
+    sections = [*(section(case, seconds) for case in CASES), peak_accuracy.section(PEAK_SECONDS)]
     PAGE.write_text("\n".join([*preface(seconds), *sections]))
     print(PAGE.read_text())
 

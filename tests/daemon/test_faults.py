@@ -269,3 +269,27 @@ def test_two_hundred_refusing_files_cost_one_line_each_port(tmp_path: Path) -> N
         values = daemon.window("1s", ["mlx5_0:1"])["mlx5_0:1 transmit"]
         assert len(known(values)) > 30
         assert all(value == pytest.approx(RATE, rel=TOLERANCE) for value in known(values))
+
+
+def test_traffic_that_no_line_can_carry_is_left_as_it_is_and_said(daemon: Running, fabric: FuseFabric) -> None:
+    """Loopback traffic: the counters of a port move 20 GB/s each way, and its line carries 12.5 GB/s."""
+    fabric.set("mlx5_1", texts={"rate": "100 Gb/sec (4X EDR)\n"})
+
+    def notices() -> list[str]:
+        found = daemon.ask("/api/v1/ports").json()["notices"]
+        return [notice for notice in found if "counts more than its line rate" in notice]
+
+    (notice,) = eventually(notices, 30.0)
+    assert notice.startswith("mlx5_1:1 counts more than its line rate of 12.5GB/s can carry")
+    assert "loopback" in notice
+
+    def unexplained() -> int:
+        answer = daemon.ask("/api/v1/window", last="2s", port="mlx5_1:1", statistic="mean")
+        assert answer.json()["implausible"]["merged"] == 0
+        return int(answer.json()["implausible"]["unexplained"])
+
+    # the change of the rate is uncertain by a second, and only rates after it are judged
+    eventually(lambda: unexplained() > 100, 30.0)
+    assert_no_false_rate(daemon, "2s")
+    assert daemon.metrics().port("implausible_samples_total", "mlx5_0") == 0
+    fabric.clear()

@@ -18,7 +18,8 @@ class Rule:
     `hang_seconds`, `delay_seconds`, `errno` and `value` act on the files named in `files` (the last part of the path;
     empty means every file of `counters/`, and `EVERY_FILE` all files). A hung read ends when its time is over or the
     device's rule is replaced, and only then is the value computed. A delayed read takes so long, and its value is that
-    of any moment of it. `value` stands in place of the counter: 2**32 - 1 is a saturated one, a small one a decrease.
+    of any moment of it; with `quickest_seconds` it takes any time between the two, evenly by its logarithm. `value`
+    stands in place of the counter: 2**32 - 1 is a saturated one, a small one a decrease.
     `texts` stand in place of the texts of files, such as `{"rate": "200 Gb/sec (4X HDR)\\n"}`; an empty one makes an
     empty file. `flapped` takes the link down and up again at once, which only `link_downed` shows. The others act as in
     a simulated fabric: `factor` is the part of the traffic that is counted, `down` takes the link down, `vanished`
@@ -28,6 +29,7 @@ class Rule:
 
     hang_seconds: float = 0.0
     delay_seconds: float = 0.0
+    quickest_seconds: float = 0.0
     errno: int = 0
     value: int | None = None
     files: tuple[str, ...] = ()

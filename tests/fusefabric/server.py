@@ -73,7 +73,8 @@ class DeviceState:
             if rule.value is not None:
                 return f"{rule.value}\n"
             if rule.delay_seconds and node.counter:
-                return self.count_slowly(node.counter, rule.delay_seconds)
+                slower = rule.delay_seconds / rule.quickest_seconds if rule.quickest_seconds else 1.0
+                return self.count_slowly(node.counter, rule.delay_seconds / slower ** random.random())
         # a read that hung shows what is in force after it
         rule = self.rule
         if name in rule.texts:

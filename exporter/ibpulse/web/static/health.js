@@ -44,6 +44,11 @@ function faults(s) {
       title: "The sampler is not responding; see the log.",
       bad: true,
     },
+    {
+      name: "samples merged",
+      value: s.implausible_samples,
+      title: "Samples above the line rate, because a counter or its read was late; each is merged with samples before it.",
+    },
     { name: "restarts", value: s.restarts, title: "Number of times a sampler process was restarted." },
     {
       name: "quarantined",

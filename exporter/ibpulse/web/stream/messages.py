@@ -184,6 +184,7 @@ def _sampler(snapshot: Snapshot) -> dict[str, Any]:
         "lateness_p99_bound_seconds": _bound_of(sampler.lateness),
         "tick_duration_p99_bound_seconds": _bound_of(sampler.tick_duration),
         "read_errors": sum(port.read_errors for port in snapshot.ports),
+        "implausible_samples": sum(port.implausible_samples for port in snapshot.ports),
         "skipped_seconds": snapshot.skipped_seconds,
         "heartbeat_age_seconds": health.heartbeat_age_seconds,
         "restarts": health.restarts,
