@@ -23,18 +23,20 @@ ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine test-still
-	$(PYTEST) -m live
+	$(PYTEST) -m live || $(call again,live)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 test-machine:
-	$(PYTEST) -m vm
+	$(PYTEST) -m vm || $(call again,vm)
 
 test-still:
 	$(PYTEST) -m "not vm and not live"
 
 PYTEST := $(BIN)/coverage run -m pytest
+# tests that watch the clock may lose a second to the machine's other work, so up to three of them may fail once
+again = { test $$? -eq 1 && $(PYTEST) -m $(1) --last-failed --last-failed-no-failures=none --again-at-most=3; }
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check exporter tools tests bench docker

@@ -18,6 +18,18 @@ LIVE = frozenset(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The limit of `make test` on tests that it runs a second time."""
+    parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """More failures than the limit are no accident."""
+    limit = session.config.getoption("--again-at-most")
+    if limit is not None and len(session.items) > limit:
+        pytest.exit(f"{len(session.items)} tests failed; at most {limit} are run again", pytest.ExitCode.TESTS_FAILED)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in those directories."""
     for item in items:

@@ -68,9 +68,8 @@ def signature(metrics: Metrics) -> str:
 
 
 def step_is(metrics: Metrics, seconds: float) -> bool:
-    """Whether the step is that long, or a little longer, as on a busy machine, where the simulator pauses."""
     found = metrics.find("ibpulse_node_step_period_seconds").values()
-    return any(0.99 * seconds <= value <= 1.3 * seconds for value in found)
+    return any(value == pytest.approx(seconds, rel=0.01) for value in found)
 
 
 @pytest.mark.parametrize("watched", ["expert-parallel"], indirect=True)
@@ -96,8 +95,8 @@ def test_a_slow_rail_is_named_within_fifteen_seconds(watched: Watched) -> None:
 def test_a_longer_step_and_another_workload_are_seen_within_a_few_windows(watched: Watched) -> None:
     watched.seconds_until(lambda metrics: signature(metrics) == "dense_like")
     watched.seconds_until(lambda metrics: step_is(metrics, DENSE_STEP_SECONDS))
-    watched.tell(workload={"name": "dense", "stretch": 1.5})
-    assert watched.seconds_until(lambda metrics: step_is(metrics, 1.5 * DENSE_STEP_SECONDS)) <= 3 * WINDOW_SECONDS
+    watched.tell(workload={"name": "dense", "stretch": 1.1})
+    assert watched.seconds_until(lambda metrics: step_is(metrics, 1.1 * DENSE_STEP_SECONDS)) <= 3 * WINDOW_SECONDS
     watched.tell(workload="moe")
     assert watched.seconds_until(lambda metrics: signature(metrics) == "moe_like") <= 2 * WINDOW_SECONDS
     watched.tell(workload="idle")

@@ -193,7 +193,8 @@ def test_a_change_of_state_shows_by_itself_and_the_picture_goes_on(shown: Live, 
     try:
         eventually(lambda: names(shown)[FLAPPED] == "down")
         assert shown.page.evaluate("window.before === ibpulse.store.tiles && ibpulse.store.tiles.size > 0")
-        assert shown.page.evaluate("ibpulse.store.firstMs()") == kept
+        # older seconds may still arrive; none is thrown away
+        assert shown.page.evaluate("ibpulse.store.firstMs()") <= kept
         eventually(lambda: shown.page.locator(".mark-event[aria-label*='link-down']").count() == 1)
     finally:
         story.change("link-up", FLAPPED, SLOWER)
