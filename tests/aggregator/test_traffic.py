@@ -277,7 +277,7 @@ def test_the_signature_is_that_of_the_features_of_the_window(tmp_path: Path) -> 
     flow = (lambda tick: float(levels[tick % 3]) if (tick - 1) % 40 < 30 else 0.0, IDLE)
     here = Features(0.75, float(levels.std() / levels.mean()), np.nan, np.nan, 0.4, 0.3)
     options = AggregatorOptions(
-        traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=(here,), others=(), least_features=4)
+        traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=here, others=(), least_features=4)
     )
     found = played(ring, 20, options, mlx5_0=flow)
     assert found.traffic.signature == "dense_like"
@@ -291,7 +291,7 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
     options = AggregatorOptions(
         traffic_window_ns=10 * SECOND_NS,
-        signature=SignatureOptions(moe=(here,), others=()),
+        signature=SignatureOptions(moe=here, others=()),
         moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
     )
     aggregator = Aggregator(ring.reader, options)
@@ -302,6 +302,28 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     found = update(ring, aggregator, 12).traffic
     assert (found.signature, found.moe_saturated) == ("moe_like", True)
     assert found.moe_saturated_seconds == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("idle", range(4))
+def test_idle_rails_hide_no_moe_saturation(tmp_path: Path, idle: int) -> None:
+    names = [f"mlx5_{number}" for number in range(4)]
+    ring = Ring.create(tmp_path, *(port(f"{name}:1") for name in names))
+    levels = np.array([48e9, 15e9])
+    busy = (lambda tick: float(levels[tick // 2 % 2]),) * 2
+    here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
+    options = AggregatorOptions(
+        traffic_window_ns=10 * SECOND_NS,
+        signature=SignatureOptions(moe=here, others=()),
+        moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
+    )
+    found = played(
+        ring, 12, options, **{name: (IDLE, IDLE) if number < idle else busy for number, name in enumerate(names)}
+    )
+    assert (found.traffic.signature, found.traffic.moe_saturated) == ("moe_like", True)
+    assert found.traffic.confidence == pytest.approx(0.6, abs=0.01)
+    # utilisation is that of the whole node
+    assert found.traffic.utilization
+    assert found.traffic.utilization.total / 1199 == pytest.approx(0.63 * (4 - idle) / 4, rel=0.01)
 
 
 # what came before the process, and what a counter cannot tell

@@ -10,6 +10,7 @@ from ibpulse.analysis.balance import (
     BalanceOptions,
     RailSums,
     balance_rails,
+    find_carriers,
     jain_index,
     weigh_rails,
 )
@@ -206,3 +207,18 @@ def test_no_span_is_longer_than_what_is_kept() -> None:
 
     weigh_rails(sums_of, (3, 10, 60), 5, BalanceOptions())
     assert asked == [3, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "carrying"),
+    [
+        ([10.0, 0.49, 0.5, 10.0], [True, False, True, True]),
+        ([0.0, 0.0, 7.0, 0.0], [False, False, True, False]),
+        ([0.0, 0.0], [True, True]),
+        ([NAN, 1.0, 0.0], [False, True, False]),
+        ([NAN, NAN], [False, False]),
+        ([], []),
+    ],
+)
+def test_a_rail_carries_traffic_from_a_twentieth_of_the_busiest_on(amounts: list[float], carrying: list[bool]) -> None:
+    np.testing.assert_array_equal(find_carriers(np.array(amounts)), carrying)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
+from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions, SpanStatistics, describe_span
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
@@ -166,6 +167,19 @@ def test_utilisation_is_of_the_line_rate_at_each_sample() -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("idle", range(4))
+def test_idle_rails_change_no_signature(idle: int) -> None:
+    levels = np.tile(np.repeat([48 * GB, 15 * GB], 2), 300)
+    rates = np.broadcast_to(levels, (4, 2, len(levels))).copy()
+    rates[:idle] = 0.0
+    here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
+    options = replace(OPTIONS, signature=SignatureOptions(moe=here, others=()))
+    found = describe_span(series_of(rates), options)
+    assert found.signature.label == "moe_like"
+    assert found.signature.confidence == pytest.approx(0.6, abs=0.01)
+    assert found.peak_utilization == pytest.approx(0.96 * (4 - idle) / 4)
+
+
 def test_without_a_line_rate_there_is_no_utilisation() -> None:
     found = with_states(wave(GB, 20, 30, 40), np.ones((1, 2000), np.bool_), np.full((1, 2000), np.nan))
     assert np.isnan([found.line, found.peak_utilization]).all()

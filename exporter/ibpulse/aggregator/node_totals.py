@@ -85,8 +85,8 @@ class NodeTotals:
             )
         )
 
-    def features(self, seconds: int, resolution_ticks: int) -> Features:
-        """The features that determine the signature of the last seconds."""
+    def features(self, seconds: int, resolution_ticks: int, carriers_line: float) -> Features:
+        """The features that determine the signature of the last seconds; `carriers_line` as in `describe_features`."""
         found = self._describe((seconds,), resolution_ticks)
         told = not math.isnan(found.peak[0])
         return describe_features(
@@ -94,7 +94,7 @@ class NodeTotals:
             float(found.active_mean[0]),
             self.usual_peak(seconds) if told else math.nan,
             dict(zip(self._timescales_ns, found.burstiness_cv[0].tolist(), strict=True)),
-            self._line,
+            carriers_line,
         )
 
     def usual_peak(self, seconds: int) -> float:

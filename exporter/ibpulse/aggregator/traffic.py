@@ -14,8 +14,8 @@ from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
 from ibpulse.analysis import moments
-from ibpulse.analysis.balance import BalanceOptions, RailSums, weigh_rails
-from ibpulse.analysis.node_statistics import NodeTicks, Seconds
+from ibpulse.analysis.balance import BalanceOptions, RailSums, find_carriers, weigh_rails
+from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
 from ibpulse.analysis.resolution import coarsest_ticks
@@ -95,7 +95,8 @@ class Traffic:
     ) -> None:
         """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
         self.balance = weigh_ports(ports, rows, table, self._options)
-        features = node.features(self._window_seconds, resolution_ticks)
+        line = carriers_line(ports, rows, table, self._window_seconds)
+        features = node.features(self._window_seconds, resolution_ticks, line)
         self.signature = find_signature(features, self._options.signature)
         alike = resembles_moe_saturation(
             self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
@@ -165,6 +166,15 @@ def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options
         for index, share, idle, slow in zip(chosen, balance.share.tolist(), balance.idle, balance.slow, strict=True)
     }
     return RailBalance(_known(balance.fairness), balance.active, standings)
+
+
+def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
+    """The line rate of the rails that carried traffic in the last seconds, both directions; NaN if unknown."""
+    chosen = [index for index, port in enumerate(ports) if port.port.rail]
+    rates = np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen])
+    sums = table.sums.sum(seconds)[rows[chosen]]
+    moved = np.where(sums[:, 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
+    return float(line_rate(rates[find_carriers(moved)]))
 
 
 def _known(value: float) -> float | None:

@@ -13,6 +13,8 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 SLOW_SPAN_SECONDS = 10
 """The shortest time over which a rail of live traffic is judged to be slow."""
+CARRYING = 0.05
+"""A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,17 @@ def weigh_rails(
     longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
     slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
     return replace(balance, slow=slow & ~balance.idle)
+
+
+def find_carriers(amounts: Floats) -> Bools:
+    """The rails that carry traffic, or all if none does: (rails,). `amounts` (rails,) are bytes or mean rates.
+
+    A rail that was not observed, NaN, is left out.
+    """
+    known = ~np.isnan(amounts)
+    if not known.any():
+        return known
+    return np.asarray(known & (np.nan_to_num(amounts) >= CARRYING * amounts[known].max()))
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:

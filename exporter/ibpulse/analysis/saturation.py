@@ -1,8 +1,8 @@
 """Detects links and nodes that stay near their line rate, second by second.
 
 There are two different states. *Saturated*: utilisation is near line rate for half of a window. *MoE saturation*: the
-traffic has resembled the published MoE run for some time, almost continuous and with peaks near line rate. That run
-used 45 % of the node's line rate when active (one of its eight rails was idle) and is not saturated in the first sense.
+traffic has resembled the published MoE run for some time, almost continuous and with peaks near the line rate of the
+rails that carry it. That run used 52 % of this line rate when active, and is not saturated in the first sense.
 """
 
 from __future__ import annotations

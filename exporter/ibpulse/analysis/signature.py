@@ -27,8 +27,9 @@ TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
 class Features(NamedTuple):
     """Statistics of a node's bandwidth over a window; NaN if unknown.
 
-    Utilisations are relative to the node's line rate, both directions together. `peak_utilization` refers to single
-    samples, `active_utilization` is the mean of the active samples.
+    Utilisations are relative to the line rate of the rails that carry traffic, both directions together, so that an
+    idle rail changes nothing. `peak_utilization` refers to single samples, `active_utilization` is the mean of the
+    active samples.
     """
 
     duty_cycle: float
@@ -39,13 +40,10 @@ class Features(NamedTuple):
     active_utilization: float
 
 
-BUSY_RAILS = 7 / 8
-"""In both published runs, one of eight rails was idle."""
-
-DENSE_RUN = Features(0.747, 0.20, 0.31, 0.385, 0.66 * BUSY_RAILS, 0.386 * BUSY_RAILS)
+DENSE_RUN = Features(0.747, 0.20, 0.31, 0.385, 0.66, 0.386)
 """Qwen2.5-7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `dense`."""
 
-MOE_RUN = Features(0.916, 0.42, 0.25, 0.197, 0.94 * BUSY_RAILS, 0.519 * BUSY_RAILS)
+MOE_RUN = Features(0.916, 0.42, 0.25, 0.197, 0.94, 0.519)
 """Mixtral-8x7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `moe`."""
 
 EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
@@ -54,14 +52,6 @@ EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
 STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
 """A copy at a steady rate."""
 
-
-def on_all_rails(run: Features) -> Features:
-    """A published run on a node without an idle rail, where each rail is as busy as the busy ones were."""
-    return run._replace(
-        peak_utilization=run.peak_utilization / BUSY_RAILS, active_utilization=run.active_utilization / BUSY_RAILS
-    )
-
-
 TOLERANCE = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
 
 
@@ -69,13 +59,13 @@ TOLERANCE = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
 class SignatureOptions:
     """Reference points of the labels and their tolerances.
 
-    `dense` and `moe` are the published runs as measured, and without the idle rail. `tolerance` is the distance, per
-    feature, at which the resemblance drops to exp(-1/2). A label other than `unknown` needs `least_features` known
-    features and a confidence of at least `least_confidence`. `idle_duty` is the maximum duty cycle of an `idle` window.
+    `tolerance` is the distance, per feature, at which the resemblance drops to exp(-1/2). A label other than `unknown`
+    needs `least_features` known features and a confidence of at least `least_confidence`. `idle_duty` is the maximum
+    duty cycle of an `idle` window.
     """
 
-    dense: tuple[Features, ...] = (DENSE_RUN, on_all_rails(DENSE_RUN))
-    moe: tuple[Features, ...] = (MOE_RUN, on_all_rails(MOE_RUN))
+    dense: Features = DENSE_RUN
+    moe: Features = MOE_RUN
     others: tuple[Features, ...] = (EXPERT_PARALLEL, STEADY)
     tolerance: Features = TOLERANCE
     ceiling: float = 0.6
@@ -98,7 +88,7 @@ def describe_features(
     """The features of the node's bandwidth, from statistics in bytes per second; NaN if unknown.
 
     `peak` is the usual peak; `variations` maps time scales in nanoseconds to coefficients of variation; `line` is the
-    node's line rate.
+    line rate of the rails that carry traffic.
     """
     rated = line > 0
     cv_10ms, cv_50ms, cv_100ms = (variations.get(timescale_ns, math.nan) for timescale_ns in TIMESCALES_NS)
@@ -124,11 +114,8 @@ def find_signature(features: Features, options: SignatureOptions | None = None) 
     known = sum(not math.isnan(value) for value in features)
     if math.isnan(features.duty_cycle) or known < chosen.least_features:
         return Signature("unknown", 0.0)
-    points: dict[Label, tuple[Features, ...]] = {"dense_like": chosen.dense, "moe_like": chosen.moe}
-    alike = {
-        label: max(resemblance(features, point, chosen.tolerance) for point in known_runs)
-        for label, known_runs in points.items()
-    }
+    points: dict[Label, Features] = {"dense_like": chosen.dense, "moe_like": chosen.moe}
+    alike = {label: resemblance(features, point, chosen.tolerance) for label, point in points.items()}
     label = max(alike, key=lambda one: alike[one])
     rivals = [height for one, height in alike.items() if one != label]
     rivals += [resemblance(features, point, chosen.tolerance) for point in chosen.others]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ibpulse.analysis import moments, signature
-from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers
 from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
@@ -92,7 +92,6 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     rails = sum_over_span(series, active)
     means = rails.mean_rates()
     lines = find_lines(series)
-    line = _mean_line(series, lines)
     period, steps = find_rhythm(series)
     units, step_sums = split(sums, series, steps, period.seconds)
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
@@ -100,7 +99,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     return SpanStatistics(
         series=series,
         whole=whole,
-        line=line,
+        line=_mean_line(series, lines),
         peak_utilization=_peak(series, lines),
         bursts=bursts,
         gaps=gaps,
@@ -110,7 +109,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
         step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
         balance=_judge_rails(series, rails, BalanceOptions(active_bytes_per_second=active)),
         rail_means=means,
-        signature=_name_traffic(series, whole, line, options.signature),
+        signature=_name_traffic(series, whole, find_carriers(means), options.signature),
         coverage=_describe_coverage(series),
         units=units,
         step_sums=step_sums,
@@ -153,9 +152,13 @@ def _verdicts(balance: Balance) -> tuple[Floats, Bools, Bools]:
     return balance.ratio, balance.idle, balance.slow
 
 
-def find_lines(series: RailSeries) -> Floats:
-    """The line rate of all rails, in the recorded directions, at each recorded sample: (samples,), NaN if unknown."""
-    return line_rate(series.rails.line_rates, sum(series.recorded))
+def find_lines(series: RailSeries, rails: Bools | None = None) -> Floats:
+    """The line rate of these rails (rails,) or of all, in the recorded directions, at each recorded sample: (samples,).
+
+    NaN if it is unknown.
+    """
+    rates = series.rails.line_rates
+    return line_rate(rates if rails is None else rates[rails], sum(series.recorded))
 
 
 def _mean_line(series: RailSeries, lines: Floats) -> float:
@@ -242,8 +245,8 @@ def _describe_coverage(series: RailSeries) -> Coverage:
     )
 
 
-def _name_traffic(series: RailSeries, whole: UnitStatistics, line: float, options: SignatureOptions) -> Signature:
-    """The signature of the span, from the same features as in the daemon."""
+def _name_traffic(series: RailSeries, whole: UnitStatistics, carriers: Bools, options: SignatureOptions) -> Signature:
+    """The signature of the span, from the same features as in the daemon; `carriers` (rails,) carry its traffic."""
     node = whole.node
     seconds = (-1, series.ticks_per_second)
     peaks = series.peaks.reshape(seconds).max(axis=1)
@@ -253,6 +256,6 @@ def _name_traffic(series: RailSeries, whole: UnitStatistics, line: float, option
         float(node.active_mean),
         peak if series.resolution_ticks == 1 else math.nan,
         {scale: float(whole.variation(scale)) for scale in signature.TIMESCALES_NS},
-        line,
+        _mean_line(series, find_lines(series, carriers)),
     )
     return find_signature(features, options)

@@ -191,7 +191,9 @@ class AnalysisSettings:
     )
     moe_saturation_duty: float = setting(RATIO, MOE_SATURATION_DUTY, "Minimum duty cycle of sustained MoE saturation.")
     moe_saturation_peak: float = setting(
-        RATIO, MOE_SATURATION_PEAK, "Minimum peak utilisation of sustained MoE saturation."
+        RATIO,
+        MOE_SATURATION_PEAK,
+        "Minimum peak utilisation of sustained MoE saturation, of the rails that carry traffic.",
     )
 
 
