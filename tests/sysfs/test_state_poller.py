@@ -294,6 +294,22 @@ def test_a_hung_device_holds_up_nothing_else(node: Tree) -> None:
         wait_until(lambda: len(link_threads()) == 1)
 
 
+def test_a_pause_of_the_process_itself_hangs_no_device(node: Tree) -> None:
+    state = (node.port("mlx5_1") / "state").resolve()
+    with polling(node.root, 0.2) as poller:
+        next_reading(poller)
+        make_hang(state)
+        # as long as nothing has been looked at since, the read may have had no time to end
+        wait_until(lambda: bool(poller.poll()) and poller._devices["mlx5_1"].is_busy_since(time.monotonic()))
+        time.sleep(0.5)
+        poller.poll()
+        assert poller.hung_devices == ()
+        release(state)
+        wait_until(lambda: poller._devices["mlx5_1"].changed)
+        poller.poll()
+        assert poller.hung_devices == ()
+
+
 def test_a_slow_device_keeps_the_others_waiting_for_a_part_of_the_period_only(node: Tree) -> None:
     state = (node.port("mlx5_1") / "state").resolve()
     other = PortId("mlx5_2", 1)

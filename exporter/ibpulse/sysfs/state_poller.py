@@ -25,6 +25,8 @@ __all__ = ["LinkReading", "StatePoller"]
 PERIOD_SECONDS = 1.0
 # part of the period for which one device may keep the others waiting
 PATIENCE = 0.25
+# part of the period after which an overdue read is looked at again: the process itself may have been stopped
+SECOND_LOOK = 0.1
 
 
 class StatePoller:
@@ -35,7 +37,7 @@ class StatePoller:
 
     def __init__(self, sysfs: Path, seconds: float = PERIOD_SECONDS) -> None:
         self.hung_devices: tuple[str, ...] = ()
-        """Devices with a read that began over `seconds` ago and has not returned."""
+        """Devices with a read that began over `seconds` ago and has not returned, also at a second look."""
         self.gone: frozenset[PortId] = frozenset()
         """Ports that did not exist when they were last read; the caller should scan again."""
         self.listing: frozenset[str] = frozenset()
@@ -46,6 +48,7 @@ class StatePoller:
         self._seconds = seconds
         self._devices: dict[str, _DeviceLinks] = {}
         self._readings: Mapping[PortId, LinkReading] = {}
+        self._overdue: dict[str, float] = {}
         self._due = 0.0
         self._worker: _Worker | None = None
 
@@ -65,8 +68,10 @@ class StatePoller:
         device, earlier. A port that does not exist or has not been read has no reading; a hung device keeps its last.
         """
         now = time.monotonic()
-        hung = now - self._seconds
-        self.hung_devices = tuple(name for name, device in self._devices.items() if device.is_busy_since(hung))
+        overdue = [name for name, device in self._devices.items() if device.is_busy_since(now - self._seconds)]
+        self._overdue = {name: self._overdue.get(name, now) for name in overdue}
+        noticed = now - SECOND_LOOK * self._seconds
+        self.hung_devices = tuple(name for name, since in self._overdue.items() if since <= noticed)
         if self._worker is not None and self._worker.is_stuck(now - PATIENCE * self._seconds):
             for device in self._worker.abandon():
                 threading.Thread(target=device.read, name="link-states", daemon=True).start()
