@@ -78,7 +78,8 @@ def test_a_killed_sampler_is_started_again_and_leaves_a_hole(daemon: Running) ->
     missed = after.value("ibpulse_sampler_missed_ticks_total") - before.value("ibpulse_sampler_missed_ticks_total")
     hole = longest_hole(daemon.window("6s")["mlx5_0:1 transmit"])
     assert 1 <= hole < 100
-    assert missed >= hole - 1
+    # the first sample after the hole has no rate, and one more may have been read too slowly to be timed
+    assert missed >= hole - 2
     assert "; restarting it" in daemon.log()
 
 

@@ -54,7 +54,8 @@ async def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
             for slot in slots.values():
                 await sampled_anew(ring, slot)
             assert len(children()) == 1
-            assert supervisor.health().takeovers == 1
+            # a busy machine may hold up a read of the released device once more
+            assert 1 <= supervisor.health().takeovers == caplog.text.count("quarantining the device")
     assert "device mlx5_1: a read has hung for over 0.25 s; quarantining the device" in caplog.text
     assert "device mlx5_1 responds again; sampling it together with the others" in caplog.text
 
