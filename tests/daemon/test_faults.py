@@ -78,8 +78,9 @@ def test_a_killed_sampler_is_started_again_and_leaves_a_hole(daemon: Running) ->
     missed = after.value("ibpulse_sampler_missed_ticks_total") - before.value("ibpulse_sampler_missed_ticks_total")
     hole = longest_hole(daemon.window("6s")["mlx5_0:1 transmit"])
     assert 1 <= hole < 100
-    # the first sample after the hole has no rate, and one more may have been read too slowly to be timed
-    assert missed >= hole - 2
+    # the first sample after the hole has no rate, and others may have been read too slowly to be timed
+    slow = sum(after.find("ibpulse_sampler_uncertain_reads_total", device="mlx5_0").values())
+    assert missed + slow >= hole - 1
     assert "; restarting it" in daemon.log()
 
 
