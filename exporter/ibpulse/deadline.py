@@ -1,4 +1,4 @@
-"""Runs reads that may block for minutes, each in its own daemon thread, and waits for them with one deadline.
+"""Runs work that may block for minutes in daemon threads, and waits for reads with one deadline.
 
 Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
 daemon thread, it does not delay the exit of the process either.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+# an unused thread ends after this long
+IDLE_SECONDS = 10.0
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
@@ -21,6 +26,54 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class DaemonThreads(Executor):
+    """Runs calls in at most `size` threads, in the order in which they were submitted.
+
+    Unlike those of a `ThreadPoolExecutor` or of `asyncio.to_thread`, the threads are daemon threads: neither the end of
+    the event loop nor that of the process waits for them. `initialize` is called first in each thread.
+    """
+
+    def __init__(self, size: int, name: str, initialize: Callable[[], object] | None = None) -> None:
+        self._size, self._name, self._initialize = size, name, initialize
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = self._idle = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call `fn` in a thread as soon as one is free."""
+        future: Future[T] = Future()
+        with self._changed:
+            if len(self._waiting) >= self._idle and self._threads < self._size:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._threads += 1
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+            self._changed.notify()
+        return future
+
+    def _run(self) -> None:
+        if self._initialize is not None:
+            self._initialize()
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """Run the next call; false if there was none for `IDLE_SECONDS`, and the thread no longer counts."""
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._waiting, IDLE_SECONDS)
+            self._idle -= 1
+            if not self._waiting:
+                self._threads -= 1
+                return False
+            future, call = self._waiting.popleft()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+        return True
 
 
 class RepeatedRead(Generic[T]):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
-from ibpulse.deadline import call_all
+import pytest
+
+from ibpulse import deadline
+from ibpulse.deadline import DaemonThreads, call_all
+from tests.running import eventually
 
 
 def test_answers_come_by_name() -> None:
@@ -56,3 +62,60 @@ def test_a_question_that_fails_is_named() -> None:
 
     results = call_all({"fails": fail, "answers": lambda: 3}, 5.0)
     assert (dict(results.values), results.late, results.failed) == ({"answers": 3}, (), ("fails",))
+
+
+# calls in daemon threads
+
+
+def test_calls_are_run_in_order_and_their_answers_and_failures_come_back() -> None:
+    order: list[int] = []
+    threads = DaemonThreads(1, "test")
+    futures = [threads.submit(order.append, number) for number in range(20)]
+    assert [future.result(5.0) for future in futures] == [None] * 20
+    assert order == list(range(20))
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 / 0).result(5.0)
+    assert threads.submit(lambda: threading.current_thread().daemon).result(5.0)
+
+
+def test_no_more_threads_run_than_allowed_and_a_free_one_takes_the_next_call() -> None:
+    release = threading.Event()
+    threads = DaemonThreads(2, "bounded")
+    hanging = [threads.submit(release.wait, 30.0)]
+    assert threads.submit(int, "7").result(5.0) == 7
+    hanging.append(threads.submit(release.wait, 30.0))
+    waiting = threads.submit(int, "8")
+    dropped = threads.submit(int, "9")
+    assert dropped.cancel()
+    assert sum(thread.name == "bounded" for thread in threading.enumerate()) == 2
+    assert not waiting.done()
+    release.set()
+    assert waiting.result(5.0) == 8
+    assert all(future.result(5.0) for future in hanging)
+
+
+def test_unused_threads_end_and_new_calls_are_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "IDLE_SECONDS", 0.01)
+    begun: list[str] = []
+    threads = DaemonThreads(3, "brief", lambda: begun.append(threading.current_thread().name))
+    for _ in range(3):
+        assert threads.submit(int, "7").result(5.0) == 7
+        eventually(lambda: not any(thread.name == "brief" for thread in threading.enumerate()), 5.0, 0.01)
+    assert begun == ["brief"] * 3
+
+
+def test_neither_the_loop_nor_the_process_waits_for_a_call_that_hangs() -> None:
+    program = """
+import asyncio, os
+from ibpulse.deadline import DaemonThreads
+
+async def main():
+    pipe, _ = os.pipe()
+    hung = asyncio.get_running_loop().run_in_executor(DaemonThreads(1, "hung"), os.read, pipe, 1)
+    await asyncio.wait([hung], timeout=0.2)
+    print("over", flush=True)
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout == "over\n"

@@ -12,13 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import CaptureError
 from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder.known_ports import KnownPorts
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
 # a row with two rates and two times, with the worst compression
 BYTES_PER_ROW = 32
-# A hung disk blocks only these threads: device scans use the event loop's own.
+# A hung disk blocks only these threads.
 DISK_THREADS = 4
 # of the labels in the event of a capture; an alert may have 64 of 1000 characters
 MAX_LABEL_CHARACTERS = 2000
@@ -97,7 +97,7 @@ class FlightRecorder:
         self._taken = dict.fromkeys(CAPTURE_ORIGINS, 0)
         self._errors = 0
         self.store = CaptureStore(options)
-        self.threads = ThreadPoolExecutor(DISK_THREADS, "captures")
+        self.threads = DaemonThreads(DISK_THREADS, "captures")
 
     async def start(self) -> None:
         """Create and clean the directory; a problem is logged now and again at every capture."""
@@ -198,6 +198,7 @@ class FlightRecorder:
         last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
         if not ports or last_tick < pending.first_tick:
             raise CaptureError("the ring holds no samples for the capture's window")
+        await self._on_disk(self.store.prepare)
         job = Job(
             ring=self._reader.ring.path,
             path=self.store.path(pending.name),
@@ -207,7 +208,6 @@ class FlightRecorder:
             meta=self._meta(pending, ports, last_tick),
             lines=tuple(line_rates(self._events.history, ports)),
         )
-        await self._on_disk(self.store.prepare)
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
         for name in await self._on_disk(self.store.make_room, size_bytes):
             log.info("capture %s deleted to make room for %s", name, pending.name)

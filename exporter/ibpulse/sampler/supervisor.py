@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ibpulse.deadline import DaemonThreads
 from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
 from ibpulse.events import Event, EventLog
@@ -84,6 +85,7 @@ class Supervisor:
         self._followed = FollowedPorts(self._reader, self.events, states)
         self._ring = ring
         self._inventory = inventory
+        self._threads = DaemonThreads(1, "scan")
         self._options = options
         self._main = Lane(ring, MAIN_LANE)
         self._ending = EndingProcesses()
@@ -181,11 +183,12 @@ class Supervisor:
 
     async def _scan(self) -> None:
         listed_ns = self._followed.begin_scan()
-        found = await asyncio.to_thread(self._inventory.scan)
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, self._inventory.scan)
         if self._scanned:
             self._followed.take_scan(found, listed_ns)
         else:
-            await asyncio.to_thread(self._followed.take_scan, found, listed_ns)
+            await loop.run_in_executor(self._threads, self._followed.take_scan, found, listed_ns)
         before = set(self.slots)
         faults = self._replan()
         self._followed.note(self.slots, self._quarantine.silent_devices)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import ParamSpec
 
 from starlette.responses import Response
 
+from ibpulse.deadline import DaemonThreads
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.problems import ProblemError
 
@@ -27,7 +28,7 @@ class WideRequests:
         self._running, self._instead = running, instead
         limit = limits.max_wide_requests
         self._places = threading.Semaphore(limit)
-        self._threads = ThreadPoolExecutor(max_workers=max(1, limit), thread_name_prefix="wide-window")
+        self._threads = DaemonThreads(max(1, limit), "wide-window")
 
     async def run(
         self, answer: Callable[Arguments, Response], *args: Arguments.args, **kwargs: Arguments.kwargs

@@ -15,9 +15,11 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import bcrypt
+
+from ibpulse.deadline import DaemonThreads
 
 MAX_WAITING = 16
 MAX_WAITING_PER_CLIENT = 4
@@ -57,7 +59,7 @@ class PasswordCheck:
         self._running: dict[bytes, asyncio.Task[bool]] = {}
         self._waiting: Counter[str] = Counter()
         # os.nice is per thread on Linux
-        self._thread = ThreadPoolExecutor(1, "passwords", initializer=os.nice, initargs=(NICENESS,))
+        self._thread = DaemonThreads(1, "passwords", partial(os.nice, NICENESS))
 
     async def is_right(self, users: Mapping[str, str], credentials: Credentials, client: str) -> bool:
         """Whether the password is the user's. Takes equally long for unknown users, if all hashes have the same cost.

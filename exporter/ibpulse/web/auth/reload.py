@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import ConfigError
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.tls import TlsServer, build_tls
@@ -65,6 +66,7 @@ class WebConfigReloader:
         """
         self._path = path
         self._counts = counts or WebCounts()
+        self._threads = DaemonThreads(1, "web-config")
         # the files, and their signature at the last attempt to read them
         self._files: tuple[Path, ...] = (path,)
         self._loaded: Signature = ()
@@ -89,7 +91,7 @@ class WebConfigReloader:
         """Poll the files once a second, forever, in a thread."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            await asyncio.to_thread(self.poll)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self.poll)
 
     def poll(self) -> None:
         """Reload files that changed, once they no longer do: several files are then completely written."""
