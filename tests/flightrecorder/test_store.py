@@ -12,6 +12,7 @@ import pytest
 
 from ibpulse.errors import CaptureError
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, look_at, make_name
+from tests.other_users import USER, needs_other_users
 from tests.ring.tiny import tiny_tmpfs
 
 __all__ = ["tiny_tmpfs"]
@@ -127,7 +128,7 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     store = make_store(tmp_path / "file")
     for use in (store.prepare, store.scan, lambda: store.make_room(1), lambda: store.remove(make_name(0, "a"))):
         with pytest.raises(
-            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that the daemon can write to"
+            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that belongs to the daemon's user"
         ):
             use()
 
@@ -137,7 +138,10 @@ def read_only(tmp_path: Path) -> Iterator[CaptureStore]:
     """A store on a file system that was made read-only after a capture was put there."""
     folder = tmp_path / "mounted"
     folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=False).returncode:
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=750", "tmpfs", str(folder)], check=False).returncode
+    ):
         pytest.skip("needs to mount a tmpfs")
     try:
         put(make_store(folder), 1)
@@ -154,6 +158,25 @@ def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore
     with pytest.raises(CaptureError, match="cannot be written: Read-only file system; choose a directory"):
         read_only.make_room(1)
     assert read_only.scan() == [stored]
+
+
+@needs_other_users
+def test_a_directory_that_another_user_put_in_place_of_the_checked_one_is_refused(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "captures")
+    store.prepare()
+    name = put(store, 1)
+    (tmp_path / "captures").rename(tmp_path / "away")
+    (tmp_path / "captures").mkdir()
+    os.chown(tmp_path / "captures", USER, USER)
+    forged = store.path(put(store, 2))
+    for use in (store.scan, store.prepare, lambda: store.open(name)):
+        with pytest.raises((CaptureError, PermissionError), match=f"it belongs to user {USER}"):
+            use()
+    forged.unlink()
+    (tmp_path / "captures").rmdir()
+    assert store.scan() == []
+    (tmp_path / "away").rename(tmp_path / "captures")
+    assert [each.name for each in store.scan()] == [name]
 
 
 def test_a_directory_that_vanishes_is_named(tmp_path: Path) -> None:

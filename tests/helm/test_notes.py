@@ -63,6 +63,8 @@ def test_128_mib_are_enough_for_the_ring_of_16_ports() -> None:
 def test_captures_on_the_node_say_how_their_directory_is_made() -> None:
     text = notes({"captures": {"volume": "hostPath", "hostPath": "/data"}})
     assert "install -d -m 0770 -o 65532 -g 65532 /data\n" in text
+    text = notes({"captures": {"volume": "hostPath", "hostPath": "/data"}, "fifo": {"enabled": True}})
+    assert "install -d -m 0770 -o root -g 65532 /data\n" in text
 
 
 def test_an_image_without_a_registry_is_noted() -> None:

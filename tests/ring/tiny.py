@@ -17,7 +17,7 @@ def tiny_tmpfs(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs root to mount a small tmpfs")
     folder = tmp_path / "tiny"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=700k,mode=750", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("mounting a tmpfs is not allowed here")
     yield folder

@@ -23,7 +23,6 @@ from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
-from ibpulse.web.routes import capture_download
 from ibpulse.web.routes.captures_route import find_name
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
@@ -311,7 +310,7 @@ def hung(recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         assert end.wait(60)
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(capture_download, "_open_regular", wait)
+    monkeypatch.setattr(recorder.store, "open", wait)
     monkeypatch.setattr(recorder.store, "scan", wait)
     yield begun
     end.set()

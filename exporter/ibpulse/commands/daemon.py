@@ -8,14 +8,15 @@ import gc
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import uvloop
 
-from ibpulse import __version__, exposition
+from ibpulse import __version__, exposition, owned_files
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.summary import Summary
 from ibpulse.commands.wiring import (
@@ -28,6 +29,7 @@ from ibpulse.commands.wiring import (
     make_supervisor,
 )
 from ibpulse.config import Settings
+from ibpulse.deadline import call_all
 from ibpulse.errors import CaptureError, RingError
 from ibpulse.events import EventLog
 from ibpulse.events.phase_events import PhaseEvents
@@ -47,6 +49,11 @@ SPARE_SECONDS = 2
 # The newest second is whole this long after its end: see the aggregator's schedule.
 AGGREGATION_SECONDS_AFTER = 0.3
 MOST_NAMED = 4
+# A disk that hangs delays the start no longer than this.
+CAPTURES_SECONDS = 2.0
+# Stopping takes less, unless something hangs that cannot be cancelled.
+STOP_SECONDS = 5.0
+LOG_SECONDS = 0.2
 
 
 class Captures:
@@ -78,23 +85,28 @@ class Captures:
 
 def run_daemon(settings: Settings) -> int:
     """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
-    directory = Path(settings.ring.dir)
-    with hold(directory), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(Daemon(settings, directory).run())
+    with (
+        hold(Path(settings.ring.dir)) as directory,
+        closing(LastResort()) as last_resort,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(Daemon(settings, directory, last_resort).run())
 
 
 @contextmanager
-def hold(directory: Path) -> Iterator[None]:
-    """Lock the ring's directory against a second daemon.
+def hold(given: Path) -> Iterator[Path]:
+    """The directory of the ring and its other files at or below `given`, locked against a second daemon.
 
     Raises:
-        RingError: another daemon uses the directory, or it is not writable.
+        RingError: another daemon uses it, it is not writable, or another user can replace its files.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        directory = owned_files.make_directory(given)
+        descriptor = owned_files.open_to_write(directory / "lock", create=True)
     except OSError as error:
-        raise RingError(f"ring.dir: {directory} cannot be used: {error.strerror}; name a writable directory") from error
+        raise RingError(
+            f"ring.dir: {given} cannot be used: {error.strerror}; name a writable directory of user {os.geteuid()}"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -103,18 +115,47 @@ def hold(directory: Path) -> Iterator[None]:
             f"ring.dir: {directory} is in use by another ibpulse; stop it, or choose another --ring.dir"
         ) from error
     try:
-        yield
+        yield directory
     finally:
         os.close(descriptor)
+
+
+class LastResort:
+    """Ends the process when stopping takes longer than `STOP_SECONDS`, because something hangs.
+
+    Events are on disk by then, and sampler processes end with this one.
+    """
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def arm(self, code: int) -> None:
+        """Begin to count; `code` is the exit code."""
+        self._timer = threading.Timer(STOP_SECONDS - LOG_SECONDS, self._end, (code,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """Let the process go on: the daemon has stopped in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @staticmethod
+    def _end(code: int) -> None:
+        said = f"stopping takes longer than {STOP_SECONDS:g} s; ending without waiting for the rest"
+        # a program that reads the log may hang as well
+        call_all({"log": lambda: log.error("%s", said)}, LOG_SECONDS)
+        os._exit(code)
 
 
 class Daemon:
     """One daemon: supervisor, aggregator and web server over one ring."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
+    def __init__(self, settings: Settings, directory: Path, last_resort: LastResort) -> None:
         interval_ns = settings.sampler.interval
         capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
         self._settings = settings
+        self._last_resort = last_resort
         self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
         self._reader = RingReader(self._ring)
         self._events = make_event_log(directory, self._ring)
@@ -138,7 +179,8 @@ class Daemon:
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         await self._supervisor.start()
         self._aggregate()
-        await self._captures.recorder.start()
+        starting = asyncio.create_task(self._captures.recorder.start(), name="captures")
+        await asyncio.wait([starting], timeout=CAPTURES_SECONDS)
         tasks = [
             asyncio.create_task(self._supervisor.run(), name="supervisor"),
             asyncio.create_task(self._aggregate_every_second(), name="aggregator"),
@@ -151,10 +193,11 @@ class Daemon:
         gc.freeze()
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+        self._last_resort.arm(0 if waiting in done else 1)
         closing = asyncio.create_task(self._captures.recorder.close())
-        for task in (waiting, *reversed(tasks)):
+        for task in (waiting, starting, *reversed(tasks)):
             task.cancel()
-        await asyncio.gather(*tasks, waiting, closing, return_exceptions=True)
+        await asyncio.gather(*tasks, waiting, starting, closing, return_exceptions=True)
         self._events.close()
         for task in done - {waiting}:
             task.result()

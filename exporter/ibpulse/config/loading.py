@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from ibpulse import owned_files
 from ibpulse.config.consistency import FITTED, RULES
 from ibpulse.config.setting_table import (
     CONFIG_FILE,
@@ -217,10 +218,10 @@ def resolve(
 def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> Path:
     """Default directory of the ring: shared memory if writable, else systemd's runtime directory, else $TMPDIR."""
     if shared_memory.is_dir() and os.access(shared_memory, os.W_OK | os.X_OK):
-        return shared_memory / "ibpulse"
+        return owned_files.default_directory(shared_memory)
     # systemd separates directories with colons if the unit asks for several
     runtime = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
-    return Path(runtime) if runtime else Path(environ.get("TMPDIR") or "/tmp") / "ibpulse"
+    return Path(runtime) if runtime else owned_files.default_directory(Path(environ.get("TMPDIR") or "/tmp"))
 
 
 def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> Path:
@@ -230,7 +231,7 @@ def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> P
         return Path(given) / "captures"
     if os.access(state / "ibpulse", os.W_OK | os.X_OK) or os.access(state, os.W_OK | os.X_OK):
         return state / "ibpulse" / "captures"
-    return Path(environ.get("TMPDIR") or "/tmp") / "ibpulse" / "captures"
+    return owned_files.default_directory(Path(environ.get("TMPDIR") or "/tmp")) / "captures"
 
 
 def _file_named_by(given: Sequence[SettingSource]) -> Path | None:

@@ -121,7 +121,7 @@ class RingSettings:
     dir: Path = setting(
         PATH,
         "",
-        "Directory of the ring file; preferably in memory (tmpfs).",
+        "Directory of the ring file; preferably in memory (tmpfs). If others can write to it, ibpulse-UID below it.",
         shown="/dev/shm/ibpulse if /dev/shm is writable, else $RUNTIME_DIRECTORY, else $TMPDIR/ibpulse",
     )
 
@@ -262,7 +262,8 @@ class CaptureSettings:
     dir: Path = setting(
         PATH,
         "/var/lib/ibpulse/captures",
-        "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB.",
+        "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB. If others can write to it, "
+        "ibpulse-UID below it.",
         shown="$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if writable, else $TMPDIR/ibpulse/captures",
     )
     before: int = setting(

@@ -50,7 +50,7 @@ async def find_facts(request: FactsRequest) -> Facts:
         asyncio.to_thread(_read_still, options, fabric), _sample(request, fabric, daemon)
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
-    events = await asyncio.to_thread(read_event_facts, options.ring_dir) if daemon else None
+    events = await asyncio.to_thread(read_event_facts, daemon.path.parent) if daemon else None
     return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ibpulse.deadline import call_all
 from ibpulse.doctor.facts import ClockState, DoctorOptions, Machine, Space, WebPort
 from ibpulse.doctor.tree_facts import find_mount
+from ibpulse.owned_files import find_directories
 from ibpulse.ring import layout as at
 from ibpulse.sampler.scheduling import quota_cpus
 
@@ -94,12 +95,13 @@ def find_space(root: Path, setting: str, path: Path, needed_bytes: int) -> Space
     """The space at `path`, or at its nearest existing parent. The space of an existing ring counts as free."""
     here = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
     system = os.statvfs(here)
+    used_bytes = max(_used_bytes(each / "ring") for each in find_directories(path) if path in (each, each.parent))
     mount = find_mount(root, str(here))
     return Space(
         setting=setting,
         path=str(path),
         needed_bytes=needed_bytes,
-        free_bytes=system.f_bavail * system.f_frsize + _used_bytes(path / "ring"),
+        free_bytes=system.f_bavail * system.f_frsize + used_bytes,
         writable=os.access(here, os.W_OK | os.X_OK),
         type=mount.type if mount else "",
     )

@@ -26,6 +26,7 @@ from ibpulse.errors import IbpulseError, RingError, SamplerError
 from ibpulse.events import Event
 from ibpulse.events.event_file import NAME, read_events
 from ibpulse.model import Fabric, SamplerHealth
+from ibpulse.owned_files import find_directories
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -49,14 +50,14 @@ _UNPRINTABLE = re.compile(r"[^ -~]+")
 
 def find_daemon(options: DoctorOptions) -> RingFile | None:
     """The ring of a running daemon that samples this tree, mapped read-only; None if there is no such daemon."""
-    path = options.ring_dir / "ring"
-    try:
-        ring = RingFile(path, writable=False)
-    except RingError:
-        return None
-    if _samples(ring, options.sysfs) and _lives(ring):
-        return ring
-    ring.close()
+    for directory in find_directories(options.ring_dir):
+        try:
+            ring = RingFile(directory / "ring", writable=False)
+        except RingError:
+            continue
+        if _samples(ring, options.sysfs) and _lives(ring):
+            return ring
+        ring.close()
     return None
 
 

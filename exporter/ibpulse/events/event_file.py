@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from ibpulse import owned_files
 from ibpulse.events.event import Event, from_json, to_json
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,7 @@ def read_events(path: Path) -> list[Event]:
     # opening a pipe would wait for a writer
     if not stat.S_ISREG(mode):
         raise ValueError(f"event log {path} is not a regular file")
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
+    with open(owned_files.open_to_read(path), "rb") as file:
         head = file.readline(len(HEAD) + 20).rstrip(b"\n")
         if head != HEAD + b"%d" % VERSION:
             raise ValueError(f"event log {path} is not of version {VERSION}: it begins with {head!r}")
@@ -142,20 +142,12 @@ class EventFile:
 
     def rewrite(self, events: Iterable[Event]) -> bool:
         """Replace the file by one with these events; if that fails, the old file stays. Returns whether it is new."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
         lines = [encode_event(event) for event in events]
         text = HEAD + b"%d\n" % VERSION + b"".join(lines)
         try:
-            fresh.unlink(missing_ok=True)
-            # exclusive: a link that appeared in between is not followed
-            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-            try:
-                _write_all(descriptor, text, 0)
-                fresh.replace(self.path)
-            except OSError:
-                os.close(descriptor)
-                fresh.unlink(missing_ok=True)
-                raise
+            with owned_files.replacing(self.path) as fresh:
+                _write_all(fresh, text, 0)
+            descriptor = owned_files.open_to_write(self.path)
         except OSError as error:
             self._fail(error)
             return False
@@ -173,7 +165,7 @@ class EventFile:
     def _continue(self, records: int) -> None:
         """Open the existing file to append to it."""
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = owned_files.open_to_write(self.path)
         except OSError:
             return  # reported by `rewrite` already
         self._descriptor, self._size, self.records = descriptor, os.fstat(descriptor).st_size, records

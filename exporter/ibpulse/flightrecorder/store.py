@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ibpulse import owned_files
 from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MAX_CAPTURES, MIN_FREE_BYTES
 from ibpulse.errors import CaptureError
 from ibpulse.units import MILLISECOND_NS, format_size
@@ -81,10 +82,15 @@ class Stored:
 
 
 class CaptureStore:
-    """The directory of captures, with its quotas."""
+    """The directory of captures, with its quotas.
+
+    `directory` is that of the options at first, and later the one at or below it that `owned_files` returns.
+    """
 
     def __init__(self, options: CaptureOptions) -> None:
         self._options = options
+        # of the directory that was checked
+        self._identity: tuple[int, ...] = ()
         self.directory = options.directory
 
     def path(self, name: CaptureName) -> Path:
@@ -98,6 +104,7 @@ class CaptureStore:
             CaptureError: the directory cannot be read.
         """
         try:
+            self._find_directory()
             with os.scandir(self.directory) as entries:
                 found = [stored for entry in entries if (stored := look_at(entry)) is not None]
         except FileNotFoundError:
@@ -106,14 +113,31 @@ class CaptureStore:
             raise self._refusal("cannot be read", error) from error
         return sorted(found, key=lambda stored: stored.name)
 
+    def open(self, name: CaptureName) -> int:
+        """Open a capture to read it; returns a descriptor.
+
+        Raises:
+            FileNotFoundError: there is no such capture.
+            OSError: it cannot be read.
+        """
+        self._find_directory()
+        return owned_files.open_regular(self.path(name))
+
+    def _find_directory(self) -> None:
+        """Check the directory, unless it is the one that was checked before."""
+        if not self._identity or self._identity != _identify(self.directory):
+            self.directory = owned_files.find_directory(self._options.directory)
+            self._identity = _identify(self.directory)
+
     def prepare(self) -> None:
         """Create the directory and remove leftovers of killed writers.
 
         Raises:
-            CaptureError: it cannot be created or written.
+            CaptureError: it cannot be created or written, or another user can replace its files.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory = owned_files.make_directory(self._options.directory)
+            self._identity = _identify(self.directory)
             for leftover in self.directory.glob(f"*.parquet{TEMPORARY}"):
                 self._clean(leftover)
         except OSError as error:
@@ -122,7 +146,7 @@ class CaptureStore:
     def _clean(self, leftover: Path) -> None:
         try:
             # a writer of the previous daemon may still be running
-            if time.time() - leftover.stat().st_mtime > self._options.writer_seconds:
+            if time.time() - leftover.lstat().st_mtime > self._options.writer_seconds:
                 leftover.unlink()
         except FileNotFoundError:
             pass  # it was running, and has just finished
@@ -151,6 +175,7 @@ class CaptureStore:
             CaptureError: it cannot be removed.
         """
         try:
+            self._find_directory()
             self.path(name).unlink()
         except FileNotFoundError:
             return False
@@ -167,6 +192,7 @@ class CaptureStore:
 
     def _free_bytes(self) -> int:
         try:
+            self._find_directory()
             status = os.statvfs(self.directory)
         except OSError as error:
             raise self._refusal("cannot be used", error) from error
@@ -190,7 +216,8 @@ class CaptureStore:
 
     def _refusal(self, what: str, error: OSError) -> CaptureError:
         return CaptureError(
-            f"capture.dir: {self.directory} {what}: {error.strerror}; choose a directory that the daemon can write to"
+            f"capture.dir: {self.directory} {what}: {error.strerror}; "
+            "choose a directory that belongs to the daemon's user"
         )
 
 
@@ -204,6 +231,11 @@ def look_at(entry: os.DirEntry[str]) -> Stored | None:
     except FileNotFoundError:
         return None
     return Stored(name, status.st_size) if stat.S_ISREG(status.st_mode) else None
+
+
+def _identify(directory: Path) -> tuple[int, ...]:
+    status = directory.lstat()
+    return status.st_dev, status.st_ino, status.st_uid, status.st_mode
 
 
 def _total_bytes(stored: Sequence[Stored]) -> int:

@@ -35,6 +35,7 @@ TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
 # maximum number of missing samples to fill in: a day at 10 ms
 MAX_GAP_TICKS = 8_640_000
+_EXCLUSIVELY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "version": "2.6",
@@ -70,7 +71,7 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
     into = schema(meta)
     with _as_recording_error(path):
         try:
-            with open(temporary, "wb") as file:
+            with open(_create(temporary), "wb") as file:
                 with pq.ParquetWriter(file, into, **_OPTIONS) as writer:
                     for piece in pieces:
                         writer.write_batch(encode(piece, into), row_group_size=len(meta.ports) * piece.ticks)
@@ -129,8 +130,7 @@ class RecordingWriter:
         self.ticks = 0
         with _as_recording_error(self.partial):
             # exclusive, so that the partial file of another recording is not lost
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._file = os.fdopen(os.open(self.partial, flags, 0o640), "wb")
+            self._file = os.fdopen(os.open(self.partial, _EXCLUSIVELY, 0o640), "wb")
             self._schema = schema(self._meta)
             # without threads, which would take 4 MB
             options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
@@ -242,6 +242,12 @@ def _regroup(meta: RecordingMeta, pieces: Iterable[Recording]) -> Iterator[Recor
             held = []
     if held:
         yield concatenate(held)
+
+
+def _create(path: Path) -> int:
+    """Make a new file in place of what a killed process left, or of a link that leads elsewhere."""
+    path.unlink(missing_ok=True)
+    return os.open(path, _EXCLUSIVELY, 0o666)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from ibpulse import owned_files
 from ibpulse.errors import RingError
 from ibpulse.ring import layout as at
 
@@ -27,7 +28,7 @@ class RingFile:
         """
         self.path = path
         try:
-            self._descriptor = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+            self._descriptor = owned_files.open_to_write(path) if writable else owned_files.open_to_read(path)
         except OSError as error:
             raise RingError(f"ring {path} cannot be opened: {error.strerror}; is `ibpulse serve` running?") from error
         try:
@@ -69,22 +70,15 @@ class RingFile:
         Raises:
             RingError: the directory is missing, read-only or full.
         """
-        fresh = path.with_suffix(".new")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
-            try:
+            owned_files.make_missing(path.parent)
+            with owned_files.replacing(path) as descriptor:
                 os.ftruncate(descriptor, at.file_bytes(capacity))
                 # makes a full file system an error here instead of a bus error at the first tick
                 os.posix_fallocate(descriptor, 0, at.RECORD_TABLE * at.WORD)
                 header = [at.MAGIC, at.VERSION, interval_ns, capacity, time.time_ns()]
                 os.pwrite(descriptor, b"".join(word.to_bytes(at.WORD, sys.byteorder) for word in header), 0)
-            finally:
-                os.close(descriptor)
-            fresh.replace(path)
         except OSError as error:
-            if fresh.is_file():
-                fresh.unlink()
             raise RingError(
                 f"ring {path} cannot be created: {error.strerror}; "
                 "set ring.dir to a writable directory, preferably on tmpfs"

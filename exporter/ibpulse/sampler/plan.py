@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ibpulse import owned_files
 from ibpulse.errors import SamplerError
 
 # Used as a generation to ask the sampler to end.
@@ -45,9 +47,8 @@ def plan_path(ring: Path, lane: int) -> Path:
 
 def write_plan(path: Path, plan: Plan) -> None:
     """Write a plan atomically, so that readers never see a partial one."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(asdict(plan)))
-    fresh.replace(path)
+    with owned_files.replacing(path) as descriptor, open(os.dup(descriptor), "wb") as file:
+        file.write(json.dumps(asdict(plan)).encode())
 
 
 def read_plan(path: Path) -> Plan:
@@ -56,7 +57,8 @@ def read_plan(path: Path) -> Plan:
     Raises:
         SamplerError: the plan was written by a different version of the program.
     """
-    raw = json.loads(path.read_text())
+    with open(owned_files.open_to_read(path), "rb") as file:
+        raw = json.load(file)
     try:
         ports = [
             PlannedPort(port["slot"], port["device"], tuple(port["transmit"]), tuple(port["receive"]), port["stride"])

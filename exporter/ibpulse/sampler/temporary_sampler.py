@@ -106,7 +106,7 @@ def _locked(directory: Path) -> Iterator[None]:
     Raises:
         OSError: another process holds it, or the directory cannot be read.
     """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -47,7 +47,7 @@ their certificates. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverN
 {{- if eq .Values.captures.volume "hostPath" }}
 
 NOTE: captures are stored in {{ .Values.captures.hostPath }} on each node. Pods do not start if it is missing; create it once:
-  install -d -m 0770 -o 65532 -g 65532 {{ .Values.captures.hostPath }}
+  install -d -m 0770 -o {{ ternary "root" "65532" .Values.fifo.enabled }} -g 65532 {{ .Values.captures.hostPath }}
 {{- end }}
 {{- if empty .Values.image.registry }}
 

@@ -6,13 +6,9 @@ those as well; it refuses a bad range in plain text; and it starts the response 
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import stat
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
-from pathlib import Path
 
 import aiofiles
 import aiofiles.os
@@ -20,6 +16,7 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from ibpulse.flightrecorder.store import CaptureName, CaptureStore
 from ibpulse.web.middleware import HEAD
 from ibpulse.web.problems import KINDS, problem_response
 
@@ -28,8 +25,8 @@ CHUNK_BYTES = 262_144
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
 
 
-async def send_capture(request: Request, path: Path, threads: Executor) -> Response:
-    """The response with a file, or with the requested range of it, read in `threads`.
+async def send_capture(request: Request, store: CaptureStore, name: CaptureName, threads: Executor) -> Response:
+    """The response with a capture, or with the requested range of it, read in `threads`.
 
     Multiple ranges and other range units are ignored, and the response is the whole file (RFC 9110, 14.2).
 
@@ -37,10 +34,10 @@ async def send_capture(request: Request, path: Path, threads: Executor) -> Respo
         FileNotFoundError: no regular file has this name.
         OSError: the file cannot be read.
     """
-    file = await aiofiles.open(path, "rb", opener=_open_regular, executor=threads)
+    file = await aiofiles.open(str(name), "rb", opener=lambda _path, _flags: store.open(name), executor=threads)
     try:
         size = (await aiofiles.os.stat(file.fileno(), executor=threads)).st_size
-        response = _answer(request, path, file, size)
+        response = _answer(request, str(name), file, size)
     except BaseException:
         await file.close()
         raise
@@ -49,23 +46,9 @@ async def send_capture(request: Request, path: Path, threads: Executor) -> Respo
     return response
 
 
-def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file; refuses symbolic links, and does not block on pipes."""
-    try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise FileNotFoundError(errno.ENOENT, "it is a symbolic link", path) from error
-        raise
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise FileNotFoundError(errno.ENOENT, "it is not a regular file", path)
-
-
-def _answer(request: Request, path: Path, file: AsyncBufferedReader, size: int) -> Response:
-    tag = f'"{path.stem}"'
-    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{path.name}"'}
+def _answer(request: Request, name: str, file: AsyncBufferedReader, size: int) -> Response:
+    tag = f'"{name.removesuffix(".parquet")}"'
+    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{name}"'}
     # A capture never changes, so a different tag means a different file.
     found = _RANGE.fullmatch(request.headers.get("range", "")) if request.headers.get("if-range", tag) == tag else None
     first, end = _span(found, size) if found else (0, size)

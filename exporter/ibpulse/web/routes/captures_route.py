@@ -94,7 +94,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         """A finished capture, as Parquet."""
         parsed = find_name(name)
         try:
-            return await send_capture(request, recorder.store.path(parsed), recorder.threads)
+            return await send_capture(request, recorder.store, parsed, recorder.threads)
         except FileNotFoundError as error:
             raise unknown(name, recorder.pending()) from error
         except OSError as error:
