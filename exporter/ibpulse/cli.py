@@ -10,11 +10,13 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ibpulse import __version__
+from ibpulse import __version__, memory
 from ibpulse.commands import Verb, find_verb, overview
 from ibpulse.errors import ConfigError, IbpulseError
+from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     from ibpulse.commands.parser import Parsed
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+OUT_OF_MEMORY = (
+    "ibpulse: out of memory: this takes more than three quarters of what this machine has available; choose a part of "
+    "the recording, or use a machine with more memory"
+)
 
 
 def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
@@ -37,9 +43,12 @@ def main(words: Sequence[str] | None = None, environ: Mapping[str, str] | None =
         code = run(sys.argv[1:] if words is None else words, os.environ if environ is None else environ)
         sys.stdout.flush()
     except IbpulseError as error:
-        for line in str(error).splitlines():
-            print(f"ibpulse: {line}", file=sys.stderr)
+        for fault in error.faults if isinstance(error, ConfigError) else (str(error),):
+            print(f"ibpulse: {escape_controls(fault)}", file=sys.stderr)
         return error.exit_code
+    except MemoryError:
+        print(OUT_OF_MEMORY, file=sys.stderr)
+        return IbpulseError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -99,7 +108,8 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
         raise ConfigError(parsed.faults)
     warn([*parsed.warnings, *resolved.warnings], resolved.settings)
     parsed.arguments.origins = resolved.origins
-    return verb.load().run(parsed.arguments, resolved.settings)
+    with memory.bounded() if verb.reads_files else nullcontext():
+        return verb.load().run(parsed.arguments, resolved.settings)
 
 
 def warn(warnings: Sequence[str], settings: Settings) -> None:

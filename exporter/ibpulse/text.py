@@ -1,4 +1,4 @@
-"""Formats times, rates, sizes, shares and lists of names for people.
+"""Formats times, rates, sizes, shares and lists of names for people, and makes texts of unknown origin safe to print.
 
 `units` writes the formats that can be parsed again.
 """
@@ -35,6 +35,32 @@ DIGITS = 4
 SHOWN_NAMES = 8
 
 _NAME_PARTS = re.compile("[0-9]+|[^0-9]")
+# control characters, separators of lines, what changes the direction of text (Unicode Bidi_Control), and halves of
+# surrogate pairs, which stand for bytes that are not UTF-8 in the names of files
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+# the last four are their wide forms, which some spreadsheets take for the others
+_FORMULA = tuple("=+-@＝＋－＠")
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    """The text with control characters in the notation of JSON, so that it stays on its line and only shows text.
+
+    Characters in `keep` stay: a newline for a text of several lines. JSON stays the same JSON.
+    """
+    if text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), text)
+
+
+def _escaped(sign: str) -> str:
+    return _SHORT.get(sign) or f"\\u{ord(sign):04x}"
+
+
+def csv_text(text: str) -> str:
+    """A text for a cell of CSV: without control characters, and behind an apostrophe if it would be a formula."""
+    text = escape_controls(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def time_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.parser import build_parser
 from ibpulse.config import Settings
 from ibpulse.config.setting_table import ROWS
-from ibpulse.errors import RingError
+from ibpulse.errors import ConfigError, RingError
 from tools.reference.__main__ import cli_markdown
 
 
@@ -62,12 +62,26 @@ def test_the_exit_code_of_a_verb_is_that_of_the_program(probe: Probe) -> None:
     assert main(["probe", "/x"], {}) == 7
 
 
-def test_an_error_of_a_verb_is_printed_line_by_line_with_its_exit_code(
-    probe: Probe, capsys: pytest.CaptureFixture[str]
-) -> None:
-    probe.ends_with = RingError("ring /x is no ring\nremove it")
+def test_an_error_of_a_verb_is_one_line_with_its_exit_code(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    # names of files and ports are part of it, and could otherwise write lines of their own
+    probe.ends_with = RingError("ring /x\nibpulse: fine\x1b[31m\u202e is no ring; remove it")
     assert main(["probe", "/x"], {}) == 1
-    assert capsys.readouterr() == ("", "ibpulse: ring /x is no ring\nibpulse: remove it\n")
+    told = r"ibpulse: ring /x\nibpulse: fine\u001b[31m\u202e is no ring; remove it"
+    assert capsys.readouterr() == ("", f"{told}\n")
+
+
+def test_the_errors_of_a_configuration_are_a_line_each(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = ConfigError(["a: wrong", "b: \r\tworse"])
+    assert main(["probe", "/x"], {}) == 2
+    assert capsys.readouterr() == ("", "ibpulse: a: wrong\nibpulse: b: \\r\\tworse\n")
+
+
+def test_memory_that_runs_out_is_told_in_a_sentence(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = MemoryError()
+    assert main(["probe", "/x"], {}) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("ibpulse: out of memory: ")
 
 
 def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibpulse import memory
 from ibpulse.errors import RecordingError
 from ibpulse.recordings import Recording, counter_log, load, save
 from ibpulse.recordings.counter_log import LogColumns, PortLog, read_log
@@ -388,14 +391,38 @@ def test_a_log_shorter_than_the_interval_is_told() -> None:
 
 def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> None:
     log = PortLog("a", np.array([0, 10**6, 2**61]), (np.array([5, 6, 7]), None))
-    with pytest.raises(ValueError, match=r"would have \d+ ticks of 1 ports at 1 ms; give a longer --interval"):
+    with pytest.raises(ValueError, match=r"would have \d+ samples of 1 ports at 1 ms, which takes .* give a longer"):
         resample([log], ONE, GridOptions(interval_ns=10**6))
 
 
 def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter_log, "MAX_LOG_ROWS", 3)
+    monkeypatch.setattr(memory, "spare_bytes", lambda: 100)
     write(path, "time,sent,received", *[f"{second},1,1" for second in range(4)])
-    assert refused(path) == "has more than 3 rows; cut it into pieces"
+    assert refused(path) == (
+        "takes more than 640 B of memory from row 4 on; 100 B can be spared; cut it into pieces, or use a machine with "
+        "more memory"
+    )
+
+
+def test_a_log_of_many_columns_is_refused_before_it_is_read(path: Path) -> None:
+    write(path, "time,sent" + "," * 10_000)
+    assert refused(path) == "has more than 10000 columns; remove those that are no counters"
+
+
+def test_a_column_of_lists_is_refused_before_it_is_read(path: Path) -> None:
+    pq.write_table(pa.table({"time": [1, 2], "sent": [[1], [2]]}), path)
+    with pytest.raises(RecordingError, match="has lists or structures in the column sent; name a column of numbers"):
+        read_log(path, LogColumns("time", "sent"))
+
+
+def test_a_long_text_in_each_row_of_parquet_is_kept_once(path: Path) -> None:
+    # a gigabyte of names, in a small file
+    names = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 10**6])).cast(pa.string())
+    columns = {"time": np.arange(1000), "sent": np.arange(1000), "port": names}
+    pq.write_table(pa.table(columns), path)
+    del columns, names
+    (log,) = read_log(path, LogColumns("time", "sent", port="port"))
+    assert (len(log.name), len(log.time_ns)) == (10**6, 1000)
 
 
 def test_a_recording_needs_no_import(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ibpulse import memory
 from ibpulse.errors import RecordingError
 from ibpulse.recordings import RecordingWriter, load, read_meta, reading, save, scan
 from ibpulse.recordings.file_format import KEY
 from tests.recordings.recordings import make_recording, members
 
+PARTS = ((0, 500), (0, 1), (31, 32), (32, 64), (29, 331), (499, 500), (480, 9999))
 EVENT = {"time_ns": 1, "kind": "link-up", "subject": "mlx5_0:1", "text": "The link came up."}
 
 
@@ -183,11 +185,59 @@ def test_more_rows_than_fit_are_refused_before_they_are_read(path: Path, monkeyp
         load(path)
 
 
-def test_a_recording_that_is_too_long_is_for_scan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_ROWS", 999)
-    with pytest.raises(RecordingError, match=r"holds more than 999 rows; read it piece by piece with scan\(\)"):
+def test_a_recording_that_takes_too_much_memory_is_refused_and_a_part_of_it_is_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # two ports; a tenth of the recording fits
+    monkeypatch.setattr(memory, "spare_bytes", lambda: 50 * (2 * reading.ROW_BYTES + reading.TICK_BYTES))
+    with pytest.raises(
+        RecordingError,
+        match=r"has 500 samples of 2 ports to analyse, which takes 395 kB of memory; 39.5 kB can be spared; "
+        "choose a shorter part with --from and --to, or use a machine with more memory",
+    ):
         load(path)
+    assert load(path, 100, 150) == make_recording(500).cut(100, 150)
     assert sum(piece.ticks for piece in scan(path)) == 500
+
+
+def test_memory_that_runs_out_while_reading_is_a_sentence(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 1099511627776 failed")
+
+    monkeypatch.setattr(reading, "decode", fail)
+    with pytest.raises(
+        RecordingError, match=r"takes more memory than the .* that can be spared, or is damaged; copy it"
+    ):
+        load(path)
+
+
+def test_columns_of_others_are_not_read(path: Path) -> None:
+    # a column of a text of 1 MB in each of 1,000 rows takes a gigabyte, and a kilobyte in the file
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 10**6]))
+    rewrite(path, lambda table: table.append_column("note", long))
+    before = pa.total_allocated_bytes()
+    pieces = scan(path)
+    assert next(pieces).ticks == 500
+    assert pa.total_allocated_bytes() - before < 10**6
+    assert load(path) == make_recording(500)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_part_is_that_part_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
+    monkeypatch.setattr("ibpulse.recordings.writing.GROUP_ROWS", 64)
+    recording = make_recording(500)
+    if stream:
+        with RecordingWriter(tmp_path / "a", recording.meta) as writer:
+            for first in range(0, 500, 30):
+                writer.append(recording.cut(first, first + 30))
+            found = {part: load(tmp_path / "a", *part) for part in PARTS}
+    else:
+        save(tmp_path / "a", recording)
+        found = {part: load(tmp_path / "a", *part) for part in PARTS}
+    for (first, end), part in found.items():
+        whole = recording.cut(first, end)
+        assert (part.start_ns, part.ticks) == (whole.start_ns, whole.ticks)
+        np.testing.assert_array_equal(part.bytes_per_second, whole.bytes_per_second)
 
 
 def test_a_stream_with_a_huge_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

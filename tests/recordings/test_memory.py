@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ibpulse.commands.record import ALLOCATOR
+from ibpulse.memory import ALLOCATOR
 from ibpulse.recordings import scan
 
 # all but the clock, which a test cannot wait for, and the sampler, which is a process of its own

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ibpulse.errors import RecordingError
-from ibpulse.recordings import Recording
-from ibpulse.reports.span import Moment, ReportOptions
-from tests.reports.recordings import SECOND_NS, START_NS, record, run_of, wave
+from ibpulse.recordings import Recording, save
+from ibpulse.reports.comparison import assemble
+from ibpulse.reports.formats import render_json
+from ibpulse.reports.run import describe_run
+from ibpulse.reports.span import Moment, ReportOptions, load_part
+from ibpulse.simulate.fsdp import DENSE
+from tests.reports.recordings import SECOND_NS, START_NS, play, record, run_of, wave
 
 GB = 1e9
 
@@ -95,3 +100,42 @@ def test_a_recording_without_rails_asks_for_ports(recording: Recording) -> None:
     ports = tuple(replace(port, rail=False) for port in recording.meta.ports)
     with pytest.raises(RecordingError, match="has no rail; choose ports with --port: it has mlx5_0:1, mlx5_1:1"):
         run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ReportOptions(begin=Moment(3 * SECOND_NS, after_begin=True), end=Moment(5 * SECOND_NS, after_begin=True)),
+        ReportOptions(begin=Moment(START_NS + 7 * SECOND_NS), trim=True),
+        ReportOptions(end=Moment(2 * SECOND_NS, after_begin=True)),
+        ReportOptions(),
+    ],
+)
+def test_a_report_of_a_loaded_part_is_that_of_the_part_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReportOptions
+) -> None:
+    monkeypatch.setattr("ibpulse.recordings.writing.GROUP_ROWS", 100)
+    recording = play(DENSE, 10)
+    save(tmp_path / "a.parquet", recording)
+    part, outside = load_part(tmp_path / "a.parquet", options)
+    assert outside[0] + part.ticks + outside[1] == recording.ticks
+    runs = [
+        describe_run(Path("a"), recording, options),
+        describe_run(Path("a"), part, options, outside=outside),
+    ]
+    pages = [render_json(assemble([run], options)) for run in runs]
+    assert pages[0] == pages[1]
+
+
+def test_the_last_seconds_are_loaded_alone(tmp_path: Path) -> None:
+    recording = play(DENSE, 10)
+    save(tmp_path / "a.parquet", recording)
+    part, outside = load_part(tmp_path / "a.parquet", ReportOptions(), 2 * SECOND_NS)
+    assert part == recording.cut(800, 1000)
+    assert outside == (800, 0)
+
+
+def test_a_part_that_is_outside_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", play(DENSE, 10))
+    with pytest.raises(RecordingError, match="has no data between --from and --to: it is 10 s long; choose other"):
+        load_part(tmp_path / "a.parquet", ReportOptions(begin=Moment(11 * SECOND_NS, after_begin=True)))

@@ -40,7 +40,8 @@ class Verb:
     """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
     `settings` lists groups or single names. The remaining flags of the groups in `ignored` have no effect; they are
-    accepted with a warning, because version 0.1 accepted them.
+    accepted with a warning, because version 0.1 accepted them. `reads_files` marks verbs that read files of unknown
+    origin, with bounded memory.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Verb:
     settings: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     module: str = ""
+    reads_files: bool = False
 
     def reads(self, row: SettingRow) -> bool:
         """Whether a setting has an effect on this verb."""
@@ -119,6 +121,7 @@ VERBS = {
             "Replay a recording as a sysfs tree that advances in real time, or faster.",
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
             settings=("log",),
+            reads_files=True,
         ),
         Verb(
             "top",
@@ -133,6 +136,7 @@ VERBS = {
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
             ignored=("analysis", "log"),
+            reads_files=True,
         ),
         Verb(
             "render",
@@ -140,6 +144,7 @@ VERBS = {
             "ibpulse render dense.parquet moe.parquet -o rails.png",
             settings=("analysis.active-threshold",),
             ignored=("analysis", "log"),
+            reads_files=True,
         ),
         Verb(
             "import",
@@ -148,6 +153,7 @@ VERBS = {
             settings=(),
             ignored=("log",),
             module="import_log",
+            reads_files=True,
         ),
         Verb(
             "config",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ibpulse.commands.arguments import read_amount
 from ibpulse.errors import ConfigError, RecordingError
+from ibpulse.text import escape_controls
 from ibpulse.units import AMOUNT_UNITS, RATE_UNITS, format_duration, parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     except ValueError as error:
         raise RecordingError(f"log {arguments.file} {error}") from error
     save(arguments.output, recording)
-    print(f"{arguments.output}: {_describe(recording)}")
+    print(escape_controls(f"{arguments.output}: {_describe(recording)}"))
     return 0
 
 

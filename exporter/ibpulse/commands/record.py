@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ibpulse.commands.arguments import add_trim_argument, read_amount
 from ibpulse.errors import ConfigError
+from ibpulse.memory import ALLOCATOR
+from ibpulse.text import escape_controls
 from ibpulse.units import parse_duration
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 # samples survive a stalled disk for this long
 HISTORY_SECONDS = 30
-# pyarrow's own allocator uses 10 MB more than the system's
-ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 IDLE = "10s"
 
 
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = RecorderOptions(*bounds, settings.analysis.active_threshold)
     refuse_existing(arguments.file, arguments.force)
     opening = daemon_source(arguments.url) if arguments.url else node_source(settings)
-    print(asyncio.run(record(arguments.file, opening, options, arguments.trim)))
+    print(escape_controls(asyncio.run(record(arguments.file, opening, options, arguments.trim))))
     return 0
 
 

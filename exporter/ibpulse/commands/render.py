@@ -12,6 +12,7 @@ from ibpulse.commands.arguments import add_window_arguments, read_duration, read
 from ibpulse.errors import ConfigError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS, PictureOptions, choose_kind, size_faults
+from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.pictures.picture_run import PictureRun
     from ibpulse.recordings import Recording
-    from ibpulse.reports.span import ReportOptions
+    from ibpulse.reports.span import Outside, ReportOptions
 
 # a GIF gives frame durations in whole hundredths of a second
 FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
@@ -130,7 +131,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         _take(path, name, chosen, options.direction, last_ns) for path, name in zip(arguments.files, names, strict=True)
     ]
     render(kind, runs, arguments.output, options)
-    print(f"{arguments.output}: {kind} of {', '.join(names)}, {arguments.output.stat().st_size / 1e3:,.0f} kB")
+    size = f"{arguments.output.stat().st_size / 1e3:,.0f} kB"
+    print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {size}"))
     return 0
 
 
@@ -192,23 +194,20 @@ def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns:
     """One file's window to draw, and its key numbers as in a report."""
     from ibpulse.analysis.span_statistics import find_lines
     from ibpulse.pictures.picture_run import PictureNode, keep_direction, take_run  # not for help texts
-    from ibpulse.recordings import load
-    from ibpulse.reports.span import Moment, choose_window
+    from ibpulse.reports.span import choose_window, load_part
 
-    recording = keep_direction(load(path), direction)
-    if last_ns:
-        span_ns = recording.ticks * recording.meta.interval_ns
-        chosen = replace(chosen, begin=Moment(max(0, span_ns - last_ns), after_begin=True))
-    window = choose_window(path, recording, chosen)
+    part, outside = load_part(path, chosen, last_ns)
+    recording = keep_direction(part, direction)
+    window = choose_window(path, recording, chosen, outside)
     series = window.series
     span = slice(series.lead, series.lead + series.ticks)
-    facts = _describe(path, recording, chosen)
+    facts = _describe(path, recording, chosen, outside)
     lines, peaks = find_lines(series), series.certain_bandwidth[span]
     node = PictureNode(series.bandwidth[span], series.measured[span], lines, facts, peaks)
     return take_run(name, window.recording, list(series.rails.names), node)
 
 
-def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[tuple[str, str], ...]:
+def _describe(path: Path, recording: Recording, chosen: ReportOptions, outside: Outside) -> tuple[tuple[str, str], ...]:
     """The key numbers as text."""
     from ibpulse.reports.report_table import plain_text
     from ibpulse.reports.rows import rows, variation_key
@@ -217,7 +216,7 @@ def _describe(path: Path, recording: Recording, chosen: ReportOptions) -> tuple[
 
     scale_ns = max(FINEST_NS, recording.meta.interval_ns)
     chosen = replace(chosen, timescales_ns=(scale_ns,))
-    values = describe_run(path, recording, chosen).values
+    values = describe_run(path, recording, chosen, outside=outside).values
     by_key = {row.key: row for row in rows(chosen.timescales_ns)}
     found = []
     for key, label in FACTS:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.reports.comparison import Report
+    from ibpulse.reports.run import Run
     from ibpulse.reports.span import ReportOptions
 
 FORMATS = ("text", "markdown", "json", "html")
@@ -59,14 +60,20 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: arguments are invalid; lists all of them.
         RecordingError: a file cannot be read, or the chosen part of it is empty.
     """
-    from ibpulse.recordings import load  # not for help texts
-    from ibpulse.reports.comparison import assemble
-    from ibpulse.reports.run import describe_run
+    from ibpulse.reports.comparison import assemble  # not for help texts
 
     options = _options(arguments, settings)
-    runs = [describe_run(path, load(path), options, place) for place, path in enumerate(arguments.files)]
+    runs = [_describe(path, options, place) for place, path in enumerate(arguments.files)]
     print(_renderer(arguments.format)(assemble(runs, options)), end="")
     return 0
+
+
+def _describe(path: Path, options: ReportOptions, place: int) -> Run:
+    from ibpulse.reports.run import describe_run  # not for help texts
+    from ibpulse.reports.span import load_part
+
+    recording, outside = load_part(path, options)
+    return describe_run(path, recording, options, place, outside)
 
 
 def _renderer(form: str) -> Callable[[Report], str]:

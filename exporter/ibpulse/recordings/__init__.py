@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from ibpulse.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:
-    from ibpulse.recordings.reading import load, read_meta, scan
+    from ibpulse.recordings.reading import RecordingExtent, load, read_extent, read_meta, scan
     from ibpulse.recordings.writing import RecordingWriter, finish, save, save_pieces
 
 __all__ = [
     "RecordedPort",
     "Recording",
+    "RecordingExtent",
     "RecordingMeta",
     "RecordingWriter",
     "concatenate",
     "finish",
     "load",
+    "read_extent",
     "read_meta",
     "save",
     "save_pieces",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 _WRITING = ("RecordingWriter", "finish", "save", "save_pieces")
-_READING = ("load", "read_meta", "scan")
+_READING = ("RecordingExtent", "load", "read_extent", "read_meta", "scan")
 
 
 def __getattr__(name: str) -> Any:

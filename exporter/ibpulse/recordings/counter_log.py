@@ -6,7 +6,9 @@ each port; the caller's patterns for wide logs contain `{port}`.
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +18,19 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse import memory
 from ibpulse.errors import RecordingError
 from ibpulse.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
+from ibpulse.text import size_text
 from ibpulse.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS
 
-MAX_LOG_ROWS = 50_000_000
+# memory for reading a log, measured: at most this many times the size of its columns, and this much for each row
+COLUMN_COPIES = 4
+ROW_BYTES = 64
+# of a log in Parquet, decoded at once
+BATCH_ROWS = 65_536
+# the reader takes a kilobyte for each
+MAX_COLUMNS = 10_000
 BLOCK_BYTES = 4 << 20
 PLACE = "{port}"
 ONLY_PORT = "port0"
@@ -129,10 +139,14 @@ def _listed(names: Sequence[str]) -> str:
 
 def _column_names(path: Path) -> list[str]:
     if _begins(path) == _PARQUET:
-        found = pq.ParquetFile(path, thrift_string_size_limit=2 * MAX_HEADER_BYTES).schema_arrow
+        found = _open_parquet(path).schema_arrow
         if KEY in (found.metadata or {}):
             _refuse(path, "is already a recording of ibpulse", "use it directly")
         return list(found.names)
+    open_file: Any = gzip.open if _begins(path).startswith(_GZIP) else open
+    with open_file(path, "rb") as file:
+        if file.readline(BLOCK_BYTES).count(b",") >= MAX_COLUMNS:
+            _refuse(path, f"has more than {MAX_COLUMNS} columns", "remove those that are no counters")
     names: list[str] = _open_csv(path, None, None).schema.names
     if len(set(names)) < len(names):
         _refuse(path, "has two columns with the same name", "rename one")
@@ -145,6 +159,10 @@ def _begins(path: Path) -> bytes:
     if not begin:
         _refuse(path, "is empty", "name another file")
     return begin
+
+
+def _open_parquet(path: Path, **options: Any) -> Any:
+    return pq.ParquetFile(path, thrift_string_size_limit=2 * MAX_HEADER_BYTES, pre_buffer=False, **options)
 
 
 def _open_csv(path: Path, names: Sequence[str] | None, types: Mapping[str, Any] | None) -> Any:
@@ -162,8 +180,13 @@ def _open_csv(path: Path, names: Sequence[str] | None, types: Mapping[str, Any] 
 
 def _read_table(path: Path, names: Sequence[str], numbers: Sequence[str]) -> Any:
     if _begins(path) == _PARQUET:
-        file = pq.ParquetFile(path, thrift_string_size_limit=2 * MAX_HEADER_BYTES, pre_buffer=False)
-        return _collect(path, file.iter_batches(columns=list(names)))
+        types = {name: _open_parquet(path).schema_arrow.field(name).type for name in names}
+        nested = next((name for name in names if pa.types.is_nested(types[name])), "")
+        if nested:
+            _refuse(path, f"has lists or structures in the column {nested}", "name a column of numbers")
+        # a text is then kept once, and not in each row that has it
+        file = _open_parquet(path, read_dictionary=[name for name in names if _is_text(types[name])])
+        return _collect(path, file.iter_batches(columns=list(names), batch_size=BATCH_ROWS))
     try:
         return _collect(path, _open_csv(path, names, None))
     except pa.ArrowInvalid:
@@ -171,12 +194,23 @@ def _read_table(path: Path, names: Sequence[str], numbers: Sequence[str]) -> Any
         return _collect(path, _open_csv(path, names, dict.fromkeys(numbers, pa.float64())))
 
 
+def _is_text(kind: Any) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
 def _collect(path: Path, batches: Any) -> Any:
-    found, rows = [], 0
+    found, rows, need_bytes, spare_bytes = [], 0, 0, memory.spare_bytes()
     for batch in batches:
         rows += batch.num_rows
-        if rows > MAX_LOG_ROWS:
-            _refuse(path, f"has more than {MAX_LOG_ROWS} rows", "cut it into pieces")
+        need_bytes += COLUMN_COPIES * batch.nbytes + ROW_BYTES * batch.num_rows
+        if need_bytes > spare_bytes:
+            _refuse(
+                path,
+                f"takes more than {size_text(need_bytes)} of memory from row {rows} on; "
+                f"{size_text(spare_bytes)} can be spared",
+                "cut it into pieces, or use a machine with more memory",
+            )
         found.append(batch)
     if not found:
         _refuse(path, "has no row", "log for longer")
@@ -268,7 +302,12 @@ def _as_recording_error(path: Path) -> Iterator[None]:
     """Convert errors of Arrow and the system to a RecordingError that names the file."""
     try:
         yield
-    except (pa.ArrowException, EOFError, UnicodeDecodeError) as error:
+    except MemoryError as error:
+        raise RecordingError(
+            f"log {path} takes more memory than the {size_text(memory.spare_bytes())} that can be spared; cut it into "
+            "pieces, or use a machine with more memory"
+        ) from error
+    except (pa.ArrowException, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0][:200]
         raise RecordingError(
             f"log {path} is neither CSV nor Parquet, or damaged: {reason}; name another file"

@@ -136,6 +136,7 @@ _OPTIONAL = (
     *(pa.field(name, pa.float32()) for name in UNCERTAINTY_COLUMNS),
     *(pa.field(name, pa.bool_()) for name in MERGED_COLUMNS),
 )
+COLUMNS = frozenset(field.name for field in (*_FIELDS, *_OPTIONAL))
 
 
 def schema(meta: RecordingMeta) -> Any:

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse import memory
 from ibpulse.arrays import Floats
 from ibpulse.recordings.counter_log import LogColumns, PortLog
 from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
+from ibpulse.text import size_text
 from ibpulse.units import SECOND_NS
 
 SOURCE = "import"
 # a distance between two samples above this multiple of the typical one is missing data
 LONGEST_GAP = 5
-# the maximum number of rows of a recording, times two directions
-MAX_VALUES = 240_000_000
+# memory for making and writing a recording, measured: at most this much for each sample of a port
+SAMPLE_BYTES = 200
 # sampling whose distances differ by less is regular
 REGULAR = 0.01
 # the interval for an uneven log is at least this fraction of its typical distance
@@ -69,9 +71,12 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
     if ticks < 1:
         raise ValueError(f"is shorter than one interval of {interval_ns / 1e6:g} ms; give a shorter --interval")
-    if 2 * ticks * len(logs) > MAX_VALUES:
+    need_bytes, spare_bytes = SAMPLE_BYTES * ticks * len(logs), memory.spare_bytes()
+    if need_bytes > spare_bytes:
         raise ValueError(
-            f"would have {ticks} ticks of {len(logs)} ports at {interval_ns / 1e6:g} ms; give a longer --interval"
+            f"would have {ticks} samples of {len(logs)} ports at {interval_ns / 1e6:g} ms, which takes "
+            f"{size_text(need_bytes)} of memory; {size_text(spare_bytes)} can be spared; give a longer --interval, cut "
+            "the log into pieces, or use a machine with more memory"
         )
     rates, seconds = np.full((len(logs), 2, ticks), np.nan), np.zeros((len(logs), 2, ticks))
     edges = interval_ns * np.arange(ticks + 1, dtype=np.int64)

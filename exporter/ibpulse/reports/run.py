@@ -18,7 +18,7 @@ from ibpulse.events import Event
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_phases
 from ibpulse.reports.rows import ReportRow, Value, rows
-from ibpulse.reports.span import ReportOptions, choose_window
+from ibpulse.reports.span import Outside, ReportOptions, choose_window
 
 _Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
 
@@ -80,13 +80,17 @@ class Run:
     phases: RecordedPhases = NO_PHASES
 
 
-def describe_run(path: Path, recording: Recording, options: ReportOptions, place: int = 0) -> Run:
+def describe_run(
+    path: Path, recording: Recording, options: ReportOptions, place: int = 0, outside: Outside = (0, 0)
+) -> Run:
     """All statistics of the part of a recording that the options select; `place` is its position in the report.
+
+    Of the file, `outside` was not loaded.
 
     Raises:
         RecordingError: the part is empty, or the recording lacks a chosen port.
     """
-    chosen = choose_window(path, recording, options)
+    chosen = choose_window(path, recording, options, outside)
     span, table = describe_span(chosen.series, options.span_options()), rows(options.timescales_ns)
     values = {row.key: _value(row, span) for row in table}
     # a seed per position: the same one would resample two runs alike

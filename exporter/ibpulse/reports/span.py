@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from ibpulse.arrays import Bools, Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.events.port_history import StateSpan
-from ibpulse.recordings import Recording
+from ibpulse.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.units import MILLISECOND_NS
 
 
@@ -72,6 +72,26 @@ class ReportOptions:
         return SpanOptions(self.thresholds(), self.timescales_ns, self.signature)
 
 
+Outside = tuple[int, int]
+"""The number of samples of a file before and after those that were loaded."""
+
+
+def load_part(path: Path, options: ReportOptions, last_ns: int = 0) -> tuple[Recording, Outside]:
+    """The samples of a file from `begin` to `end` of the options; `last_ns` instead of `begin` counts from the end.
+
+    Only these are kept in memory.
+
+    Raises:
+        RecordingError: the file cannot be read, the part is empty, or it takes too much memory.
+    """
+    extent = read_extent(path)
+    whole_ns = extent.ticks * extent.meta.interval_ns
+    if last_ns:
+        options = replace(options, begin=Moment(max(0, whole_ns - last_ns), after_begin=True))
+    first, end = _between(path, extent, options)
+    return load(path, first, end), (first, extent.ticks - end)
+
+
 @dataclass(frozen=True, slots=True)
 class ReportSpan:
     """The covered part of a recording; `cut_before` and `cut_after` count the samples cut off at either end."""
@@ -82,14 +102,18 @@ class ReportSpan:
     cut_after: int
 
 
-def choose_window(path: Path, recording: Recording, options: ReportOptions) -> ReportSpan:
-    """The part of a recording that the options select.
+def choose_window(path: Path, recording: Recording, options: ReportOptions, outside: Outside = (0, 0)) -> ReportSpan:
+    """The part of a recording that the options select; of the file, `outside` was not loaded.
 
     Raises:
         RecordingError: the part is empty, or a port does not exist; the message names `path`.
     """
-    rows = _choose_ports(path, recording, options)
-    first, end = _between(path, recording, options)
+    before, after = outside
+    whole = RecordingExtent(
+        recording.meta, recording.start_ns - before * recording.meta.interval_ns, before + recording.ticks + after
+    )
+    rows = _choose_ports(path, recording, options, outside)
+    first, end = (min(max(tick - before, 0), recording.ticks) for tick in _between(path, whole, options))
     series = series_of(recording.cut(first, end), rows)
     if options.trim:
         with np.errstate(invalid="ignore"):
@@ -99,14 +123,14 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions) -> R
         first, end = first + int(active[0]), first + int(active[-1]) + 1
         if end - first < series.ticks:
             series = series_of(recording.cut(first, end), rows)
-    return ReportSpan(recording.cut(first, end), series, first, recording.ticks - end)
+    return ReportSpan(recording.cut(first, end), series, before + first, recording.ticks - end + after)
 
 
-def _choose_ports(path: Path, recording: Recording, options: ReportOptions) -> list[int]:
+def _choose_ports(path: Path, recording: Recording, options: ReportOptions, outside: Outside) -> list[int]:
     ports = recording.meta.ports
     if not options.ports:
-        states = recording.states
-        rails = [row for row, port in enumerate(ports) if _is_rail(states.spans(str(port.id), 0, recording.ticks))]
+        states, begin, end = recording.states, -outside[0], recording.ticks + outside[1]
+        rails = [row for row, port in enumerate(ports) if _is_rail(states.spans(str(port.id), begin, end))]
         if not rails:
             raise RecordingError(f"recording {path} has no rail; choose ports with --port: it has {_names(recording)}")
         return rails
@@ -126,7 +150,7 @@ def _names(recording: Recording) -> str:
     return ", ".join(str(port.id) for port in recording.meta.ports)
 
 
-def _between(path: Path, recording: Recording, options: ReportOptions) -> tuple[int, int]:
+def _between(path: Path, recording: RecordingExtent, options: ReportOptions) -> tuple[int, int]:
     """The samples from `begin` to before `end`, judged by the interval that each covers."""
     first, end = 0, recording.ticks
     # the rate of a sample covers the interval before it

@@ -1,0 +1,92 @@
+"""The memory that a command may take for files of unknown origin: a share of what the machine has available."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SHARE = 0.75
+"""Of the available memory; the rest is left to the node."""
+LIBRARIES_BYTES = 400_000_000
+"""For numpy, pyarrow and matplotlib themselves: measured 170 to 330 MB on two CPUs."""
+THREAD_BYTES = 50_000_000
+"""For the stack and the buffers of a thread that they start for each CPU, most of it never touched."""
+ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Environment for pyarrow: its own allocator reserves 1 GB, and uses 10 MB more than the system's."""
+# limit and use of a cgroup, and its file cache that the kernel drops first, in versions 2 and 1 (cgroup-v2.rst)
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+_UNKNOWN = 2**62
+
+
+def spare_bytes(root: Path = Path("/")) -> int:
+    """Memory that a command may take: a share of the available memory of the machine, or of the cgroup if it has less.
+
+    Without such numbers, as outside of Linux, there is no bound.
+    """
+    known = (_fields(root / "proc/meminfo").get("MemAvailable:"), *map(_left_in_group, _groups(root)))
+    return int(SHARE * max(0, min((each for each in known if each is not None), default=_UNKNOWN)))
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Let the process take only `spare_bytes` for data, and what libraries need; what exceeds that is a MemoryError.
+
+    It backs up the checks of sizes, because a file can claim any size at places that only its decoder reads.
+    """
+    # pyarrow reads it on import
+    os.environ.update(ALLOCATOR)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    taken = _fields(Path("/proc/self/status")).get("VmData:")
+    most = None if taken is None else taken + LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1) + spare_bytes()
+    if most is None or (soft != resource.RLIM_INFINITY and soft <= most):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _groups(root: Path) -> set[Path]:
+    """The folders of the process's memory cgroup and of those that contain it."""
+    mount = root / "sys/fs/cgroup"
+    # in a container, the process's path may be the host's, while the mount begins at the container's group
+    folders = [mount, mount / "memory"]
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "memory" in controllers.split(","):
+            folders.append(mount / controllers / path.lstrip("/"))
+    return {above for folder in folders for above in (folder, *folder.parents) if above.is_relative_to(mount)}
+
+
+def _left_in_group(folder: Path) -> int | None:
+    """Bytes that the processes of a cgroup can still take; None without a limit."""
+    for limit, used, cache in _GROUP_FILES:
+        most, taken = _text(folder / limit).strip(), _text(folder / used).strip()
+        if most.isdigit() and taken.isdigit():
+            return int(most) - int(taken) + _fields(folder / "memory.stat").get(cache, 0)
+    return None
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """The numbers in a file of lines `name number [kB]`, in bytes."""
+    lines = (line.split() for line in _text(path).splitlines())
+    return {
+        words[0]: int(words[1]) * (1024 if words[2:] == ["kB"] else 1)
+        for words in lines
+        if len(words) > 1 and words[1].isdigit()
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
