@@ -54,3 +54,30 @@ def test_an_exception_is_a_field() -> None:
 
 def test_text_is_for_people() -> None:
     assert FORMATTERS["text"]().format(make_record("plain")) == "2025-11-21T00:00:00.250Z WARNING plain"
+
+
+FORGED = "x\n2026-11-21T00:00:00.000Z ERROR   forged \x1b[31mred\x9b1m\u202e\u2028"
+
+
+@pytest.mark.parametrize("form", FORMATTERS)
+def test_no_message_writes_a_line_of_its_own_or_to_the_terminal(form: str) -> None:
+    line = FORMATTERS[form]().format(make_record(FORGED))
+    assert line.isprintable()
+
+
+def test_the_text_of_a_message_is_escaped_as_in_json() -> None:
+    assert FORMATTERS["text"]().format(make_record(FORGED)) == (
+        r"2025-11-21T00:00:00.250Z WARNING x\n2026-11-21T00:00:00.000Z ERROR   forged \u001b[31mred\u009b1m\u202e\u2028"
+    )
+
+
+def test_a_stack_trace_is_indented_so_that_it_forges_no_line() -> None:
+    record = make_record("failed")
+    try:
+        raise OSError(FORGED)
+    except OSError:
+        record.exc_info = sys.exc_info()
+    first, *rest = FORMATTERS["text"]().format(record).split("\n")
+    assert first.endswith(" failed")
+    assert rest[0] == "    Traceback (most recent call last):"
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import RecordingError
+from ibpulse.events import Event
 from ibpulse.reports import formats
 from ibpulse.reports.comparison import Report, assemble
 from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
@@ -19,7 +20,7 @@ from ibpulse.reports.report_table import plain_text
 from ibpulse.reports.rows import Unit, rows
 from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE
-from tests.reports.recordings import play, record, report_of, run_of, wave
+from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
 
 DOCS = Path(__file__).parents[2] / "docs/report.md"
 HOSTILE = '<script>alert("x")</script>'
@@ -294,3 +295,18 @@ def test_a_simulated_recording_is_said_at_the_top_of_every_format() -> None:
     assert render_text(mixed).splitlines()[0].startswith(f"SIMULATED ({mixed.names[1]}): recorded from a simulator")
     documents = json.loads(render_json(mixed))["recordings"]
     assert [document["simulated"] for document in documents] == [False, True]
+
+
+CONTROLS = "x\nFORGED \x1b[31m\x9b\u202e\u2028"
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_no_text_of_a_recording_reaches_the_terminal_or_begins_a_line(form: str) -> None:
+    recording = record(wave(1e9, 20, 12, 200, 2))
+    ports = (replace(recording.meta.ports[0], device=CONTROLS), recording.meta.ports[1])
+    event = Event(recording.start_ns + SECOND_NS, "link-up", f"{CONTROLS}:1", CONTROLS, SECOND_NS)
+    meta = replace(recording.meta, ports=ports, reason=CONTROLS, host=CONTROLS, source=CONTROLS, events=(event,))
+    found = RENDERERS[form](report_of(replace(recording, meta=meta), options=ReportOptions()))
+    assert all(line.isprintable() for line in found.split("\n"))
+    assert r"x\nFORGED" in found.replace(r"\\n", r"\n")
+    assert not re.search(r"^\s*FORGED", found, re.MULTILINE)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.text import (
+    csv_text,
     duration_text,
     elapsed_text,
     errno_text,
+    escape_controls,
     file_size_text,
     gigabytes,
     names_text,
@@ -83,3 +88,51 @@ def test_devices_sort_by_their_numbers() -> None:
 def test_different_names_never_sort_as_equal_unless_their_numbers_are(left: str, right: str) -> None:
     if not any(character in "0123456789" for character in left + right):
         assert (natural_key(left) == natural_key(right)) == (left == right)
+
+
+CONTROLS = [
+    *map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F))),
+    *map(chr, (*range(0x2066, 0x206A), 0xFEFF, 0xD800, 0xDCFF)),
+]
+
+
+@pytest.mark.parametrize("sign", CONTROLS, ids=lambda sign: f"U+{ord(sign):04X}")
+def test_a_control_character_is_escaped_as_in_json(sign: str) -> None:
+    escaped = escape_controls(f"a{sign}b")
+    assert escaped.isprintable()
+    assert json.loads(f'"{escaped}"') == f"a{sign}b"
+    assert escape_controls(f"a{sign}b", keep=sign) == f"a{sign}b"
+
+
+def test_the_characters_that_are_escaped_are_those_of_unicode() -> None:
+    bidi = {chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in BIDI_CONTROLS}
+    control = {chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cc", "Zl", "Zp", "Cs")}
+    assert [sign for sign in bidi | control if escape_controls(sign) == sign] == []
+
+
+BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+@pytest.mark.parametrize("text", ["", "mlx5_0:1", "µs \\ back\\nslash", "Ω✓ 日本 שלום", "a\u00a0b"])
+def test_other_text_stays(text: str) -> None:
+    assert escape_controls(text) == text
+
+
+def test_json_is_still_the_same_json() -> None:
+    document = {"a\u202e": "\x1b[31m\x7f\x9b \u2028", "b": [1, 2.5]}
+    for plain in (json.dumps(document, indent=2), json.dumps(document, indent=2, ensure_ascii=False)):
+        escaped = escape_controls(plain, keep="\n")
+        assert json.loads(escaped) == document
+        assert all(line.isprintable() for line in escaped.split("\n"))
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "＝1", "＋1", "－1", "＠a"])
+def test_a_formula_in_a_cell_becomes_text(text: str) -> None:
+    assert csv_text(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"), [("\t=1", r"\t=1"), ("\r=1", r"\r=1"), ("mlx5_0:1 transmit", "mlx5_0:1 transmit"), ("a=b", "a=b")]
+)
+def test_a_text_that_is_no_formula_gets_no_apostrophe(text: str, cell: str) -> None:
+    assert csv_text(text) == cell

@@ -392,3 +392,18 @@ async def test_grafana_gets_a_data_frame_of_heatmap_rows(client: httpx.AsyncClie
 async def test_grafana_shows_utilisation_in_percent(client: httpx.AsyncClient) -> None:
     _, answer = await table_of(client, format="grafana", unit="ratio")
     assert answer.json()["schema"]["fields"][1]["config"] == {"unit": "percentunit"}
+
+
+async def test_a_name_of_a_port_is_no_formula_in_csv(tmp_path: Path) -> None:
+    node = make_node(tmp_path, ("=cmd|' /C calc'!A0:1", "mlx5_0:1"))
+    node.run(EPOCH, 100)
+    node.now_tick = EPOCH + 99
+    async with make_client(node.parts()) as client:
+        form = {"last": "500ms", "format": "csv"}
+        head, *rows = csv.reader(io.StringIO((await client.get("/api/v1/window", params=form)).text))
+    assert head[1].startswith("'=cmd|' /C calc'!A0:1 transmit")
+    assert head[3].startswith("mlx5_0:1 transmit")
+    # numbers stay numbers
+    assert rows
+    assert all(float(cell) >= 0 for row in rows for cell in row if cell)
+    node.ring.close()

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 import time
 from collections.abc import Iterable
+from typing import Any
+
+from ibpulse.text import escape_controls
 
 log = logging.getLogger(__name__)
 
 
 class TextFormatter(logging.Formatter):
-    """One line of text: time, level and message. Times are UTC in all formats."""
+    """One line of text: time, level and message. Times are UTC in all formats.
+
+    Messages contain names and reasons of unknown origin: none can begin a line of its own. Stack traces are indented.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
         self.converter = time.gmtime
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the name in logging)
+        """Time, level and the escaped message."""
+        record.message = escape_controls(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """The escaped stack trace, indented."""
+        return textwrap.indent(escape_controls(super().formatException(ei), "\n"), "    ", lambda _: True)
 
 
 class FieldsFormatter(logging.Formatter):
@@ -43,7 +59,7 @@ class JsonFormatter(FieldsFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
-        return json.dumps(self.fields(record))
+        return escape_controls(json.dumps(self.fields(record)))
 
 
 class LogfmtFormatter(FieldsFormatter):
@@ -56,7 +72,7 @@ class LogfmtFormatter(FieldsFormatter):
     @staticmethod
     def _quote(value: str) -> str:
         plain = value.isprintable() and value.isascii() and not set(value) & set(' "=\\')
-        return value if value and plain else json.dumps(value)
+        return value if value and plain else escape_controls(json.dumps(value))
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ibpulse.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.errors import ConfigError
+from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS, format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     try:
         replay = Replay(arguments.directory, meta, player, interval_ns, time.time_ns() + delay_ns, arguments.speed)
         replay.build()
-        print(describe(path, meta, arguments, interval_ns), flush=True)
+        print(escape_controls(describe(path, meta, arguments, interval_ns), keep="\n"), flush=True)
         try:
             replay.run(stop_on_signals())
         finally:
@@ -123,7 +124,6 @@ def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, int
     flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
     if sorted(rails) != sorted(found) and rails:
         flags.append(f"--ports.rails={','.join(rails)}")
-    return (
-        f"{path} of {meta.host or 'an unnamed node'}: {len(meta.ports)} ports, at {arguments.speed:g}x speed, "
-        f"in {directory}\nread it with: ibpulse serve {' '.join(flags)}"
-    )
+    host = escape_controls(meta.host) or "an unnamed node"
+    what = f"{len(meta.ports)} ports, at {arguments.speed:g}x speed, in {directory}"
+    return f"{path} of {host}: {what}\nread it with: ibpulse serve {' '.join(flags)}"

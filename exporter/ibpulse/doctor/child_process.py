@@ -24,6 +24,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.sampler import piped_process
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.text import escape_controls
 
 # Scan, sampling, stopping a hung sampler, counters, tree: each has its own deadline, and their sum is well below this.
 LONGEST_SECONDS = 20.0
@@ -133,7 +134,7 @@ def _pass_on(messages: int) -> bool:
     """Write the child's messages so far to standard error; false if it has closed the pipe, or there are none."""
     ready, _, _ = select.select([messages], [], [], 0.0)
     text = os.read(messages, 1 << 20) if ready else b""
-    sys.stderr.write(text.decode(errors="replace"))
+    sys.stderr.write(escape_controls(text.decode(errors="replace"), keep="\n"))
     sys.stderr.flush()
     return bool(text)
 

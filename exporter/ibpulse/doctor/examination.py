@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from ibpulse.doctor import event_checks, hardware_checks, machine_checks, port_checks, sample_checks
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
-from ibpulse.text import count_text, names_text
+from ibpulse.text import count_text, escape_controls, names_text
 
 NOT_JUDGED = "Does not count: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
@@ -44,7 +44,7 @@ def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) 
 
     Findings that differ only in their subject share one line.
     """
-    lines = [title, ""] if title else []
+    lines = [escape_controls(title), ""] if title else []
     for finding, subjects in merge(findings):
         lines += _write_lines(finding, subjects, colour)
     lines += ["", verdict(findings)]
@@ -95,7 +95,7 @@ def _write_lines(finding: Finding, subjects: Sequence[str], colour: bool) -> lis
 
 def _wrap(head: str, text: str) -> list[str]:
     return textwrap.wrap(
-        head + text,
+        head + escape_controls(text),
         WIDTH,
         subsequent_indent=" " * len(head),
         drop_whitespace=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ibpulse.events.port_history import StateSpan
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import PictureOptions, Unit
 from ibpulse.recordings import Recording
+from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
 
 GIGA = 1e9
@@ -126,11 +127,11 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     _end_at_traffic(recording, ports, inactive, summed > 0)
     lines = np.stack([_line_rate(*each, recording.ticks) for each in zip(spans, known, strict=True)])
     return PictureRun(
-        name=name,
-        host=recording.meta.host,
+        name=escape_controls(name),
+        host=escape_controls(recording.meta.host),
         begin_ns=recording.start_ns - recording.meta.interval_ns,
         interval_ns=recording.meta.interval_ns,
-        ports=tuple(ports),
+        ports=tuple(map(escape_controls, ports)),
         rates=summed,
         seconds=recording.seconds[rows][:, ways].mean(axis=1),
         lines=lines * len(ways),
@@ -181,7 +182,8 @@ def _choose_events(recording: Recording, ports: Sequence[str]) -> tuple[Event, .
     subjects = {"", *ports, *(port.partition(":")[0] for port in ports)}
     begin_ns, end_ns = recording.start_ns - recording.meta.interval_ns, recording.end_ns
     found = [one for one in recording.meta.events if one.subject in subjects and begin_ns < one.time_ns < end_ns]
-    return tuple(sorted(found, key=lambda event: event.time_ns))
+    plain = [replace(one, subject=escape_controls(one.subject), text=escape_controls(one.text)) for one in found]
+    return tuple(sorted(plain, key=lambda event: event.time_ns))
 
 
 @dataclass(frozen=True, slots=True)

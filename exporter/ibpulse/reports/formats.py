@@ -30,6 +30,7 @@ from ibpulse.reports.report_table import (
     simulated_text,
 )
 from ibpulse.reports.run import Run
+from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def render_json(report: Report) -> str:
             for name, changes in zip(report.names[1:], report.changes, strict=True)
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
 
 
 def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def render_page(report: Report) -> str:
         RecordingError: jinja2 is not installed.
     """
     return _template().render(
-        names=report.names,
+        names=[escape_controls(name) for name in report.names],
         simulated=simulated_text(report),
         abouts=[about(run) for run in report.runs],
         columns=columns(report),

@@ -1,4 +1,4 @@
-"""The table of a report as text cells, and the notes around it."""
+"""The table of a report as text cells, and the notes around it. Names and reasons from files are escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ibpulse.events import Event
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
-from ibpulse.text import NOT_KNOWN, SCALES, find_scale, significant, statistic_text
+from ibpulse.text import NOT_KNOWN, SCALES, escape_controls, find_scale, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 MAX_MOMENTS = 20
@@ -46,7 +46,8 @@ class TableSection:
 
 def columns(report: Report) -> tuple[str, ...]:
     """The column headings: the first run, then each run and its change."""
-    return (report.names[0], *(head for name in report.names[1:] for head in (name, "change")))
+    first, *others = map(escape_controls, report.names)
+    return (first, *(head for name in others for head in (name, "change")))
 
 
 def sections(report: Report) -> tuple[TableSection, ...]:
@@ -98,9 +99,9 @@ def plain_text(value: Value, unit: Unit) -> str:
     if value is None:
         return NOT_KNOWN
     if isinstance(value, tuple):
-        return ", ".join(value) or "none"
+        return escape_controls(", ".join(value)) or "none"
     if isinstance(value, str):
-        return value
+        return escape_controls(value)
     if unit not in SCALES:
         return str(value)
     return statistic_text(float(value), unit)
@@ -112,7 +113,7 @@ def _port_section(report: Report) -> TableSection:
     for name in names:
         texts = [_port_text(next((port for port in run.ports if port.port == name), None)) for run in report.runs]
         cells = [Cell(texts[0]), *(cell for text in texts[1:] for cell in (Cell(text), Cell("")))]
-        lines.append(Line(name, "", tuple(cells)))
+        lines.append(Line(escape_controls(name), "", tuple(cells)))
     return TableSection("Ports: mean, share of all bytes", tuple(lines))
 
 
@@ -136,7 +137,7 @@ class MomentList:
 
 def moment_lists(report: Report) -> tuple[MomentList, ...]:
     """The phases of each run, and the first events of each run that has any with the number of those left out."""
-    named = tuple(zip(report.names, report.runs, strict=True))
+    named = tuple(zip(map(escape_controls, report.names), report.runs, strict=True))
     return (
         *(MomentList(f"Phases of {name}", _phase_lines(run), " ".join(_on_phases(run))) for name, run in named),
         *(
@@ -151,7 +152,10 @@ def moment_lists(report: Report) -> tuple[MomentList, ...]:
 
 def _phase_lines(run: Run) -> tuple[tuple[str, str, str], ...]:
     return tuple(
-        (*_moment(run, run.start_ns + phase.first * run.meta.interval_ns), phase_text(phase, run.meta.interval_ns))
+        (
+            *_moment(run, run.start_ns + phase.first * run.meta.interval_ns),
+            escape_controls(phase_text(phase, run.meta.interval_ns)),
+        )
         for phase in run.phases.phases[:MAX_MOMENTS]
     )
 
@@ -159,7 +163,8 @@ def _phase_lines(run: Run) -> tuple[tuple[str, str, str], ...]:
 def _on_phases(run: Run) -> list[str]:
     hidden = max(0, len(run.phases.phases) - MAX_MOMENTS)
     found = [f"{hidden} more phases; --format=json lists them."] if hidden else []
-    return [*([] if run.phases.phases else ["None found."]), *found, *run.phases.remarks]
+    remarks = map(escape_controls, run.phases.remarks)
+    return [*([] if run.phases.phases else ["None found."]), *found, *remarks]
 
 
 def phase_text(phase: Phase, interval_ns: int) -> str:
@@ -187,7 +192,7 @@ def _event_line(run: Run, event: Event) -> tuple[str, str, str]:
     doubt = event.uncertainty_ns / SECOND_NS
     # a shorter time is not worth a word in a report of seconds
     since = f" (or up to {plain_text(doubt, 'seconds')} earlier)" if doubt >= LEAST_DOUBT_SECONDS else ""
-    return *_moment(run, event.time_ns), event.text + since
+    return *_moment(run, event.time_ns), escape_controls(event.text) + since
 
 
 def _moment(run: Run, time_ns: int) -> tuple[str, str]:
@@ -208,7 +213,7 @@ def simulated_text(report: Report) -> str:
     found = [name for name, run in zip(report.names, report.runs, strict=True) if run.meta.simulated]
     if not found:
         return ""
-    which = f" ({', '.join(found)})" if len(found) < len(report.runs) else ""
+    which = f" ({escape_controls(', '.join(found))})" if len(found) < len(report.runs) else ""
     return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
 
 
@@ -218,7 +223,7 @@ def about(run: Run) -> str:
     begin = datetime.fromtimestamp(run.start_ns / SECOND_NS, UTC)
     length = plain_text((run.end_ns - run.start_ns) / SECOND_NS, "seconds")
     made = f"{meta.source}: {meta.reason}" if meta.reason else meta.source
-    return (
+    return escape_controls(
         f"{run.path}: node {meta.host or '-'}, {made}, every {format_duration(meta.interval_ns)}; "
         f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC, {_cut(run)}"
     )
@@ -240,7 +245,7 @@ def remarks(report: Report) -> list[str]:
         "receive of all described ports."
     ]
     for name, run in zip(report.names, report.runs, strict=True):
-        found += [f"{name}: {remark}" for remark in _remarks_on(run)]
+        found += [f"{escape_controls(name)}: {remark}" for remark in _remarks_on(run)]
     if any(run.spreads for run in report.runs):
         found.append(f"± is half of the {100 * options.level:g} % interval, from {options.resamples} resamples.")
     return found + _on_changes(report)
@@ -275,8 +280,9 @@ def _on_changes(report: Report) -> list[str]:
         return []
     if not compared:
         return ["No change is marked because there are no intervals."]
+    base = escape_controls(report.names[0])
     return [
-        f"Changes are relative to {report.names[0]}. Their intervals hold for all {compared} rows together at "
+        f"Changes are relative to {base}. Their intervals hold for all {compared} rows together at "
         f"{100 * report.options.level:g} %. * marks a significant change: its interval excludes 0, and it is at "
         f"least {100 * report.options.least_change:g} %. Rows without an interval are never marked."
     ]

@@ -21,6 +21,7 @@ from starlette.types import Scope
 from ibpulse.events.watch import KnownPort
 from ibpulse.instants import format_rfc3339
 from ibpulse.model import UNKNOWN_ROLE
+from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import KINDS
@@ -91,7 +92,7 @@ def _answers(good: str) -> dict[int | str, dict[str, Any]]:
 
 
 def _answer(good: bool, sentence: str) -> PlainTextResponse:
-    return PlainTextResponse(sentence + "\n", 200 if good else 503)
+    return PlainTextResponse(escape_controls(sentence) + "\n", 200 if good else 503)
 
 
 def page(title: str, body: str) -> HTMLResponse:
