@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.doctor.bundle import Redactor
+from ibpulse.doctor.redaction import Redactor
 
 GUID = "b8ce:f603:00aa:bb00"
 HOSTS = ("gpu-node-17.cluster.example.com",)
@@ -16,7 +16,7 @@ HOSTS = ("gpu-node-17.cluster.example.com",)
 
 @pytest.fixture
 def redactor() -> Redactor:
-    return Redactor(HOSTS, [GUID])
+    return Redactor(HOSTS, [GUID], homes=["/export/people/carol_x/"])
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,20 @@ def redactor() -> Redactor:
         ("gpu-node-17 is gpu-node-17.cluster.example.com of cluster.example.com", ["gpu-node", "example"]),
         ("GPU-Node-17 mlx5_0", ["GPU-Node"]),
         ("interface enxb8cef60300aa, ibxb8cef60300aabb00", ["b8cef603"]),
+        ("ib0 00:00:10:29:fe:80:00:00:00:00:00:00:b8:ce:f6:03:00:aa:bb:00", ["b8:ce:f6", "00:aa:bb:00"]),
+        ("ib0 80-00-02-08-2a-00-14-50-00-00-00-00-b8-ce-f6-03-00-aa-bb-00", ["b8-ce-f6", "2a-00-14", "b8:ce:f6"]),
+        ("ib0 80000208fe80000000000000b8cef60300aabb00", ["b8cef603"]),
+        ("ib0 0x800002082a00145000000000b8cef60300aabb00", ["b8cef603", "2a001450"]),
+        ("eui b8:ce:f6:03:00:aa:bb:00 b8-ce-f6-03-00-aa-bb-00", ["b8:ce:f6", "b8-ce-f6", "00:aa:bb"]),
+        ("mac b8cef6aabb00, B8CEF6AABB01 and 0xb8cef6aabb02", ["b8cef6"]),
+        ("mac b8ce.f6aa.bb00.", ["b8ce.f6aa", "f6aa.bb00"]),
+        ("gpu_node_17, gpunode17, GPU.Node.17, gpu-node-017, x_gpu-node-17_y", ["gpu_", "gpunode", "gpu.", "gpu-"]),
+        ("gpu_node_17_cluster_example_com", ["example", "node"]),
+        ("Serial number: MT2052X01234, s/n ABC1234567.", ["MT2052X01234", "ABC1234567"]),
+        ("SN=7CTQ9L3, serial 1322621098765, MT2052X01235", ["7CTQ9L3", "1322621098765", "MT2052X01235"]),
+        ("uuid 8f0b2d3e-1a2b-4c5d-8e9f-0a1b2c3d4e5f", ["8f0b2d3e", "0a1b2c3d4e5f"]),
+        ("/home/alice/ring and /Users/bob.b, /home/alice", ["alice", "bob"]),
+        ("/scratch/carol_x/ring of carol_x", ["carol"]),
     ],
 )
 def test_what_names_a_node_is_replaced(redactor: Redactor, text: str, secrets: list[str]) -> None:
@@ -54,6 +68,13 @@ def test_what_names_a_node_is_replaced(redactor: Redactor, text: str, secrets: l
         "0000:0000:0000:0000:0000:0000:0000:0000",
         "00:00:00:00:00:00 ff:ff:ff:ff:ff:ff",
         "mlx5_0:1 eth0 ib0 6.8.0-45-generic numpy 2.1.3",
+        "205143497464 of 123456789012 bytes",
+        "0000.0000.0000 000000000000 ffffffffffff",
+        "00:00:00:00:fe:80:00:00:00:00:00:00 is too short",
+        "3f786850e387550fdab836ed7e6dc881de23001b is a commit",
+        "serial numbers and a serial port",
+        "node 17 of the gpu, gpu 17",
+        "/home and /homes/x",
     ],
 )
 def test_what_names_nobody_stays(redactor: Redactor, text: str) -> None:
@@ -120,3 +141,42 @@ def test_no_guid_is_ever_its_own_pseudonym(raw: bytes) -> None:
     assert made == redactor.guid(text)
     assert made != text
     assert made.startswith("02")
+
+
+def test_an_address_of_ip_over_infiniband_keeps_its_form_and_has_the_pseudonym_of_its_guid(redactor: Redactor) -> None:
+    made = redactor.guid(GUID).replace(":", "")
+    found = redactor.clean("00:00:10:29:fe:80:00:00:00:00:00:00:b8:ce:f6:03:00:aa:bb:00")
+    assert found.replace(":", "") == f"00001029fe80000000000000{made}"
+    assert re.fullmatch("([0-9a-f]{2}:){19}[0-9a-f]{2}", found)
+    assert redactor.clean("00001029fe80000000000000b8cef60300aabb00") == f"00001029fe80000000000000{made}"
+
+
+def test_a_mac_address_is_the_same_however_it_is_written(redactor: Redactor) -> None:
+    made = redactor.clean("b8:ce:f6:aa:bb:00")
+    assert redactor.clean("b8cef6aabb00") == made.replace(":", "")
+    assert redactor.clean("b8ce.f6aa.bb00").replace(".", "") == made.replace(":", "")
+
+
+def test_a_mac_address_of_digits_alone_is_known_from_the_guid_of_its_card() -> None:
+    redactor = Redactor(guids=["1234:5603:0078:9012"])
+    assert redactor.clean("123456789012") != "123456789012"
+    assert redactor.clean("123456789013") == "123456789013"
+
+
+def test_all_spellings_of_a_host_have_one_pseudonym(redactor: Redactor) -> None:
+    found = set(
+        redactor.clean("gpu-node-17 gpu_node_17 gpunode17 GPU-NODE-017 gpu_node_17.cluster.example.com").split()
+    )
+    assert len(found) == 1
+
+
+def test_a_member_that_is_called_serial_is_replaced_whatever_it_holds(redactor: Redactor) -> None:
+    found = redactor.clean_values({"gpu_serial": "0321", "n": {"Serial Number": "abc"}})
+    assert isinstance(found, dict)
+    assert re.fullmatch("serial-[0-9a-f]{8}", found["gpu_serial"])
+    assert re.fullmatch("serial-[0-9a-f]{8}", found["n"]["Serial Number"])
+
+
+@pytest.mark.parametrize("home", ["/root", "/", "", "/home/ab"])
+def test_a_user_who_is_nobody_is_left(home: str) -> None:
+    assert Redactor(homes=[home]).clean("root ab of /root") == "root ab of /root"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ibpulse import __version__
 from ibpulse.errors import ConfigError
+from ibpulse.text import escape_controls
 from ibpulse.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -87,14 +88,18 @@ def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsR
     findings = examine(facts, names)
     title, about = _title(facts), _tell_about(facts)
     if arguments.format == "json":
-        print(json.dumps(document(findings, about), indent=None if arguments.watch else 2), flush=True)
+        told = json.dumps(document(findings, about), indent=None if arguments.watch else 2)
+        print(escape_controls(told, keep="\n"), flush=True)
     else:
         print(page(findings, title, colour=sys.stdout.isatty()), end="", flush=True)
     if found.tree is not None:
-        told, versions = document(findings, about), _tell_versions()
+        known, versions = document(findings, about), _tell_versions()
         hosts = _name_this_host()
         events = facts.events.events if facts.events else ()
-        contents = Contents(found.tree, page(findings, title), told, settings.written(), versions, hosts, events)
+        homes = (str(Path("~").expanduser()),)
+        contents = Contents(
+            found.tree, page(findings, title), known, settings.written(), versions, hosts, events, homes
+        )
         write_bundle(arguments.bundle, contents)
     least = Level.WARN if arguments.strict else Level.FAIL
     return 1 if worst_level(findings) >= least else 0
