@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 
 import pytest
 
@@ -103,10 +104,70 @@ async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
 
 
 async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    served.files.path.write_text("basic_auth_users: {}\n")
+    served.files.path.write_text("rate_limit: {interval: 1s, burst: 9}\n")
     served.poll()
     assert "TLS cannot be switched on or off at run time; restart ibpulse" in caplog.text
     assert (await served.curl())[0] == 0
+
+
+USERS = f"basic_auth_users: {{alice: $2y$04${'.' * 53}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty, so it would ask for no password and no TLS"),
+        ("basic_auth_users:\n", "is empty, so it would ask for no password and no TLS"),
+        ("http_server_config: {headers: {X-Frame-Options: deny}}\n", "no longer asks for a user or a certificate; res"),
+        ("basic_auth_users: {}\nrate_limit: {interval: 1s, burst: 9}\n", "no longer asks for a user or a certificate"),
+    ],
+)
+def test_a_file_that_no_longer_asks_for_a_user_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, sentence: str
+) -> None:
+    counts, path = WebCounts(), tmp_path / "web.yml"
+    path.write_text(USERS)
+    web_config = WebConfigReloader(path, counts)
+    path.write_text(text)
+    for _ in range(3):
+        web_config.poll()
+    assert list(web_config.rules.users) == ["alice"]
+    assert counts.config_reloaded is False
+    assert sum(sentence in record.getMessage() for record in caplog.records) == 1
+    path.write_text(USERS.replace("alice", "bob"))
+    for _ in range(2):
+        web_config.poll()
+    assert (list(web_config.rules.users), counts.config_reloaded) == (["bob"], True)
+
+
+async def test_a_file_that_no_longer_asks_for_a_certificate_is_refused(files: Files) -> None:
+    files.write(MUTUAL)
+    async with Served(files) as served:
+        files.write()
+        served.poll()
+        assert (await served.curl())[0] in BROKEN_OFF
+        assert not served.web_config.healthy
+        # passwords instead are as good
+        files.write(rest=USERS)
+        served.poll()
+        assert served.web_config.healthy
+
+
+def test_unequal_costs_of_hashes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "web.yml"
+    hashes = {name: f"$2y${cost:02d}${'.' * 53}" for name, cost in (("alice", 10), ("bob", 4), ("carol", 12))}
+    path.write_text("basic_auth_users:\n" + "".join(f"  {name}: {hashed}\n" for name, hashed in hashes.items()))
+    WebConfigReloader(path)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        f"{path}: basic_auth_users: the hashes have costs of 4, 10 and 12, so the time of a refusal tells the users of "
+        "the cheaper ones from names that do not exist; use one cost for all"
+    )
+    caplog.clear()
+    path.write_text(USERS + "  # one cost\n")
+    WebConfigReloader(path)
+    assert not caplog.records
 
 
 async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) -> None:

@@ -34,9 +34,19 @@ def faults(directory: Path, text: str) -> list[str]:
     return [fault.replace(f"{directory}/", "") for fault in caught.value.faults]
 
 
-def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, "# nothing\n") == WebConfig()
-    assert read(tmp_path, "tls_server_config:\nbasic_auth_users: {}\nhttp_server_config: {headers: }\n") == WebConfig()
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "{}", "tls_server_config:\nbasic_auth_users: {}\nhttp_server_config: {headers: }\n"]
+)
+def test_an_empty_file_is_refused_because_it_would_ask_for_nothing(tmp_path: Path, text: str) -> None:
+    assert faults(tmp_path, text) == [
+        "web.yml: is empty, so it would ask for no password and no TLS; write basic_auth_users or tls_server_config, "
+        "or remove --web.config.file to run without"
+    ]
+
+
+def test_a_section_without_keys_counts_as_absent(tmp_path: Path) -> None:
+    text = "tls_server_config:\nbasic_auth_users: {}\nrate_limit: {interval: 1s, burst: 2}\n"
+    assert read(tmp_path, text) == WebConfig.model_validate({"rate_limit": {"interval": "1s", "burst": "2"}})
 
 
 def test_every_key_of_the_format_is_taken(tmp_path: Path) -> None:

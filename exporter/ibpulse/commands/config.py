@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ibpulse.config.setting_table import row
+from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +41,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     read_overrides(settings.topology.file)
     if settings.web.config_file:
-        from ibpulse.web.auth.reload import WebConfigReloader  # not for help texts
+        from ibpulse.commands.logs import set_up_log  # not for help texts
+        from ibpulse.web.auth.reload import WebConfigReloader
 
+        # weak points of the file are log messages
+        set_up_log(settings.log.level, settings.log.format)
         WebConfigReloader(settings.web.config_file)
     written = settings.written()
     if arguments.action == "check":
-        print("ok", *_origin_lines(written, arguments.origins), sep="\n")
+        print("ok", *map(escape_controls, _origin_lines(written, arguments.origins)), sep="\n")
     elif arguments.format == "json":
         print(json.dumps(written, indent=2))
     else:

@@ -20,6 +20,7 @@ from functools import partial
 import bcrypt
 
 from ibpulse.deadline import DaemonThreads
+from ibpulse.text import sentence_list
 
 MAX_WAITING = 16
 MAX_WAITING_PER_CLIENT = 4
@@ -126,5 +127,15 @@ def _matches(stored: str, password: bytes) -> bool:
 
 def _unmatchable(users: Mapping[str, str]) -> str:
     """A hash that no password matches, with the highest cost among the users'."""
-    cost = max((int(stored[4:6]) for stored in users.values()), default=10)
+    cost = max(map(_cost, users.values()), default=10)
     return f"$2b${cost:02d}${'.' * 53}"
+
+
+def differing_costs(users: Mapping[str, str]) -> str:
+    """The costs of the users' hashes as text if they differ, otherwise empty."""
+    costs = sorted(set(map(_cost, users.values())))
+    return sentence_list(list(map(str, costs))) if len(costs) > 1 else ""
+
+
+def _cost(stored: str) -> int:
+    return int(stored[4:6])

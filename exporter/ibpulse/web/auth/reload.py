@@ -14,6 +14,7 @@ from pathlib import Path
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import ConfigError
 from ibpulse.metrics.web import WebCounts
+from ibpulse.web.auth.passwords import differing_costs
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
 
@@ -32,6 +33,11 @@ class Rules:
     tls: TlsServer | None
     users: Mapping[str, str]
     headers: tuple[tuple[bytes, bytes], ...]
+
+    @property
+    def need_login(self) -> bool:
+        """Whether nobody is let in without a password or a certificate."""
+        return bool(self.users) or (self.tls is not None and self.tls.needs_certificate)
 
 
 class TokenBucket:
@@ -59,7 +65,7 @@ class WebConfigReloader:
     """The rules of one web configuration file."""
 
     def __init__(self, path: Path, counts: WebCounts | None = None) -> None:
-        """Read the file and the files it names, and note success or failure in `counts`.
+        """Read the file and the files it names, and note success or failure in `counts`. Weak points are logged.
 
         Raises:
             ConfigError: lists all errors.
@@ -106,6 +112,11 @@ class WebConfigReloader:
             rules, bucket = self._load()
             if (rules.tls is None) != (self.rules.tls is None):
                 raise ConfigError([f"{self._path}: TLS cannot be switched on or off at run time; restart ibpulse"])
+            if self.rules.need_login and not rules.need_login:
+                # more often a file that was truncated or half edited than a wish
+                raise ConfigError(
+                    [f"{self._path}: no longer asks for a user or a certificate; restore it, or restart ibpulse"]
+                )
         except ConfigError as error:
             self._counts.config_reloaded = False
             for fault in error.faults:
@@ -127,6 +138,14 @@ class WebConfigReloader:
         self._loaded = (own, *map(_sign, others))
         tls = build_tls(section, source) if section else None
         rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
+        unequal = differing_costs(rules.users)
+        if unequal:
+            log.warning(
+                "%s: basic_auth_users: the hashes have costs of %s, so the time of a refusal tells the users of the "
+                "cheaper ones from names that do not exist; use one cost for all",
+                self._path,
+                unequal,
+            )
         return rules, TokenBucket(config.rate_limit.interval, config.rate_limit.burst)
 
 

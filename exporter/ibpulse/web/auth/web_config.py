@@ -162,6 +162,11 @@ def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
     faults = list(source.file.faults)
     # a section without keys counts as absent, as in Go
     texts = {key: content for key, content in source.texts.items() if content}
+    if not texts and not faults:
+        faults.append(
+            f"{path}: is empty, so it would ask for no password and no TLS; write basic_auth_users or "
+            "tls_server_config, or remove --web.config.file to run without"
+        )
     config = WebConfig()
     try:
         config = WebConfig.model_validate(texts, context={"directory": path.parent})
