@@ -81,6 +81,12 @@ REFUSALS = [
         "'::1:10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
     ),
     ("web.listen-address", ":65536", "port 65536 in ':65536' is out of range; use 1 to 65535, or 0 for any free port"),
+    (
+        "web.hosts",
+        "node7:10055",
+        "'node7:10055' is not a host name; write it without a port, like gpu-node-7.example.org, or *",
+    ),
+    ("web.hosts", "a, b c", "'b c' is not a host name; write it without a port, like gpu-node-7.example.org, or *"),
     ("web.max-points", "0", "0 is out of bounds; choose 1000 to 100000000"),
     ("web.max-points", "1e6", "'1e6' is not a whole number; write it like 2"),
     ("web.max-points", "10", "10 is out of bounds; choose 1000 to 100000000"),

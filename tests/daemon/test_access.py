@@ -112,6 +112,11 @@ def test_the_probes_need_no_password(secured: SecuredDaemon, path: str) -> None:
     assert secured.curl(path) == (0, 200)
 
 
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 421), ("/api/v1/ports", 421), ("/-/healthy", 200)])
+def test_a_daemon_on_a_loopback_address_serves_no_rebound_name(secured: SecuredDaemon, path: str, status: int) -> None:
+    assert secured.curl(path, *LOGIN, "--header", "Host: evil.example") == (0, status)
+
+
 def test_a_certificate_of_another_authority_does_not_get_in(secured: SecuredDaemon) -> None:
     assert secured.curl("/metrics", *LOGIN, client=secured.stranger)[0] in BROKEN_OFF
 
@@ -322,6 +327,15 @@ def test_the_faults_of_the_file_are_told_before_anything_starts(tmp_path: Path) 
     assert run_ibpulse("config", "check", f"--web.config.file={path}").stderr.count("cannot be read: No such file") == 2
 
 
+def test_unequal_costs_are_told_when_the_configuration_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "web.yml"
+    other = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode()
+    path.write_text(f"basic_auth_users: {{alice: {HASH}, bob: {other}}}\n")
+    done = run_ibpulse("config", "check", f"--web.config.file={path}")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "the hashes have costs of 4 and 5, so the time of a refusal tells" in done.stderr
+
+
 def test_a_configuration_without_faults_is_checked_and_printed(secured: SecuredDaemon) -> None:
     done = run_ibpulse("config", "print", "--format=json", f"--web.config.file={secured.path}")
     assert json.loads(done.stdout)["web"]["config.file"] == str(secured.path)
@@ -335,7 +349,7 @@ def test_the_end_comes_within_five_seconds_whatever_clients_do(
     daemon.start()
     port = int(daemon.url.rpartition(":")[2])
     basic = httpx.BasicAuth("prometheus", PASSWORD)._auth_header.encode()
-    head = b" HTTP/1.1\r\nHost: a\r\nAuthorization: " + basic + b"\r\n"
+    head = b" HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + basic + b"\r\n"
     with contextlib.ExitStack() as stack:
         for said in (
             b"",

@@ -40,6 +40,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.host_names import HostCheck
 from ibpulse.web.parts import CaptureParts, WebLimits, WebParts
 from ibpulse.web.server import plain, serve
 
@@ -244,6 +245,7 @@ class Daemon:
             snapshot=lambda: self._snapshot,
             ending=self._ending,
             web_config=self._web_config,
+            hosts=HostCheck(self._settings.web.listen_address.host, self._settings.web.hosts),
             captures=self._captures.parts,
             events=self._events,
             known_ports=self._supervisor.known_ports,

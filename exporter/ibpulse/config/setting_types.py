@@ -310,6 +310,14 @@ def _node_name(text: str) -> str:
     return text
 
 
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"\*|[A-Za-z0-9_][A-Za-z0-9._-]{0,252}", text):
+        raise ValueError(
+            f"{text[:64]!r} is not a host name; write it without a port, like gpu-node-7.example.org, or *"
+        )
+    return text
+
+
 def _as_it_is(value: T) -> T:
     return value
 
@@ -335,3 +343,4 @@ _PORT = one("PORT", _port_pattern)
 PORTS = many(_PORT)
 ROLE_PORTS = lists_by_word("ROLE", _PORT, *ROLES)
 NODES = many(one("NAME", _node_name))
+HOSTS = many(one("HOST", _host_name))

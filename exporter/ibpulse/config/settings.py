@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ibpulse.config.setting_types import (
     ADDRESS,
     CPU,
+    HOSTS,
     INTERVAL,
     NODES,
     OPTIONAL_PATH,
@@ -247,6 +248,13 @@ class WebSettings:
         "docs/security.md.",
         shown="none",
         name="config.file",
+    )
+    hosts: tuple[str, ...] = setting(
+        HOSTS,
+        "",
+        "Host names that clients may ask for, in addition to localhost and addresses, or * for any. A server that "
+        "listens on a loopback address serves only these, localhost and loopback addresses; see docs/security.md.",
+        shown="any, unless listening on a loopback address",
     )
     max_points: int = setting(
         count(1_000, 100_000_000),

@@ -50,7 +50,9 @@ def create_app(parts: WebParts) -> FastAPI:
         app.include_router(captures_writing_router(parts, parts.captures))
     app.include_router(pages_router(parts, app.openapi))
     # middleware added last is outermost
-    app.add_middleware(AccessControl, web_config=parts.web_config, max_body_bytes=parts.limits.max_body_bytes)
+    app.add_middleware(
+        AccessControl, web_config=parts.web_config, max_body_bytes=parts.limits.max_body_bytes, hosts=parts.hosts
+    )
     app.add_middleware(
         OuterMiddleware,
         counts=parts.counts,

@@ -17,6 +17,7 @@ from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.host_names import HostCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class WebParts:
     Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
     number of whole seconds that end at a wall time (ns), or now. `counts` has the server's own metrics. `snapshot`
     returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
-    the loaded web configuration file, if any. `events` is the event log; `known_ports` returns the ports of the node
-    and those that disappeared within the history, in natural order.
+    the loaded web configuration file, if any, and `hosts` the host names that are served. `events` is the event log;
+    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order.
     """
 
     reader: RingReader
@@ -74,6 +75,7 @@ class WebParts:
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None
+    hosts: HostCheck = field(default_factory=HostCheck)
     captures: CaptureParts | None = None
     events: EventLog = field(default_factory=EventLog)
     known_ports: Callable[[], tuple[KnownPort, ...]] = tuple

@@ -57,6 +57,7 @@ KINDS = {
     "too-many-requests": "Rate limit exceeded",
     "too-many-connections": "Too many connections",
     "cross-site": "Cross-site write refused",
+    "wrong-host": "Host name not served",
     "body-too-long": "Body too long",
     "body-too-slow": "Body timeout",
 }

@@ -1,4 +1,4 @@
-"""Access control before every route: rate limit, authentication, origin of writes, limits of request bodies."""
+"""Access control before every route: host name, rate limit, authentication, origin of writes, limits of bodies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
 from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.host_names import HostCheck
 from ibpulse.web.problems import KINDS, problem_response
 
 BODY_SECONDS = 15.0
@@ -110,8 +111,11 @@ def is_foreign_write(method: str, scheme: str, headers: Iterable[tuple[bytes, by
 class AccessControl:
     """ASGI middleware; without a web configuration there are no users and no rate limit."""
 
-    def __init__(self, app: ASGIApp, web_config: WebConfigReloader | None, max_body_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, web_config: WebConfigReloader | None, max_body_bytes: int, hosts: HostCheck | None = None
+    ) -> None:
         self._app, self._web_config, self._max_body_bytes = app, web_config, max_body_bytes
+        self._hosts = hosts or HostCheck()
         self._passwords = PasswordCheck()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,6 +151,9 @@ class AccessControl:
         """The refusal of a request based on its head; None if it may pass."""
         if scope["path"] in PROBES:
             return None
+        wrong_host = self._hosts.find_refusal(scope["headers"])
+        if wrong_host is not None:
+            return wrong_host
         web_config = self._web_config
         if web_config and not web_config.bucket.take(time.monotonic_ns()):
             return _refuse(429, "too-many-requests", "The request exceeds rate_limit; send fewer requests.", SOON)
