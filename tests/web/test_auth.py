@@ -197,45 +197,77 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.checks = threading.Event(), 0
         self.niceness: list[int] = []
+        self.passwords: list[bytes] = []
         monkeypatch.setattr(bcrypt, "checkpw", self.check)
 
     def check(self, password: bytes, _stored: bytes) -> bool:
         self.checks += 1
+        self.passwords.append(password)
         self.niceness.append(os.nice(0))
         self.go.wait(10)
         return password == b"secret"
 
 
-async def test_guesses_wait_in_a_short_queue_and_the_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_client_has_its_turn_before_the_queued_guesses_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     check = PasswordCheck()
-    waiting = [
+    guesses = [
         asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), f"10.0.0.{number % 4}"))
-        for number in range(passwords.MAX_WAITING)
+        for number in range(passwords.MAX_WAITING + 1)
     ]
     await asyncio.sleep(0)
-    with pytest.raises(TooManyChecksError):
-        await check.is_right(USERS, ("alice", b"secret"), "10.0.0.9")
+    await asyncio.sleep(0)
+    right = asyncio.create_task(check.is_right(USERS, ("alice", b"secret"), "10.0.0.9"))
     held.go.set()
-    assert await asyncio.gather(*waiting) == [False] * passwords.MAX_WAITING
-    assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.9")
-    assert not check._waiting
+    assert await right
+    # the running guess, and at most one more of each client
+    assert held.passwords.index(b"secret") <= 1 + 4
+    results = await asyncio.gather(*guesses, return_exceptions=True)
+    displaced = [result for result in results if isinstance(result, TooManyChecksError)]
+    assert len(displaced) == 1
+    assert results.count(False) == passwords.MAX_WAITING
+    assert not check._running
 
 
-async def test_one_client_cannot_fill_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_with_a_wrong_password_waits_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, now, order = Held(monkeypatch), [0.0], []
+    check = PasswordCheck(lambda: now[0])
+
+    async def ask(password: bytes, client: str) -> None:
+        await check.is_right(USERS, ("alice", password), client)
+        order.append(client)
+
+    async def ask_all() -> list[str]:
+        order.clear()
+        held.go.clear()
+        names = ("running", "guesser", "guesser", "quiet")
+        tasks = [asyncio.create_task(ask(b"%d" % number, client)) for number, client in enumerate(names)]
+        for _ in range(4):
+            await asyncio.sleep(0)
+        held.go.set()
+        await asyncio.gather(*tasks)
+        return order[1:]
+
+    held.go.set()
+    assert not await check.is_right(USERS, ("alice", b"x"), "guesser")
+    assert await ask_all() == ["quiet", "guesser", "guesser"]
+    now[0] += passwords.WRONG_SECONDS
+    assert await ask_all() == ["guesser", "quiet", "guesser"]
+
+
+async def test_the_guesses_of_one_client_beyond_the_queue_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
     check = PasswordCheck()
     waiting = [
         asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), "10.0.0.1"))
-        for number in range(passwords.MAX_WAITING_PER_CLIENT)
+        for number in range(passwords.MAX_WAITING + 1)
     ]
+    await asyncio.sleep(0)
     await asyncio.sleep(0)
     with pytest.raises(TooManyChecksError):
         await check.is_right(USERS, ("alice", b"x"), "10.0.0.1")
-    other = asyncio.create_task(check.is_right(USERS, ("alice", b"secret"), "10.0.0.2"))
     held.go.set()
-    assert await other
-    await asyncio.gather(*waiting)
+    assert await asyncio.gather(*waiting) == [False] * (passwords.MAX_WAITING + 1)
 
 
 async def test_many_requests_with_one_password_share_one_check_even_if_one_hangs_up(
@@ -263,8 +295,15 @@ async def test_a_full_queue_is_a_problem_that_says_when_to_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "MAX_WAITING", 0)
+    held = Held(monkeypatch)
     async with controlled(write_web_config(tmp_path)) as client:
+        running = asyncio.create_task(client.get("/", auth=("alice", "guess")))
+        async with asyncio.timeout(10):
+            while not held.checks:
+                await asyncio.sleep(0.01)
         answer = await client.get("/", auth=("alice", "secret"))
+        held.go.set()
+        await running
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["type"] == "/api/docs#too-many-logins"
 

@@ -21,6 +21,7 @@ from ibpulse.web.auth import access
 from ibpulse.web.auth.access import AccessControl
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import WebServer, serve
+from tests.web.raw_client import Client
 
 LIMIT = 100_000
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -45,36 +46,6 @@ async def serving(app: ASGIApp, web_config: WebConfigReloader | None = None) -> 
 async def server() -> AsyncIterator[WebServer]:
     async with serving(measure) as running:
         yield running
-
-
-class Client:
-    """A raw connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    @classmethod
-    async def open(cls, server: WebServer, **options: object) -> Client:
-        return cls(*await asyncio.open_connection(server.host, server.port, **options))
-
-    async def send(self, *parts: bytes) -> None:
-        for part in parts:
-            self.writer.write(part)
-            await self.writer.drain()
-
-    async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of one answer."""
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-        content = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        return int(head[0].split()[1]), headers, content
-
-    async def ended(self) -> bool:
-        """Whether the server has closed the connection."""
-        try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
-        except ConnectionError:
-            return True
 
 
 def chunk(content: bytes) -> bytes:
@@ -226,7 +197,7 @@ async def test_a_client_that_never_reads_is_broken_off_and_costs_little_memory(
         client.reader._transport.pause_reading()
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         served, sizes = await only_connection(server), []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while server._server.server_state.connections:
                 sizes.append(served.transport.get_write_buffer_size())
                 await asyncio.sleep(0.01)
@@ -247,21 +218,6 @@ async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.Mon
         assert got > length
 
 
-async def test_a_client_that_read_between_two_checks_is_not_disconnected(server: WebServer) -> None:
-    client = await Client.open(server)
-    served = await only_connection(server)
-    for _ in range(3):
-        served.pause_writing()
-        served._check_reading()
-        served.resume_writing()
-    await client.send(HEAD, b"\r\n")
-    assert (await client.answer())[0] == 200
-    served.pause_writing()
-    served._check_reading()
-    served._check_reading()
-    assert await client.ended()
-
-
 @pytest.mark.parametrize("length", [30_000, 30_000_000])
 async def test_an_answer_that_is_left_unread_does_not_keep_a_closing_connection(
     monkeypatch: pytest.MonkeyPatch, length: int
@@ -278,14 +234,14 @@ async def test_an_answer_that_is_left_unread_does_not_keep_a_closing_connection(
         client = await open_small(server)
         client.reader._transport.pause_reading()
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not unread_bytes or server._server.server_state.connections:
                 await asyncio.sleep(0.01)
     assert unread_bytes[0] > 0
 
 
 async def test_slow_clients_hold_up_nobody(server: WebServer) -> None:
-    slow = [await Client.open(server) for _ in range(100)]
+    slow = [await Client.open(server, f"127.0.0.{2 + number % 4}") for number in range(100)]
     for number, client in enumerate(slow):
         await client.send(HEAD + b"Content-Length: 10\r\n\r\nx" if number % 2 else b"GET / HT")
     quick = await Client.open(server)
@@ -295,51 +251,19 @@ async def test_slow_clients_hold_up_nobody(server: WebServer) -> None:
         client.writer.close()
 
 
-async def test_beyond_the_connections_that_are_answered_there_is_a_problem_document(
-    server: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
-    first, second, third = [await Client.open(server) for _ in range(3)]
-    await asyncio.sleep(0.05)
-    await third.send(HEAD, b"\r\n")
-    status, headers, content = await third.answer()
-    assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
-    assert json.loads(content)["type"] == "/api/docs#too-many-connections"
-    assert await third.ended()
-    await second.send(HEAD, b"\r\n")
-    assert (await second.answer())[0] == 200
-    first.writer.close()
-
-
-@pytest.mark.parametrize("bound", ["MAX_OPEN", "MAX_OPEN_PER_CLIENT"])
-async def test_connections_beyond_the_bound_are_closed_and_room_comes_back(
-    server: WebServer, monkeypatch: pytest.MonkeyPatch, bound: str
-) -> None:
-    monkeypatch.setattr(server_module, bound, 2)
-    first, second, third = [await Client.open(server) for _ in range(3)]
-    assert await third.ended()
-    first.writer.close()
-    await first.writer.wait_closed()
-    await asyncio.sleep(0.05)
-    fourth = await Client.open(server)
-    await fourth.send(HEAD, b"\r\n")
-    assert (await fourth.answer())[0] == 200
-    second.writer.close()
-
-
 async def test_when_descriptors_run_out_the_server_waits_and_goes_on(
     server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "EXHAUSTED_SECONDS", 0.01)
-    real, failing = asyncio.get_running_loop().sock_accept, [True]
+    real, failing = socket.socket.accept, [True]
 
-    async def accept(listening: socket.socket) -> tuple[socket.socket, object]:
+    def accept(listening: socket.socket) -> Any:
         if failing:
             failing.clear()
             raise OSError(24, "Too many open files")
-        return await real(listening)
+        return real(listening)
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", accept)
     for _ in range(3):
         client = await Client.open(server)
         await client.send(HEAD, b"\r\n")

@@ -152,7 +152,7 @@ async def test_another_state_comes_before_the_next_batch_and_drops_nothing(node:
 
 async def test_queued_batches_survive_another_state_but_not_other_ports() -> None:
     dropped: list[int] = []
-    viewer = Viewer(10**8, iter(()), lambda: dropped.append(1))
+    viewer = Viewer("", 10**8, iter(()), lambda: dropped.append(1))
     viewer.offer([b"one", b"two"])
     viewer.update(b"old")
     viewer.update(b"states")

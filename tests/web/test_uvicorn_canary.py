@@ -33,7 +33,10 @@ PROTOCOL_METHODS = {
     "resume_writing": ("self",),
     "on_message_begin": ("self",),
     "on_headers_complete": ("self",),
-    "send_400_response": ("self", "msg"),
+    "on_message_complete": ("self",),
+    "on_response_complete": ("self",),
+    "_start_asgi_task": ("self", "cycle", "app"),
+    "_unset_keepalive_if_required": ("self",),
 }
 SERVER_METHODS = {
     "__init__": ("self", "config"),
@@ -159,6 +162,9 @@ class Nowhere(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
 
+    def pause_reading(self) -> None:
+        """Nothing comes from nowhere."""
+
     def close(self) -> None:
         self.closed = True
 
@@ -210,12 +216,36 @@ async def test_the_application_of_a_request_is_read_when_its_head_is_complete(pr
     assert called == ["refusal"], "HttpToolsProtocol.app is not what answers a request any more: refusals do not count"
 
 
-async def test_a_refused_head_ends_the_connection(protocol: HttpToolsProtocol) -> None:
-    protocol.send_400_response("too long")
-    transport = protocol.transport
-    assert isinstance(transport, Nowhere)
-    assert transport.written.startswith(b"HTTP/1.1 400 "), "send_400_response does not answer 400 any more"
-    assert transport.closed, "send_400_response does not close the connection any more"
+async def test_the_state_of_a_request_is_that_of_its_cycle(protocol: HttpToolsProtocol) -> None:
+    protocol.data_received(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n")
+    cycle = protocol.cycle
+    found = (cycle.more_body, cycle.response_started, cycle.response_complete, cycle.disconnected, cycle.keep_alive)
+    assert found == (True, False, False, False, True), "a cycle does not begin in the state that Connection assumes"
+    assert cycle.scope is protocol.scope, "a cycle's scope is not that of its request any more"
+    protocol.data_received(b"xGET / HTTP/1.1\r\n\r\n")
+    assert not cycle.more_body, "cycle.more_body does not say any more whether the body is complete"
+    assert [queued for queued, _ in protocol.pipeline] == [protocol.cycle], (
+        "requests that wait for the one before are not in HttpToolsProtocol.pipeline, the newest first"
+    )
+    cycle.disconnected = True
+    cycle.message_event.set()
+    assert (await cycle.receive())["type"] == "http.disconnect", "cycle.disconnected does not end a request any more"
+
+
+def test_after_an_upgrade_the_parser_goes_on_where_it_says() -> None:
+    heard: list[bytes] = []
+
+    class Callbacks:
+        def on_url(self, url: bytes) -> None:
+            heard.append(url)
+
+    parser = httptools.HttpRequestParser(Callbacks())
+    data = b"GET /a HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nGET /b HTTP/1.1\r\n\r\n"
+    with pytest.raises(httptools.HttpParserUpgrade) as caught:
+        parser.feed_data(data)
+    assert data[caught.value.args[0] :].startswith(b"GET /b"), "HttpParserUpgrade does not say where the request ends"
+    parser.feed_data(data[caught.value.args[0] :])
+    assert heard == [b"/a", b"/b"], "the parser does not go on after an upgrade any more"
 
 
 def test_the_parser_calls_back_the_methods_that_we_override() -> None:
@@ -228,5 +258,10 @@ def test_the_parser_calls_back_the_methods_that_we_override() -> None:
         def on_headers_complete(self) -> None:
             heard.append("on_headers_complete")
 
+        def on_message_complete(self) -> None:
+            heard.append("on_message_complete")
+
     httptools.HttpRequestParser(Callbacks()).feed_data(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n")
-    assert heard == ["on_message_begin", "on_headers_complete"], "httptools calls back other methods than we override"
+    assert heard == ["on_message_begin", "on_headers_complete", "on_message_complete"], (
+        "httptools calls back other methods than we override"
+    )

@@ -29,6 +29,8 @@ ABANDONED = 499
 OTHER = "other"
 # marks the scope of a HEAD request, handled like a GET without the body
 HEAD = "ibpulse.head"
+REFUSAL = "ibpulse.refusal"
+"""Key in the `state` of the scope: the response to a request that the connection refuses."""
 NO_STORE = (b"cache-control", b"no-store")
 
 
@@ -56,7 +58,7 @@ class OuterMiddleware:
             self._counts.observe(path.rstrip("/") or path, exchange.status or ABANDONED, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
-        app = self._app
+        app = scope.get("state", {}).get(REFUSAL, self._app)
         if len(scope["query_string"]) > self._max_query_bytes:
             detail = f"The query is {len(scope['query_string'])} bytes long; the maximum is {self._max_query_bytes}."
             bound = {"name": "max_query_bytes", "limit": self._max_query_bytes, "asked": len(scope["query_string"])}

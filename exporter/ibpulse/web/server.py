@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from starlette.types import ASGIApp
@@ -19,94 +18,93 @@ from uvicorn import Config, Server
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.tls import TlsServer
 from ibpulse.web.connection import Connection
+from ibpulse.web.open_connections import OpenConnection, OpenConnections, client_of
 
 log = logging.getLogger(__name__)
 
-# Connections beyond these are closed immediately; up to here, the server can still respond that it is too busy.
-MAX_OPEN = 320
-MAX_OPEN_PER_CLIENT = 128
 HANDSHAKE_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 # pause when the process has no file descriptor left
 EXHAUSTED_SECONDS = 0.5
-
-MakeProtocol = Callable[[TlsServer | None, Callable[[], None]], asyncio.Protocol]
-"""Creates the protocol of a connection, which calls the second argument when the connection is lost."""
-BACKLOG = 128
+BACKLOG = 512
 # the whole daemon exits within 5 s
 SHUTDOWN_SECONDS = 3
+# at the end, time for what clients have sent already to be read
+SETTLE_SECONDS = 0.1
 # longer than a scrape interval of one minute, so that scrapers keep their connections
 KEEP_ALIVE_SECONDS = 75
 
+MakeProtocol = Callable[[TlsServer | None, OpenConnection], asyncio.Protocol]
+"""Creates the protocol of a connection."""
+
 
 class Listener:
-    """Accepts connections on a listening socket until closed; uvicorn uses it like one of asyncio's servers."""
+    """Accepts connections on a listening socket until closed."""
 
     def __init__(
-        self, listening: socket.socket, make_protocol: MakeProtocol, tls: Callable[[], TlsServer | None]
+        self,
+        listening: socket.socket,
+        make_protocol: MakeProtocol,
+        tls: Callable[[], TlsServer | None],
+        opened: OpenConnections,
     ) -> None:
-        self._listening, self._make_protocol, self._tls = listening, make_protocol, tls
-        self._open: Counter[str] = Counter()
+        self._listening, self._make_protocol, self._tls, self._opened = listening, make_protocol, tls, opened
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
         listening.setblocking(False)
-        self._task = asyncio.create_task(self._accept(), name="listener")
+        self._loop.add_reader(listening, self._accept)
 
-    def close(self) -> None:
-        """Stop accepting, and cancel handshakes; open connections stay."""
-        for task in (self._task, *self._handshakes):
-            task.cancel()
+    async def close(self) -> None:
+        """Accept what clients have opened so far, and no more; cancel handshakes that take long."""
+        self._loop.remove_reader(self._listening)
+        self._accept()
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._handshakes:
+            _, late = await asyncio.wait(self._handshakes, timeout=SETTLE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
-    async def wait_closed(self) -> None:
-        """Wait until no more connections are accepted."""
-        await asyncio.gather(self._task, *self._handshakes, return_exceptions=True)
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
             try:
-                connection, address = await loop.sock_accept(self._listening)
+                accepted, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
             except OSError as error:
                 log.warning("cannot accept a connection: %s", error.strerror)
-                await asyncio.sleep(EXHAUSTED_SECONDS)
-                continue
-            client = str(address[0])
-            if self._open.total() >= MAX_OPEN or self._open[client] >= MAX_OPEN_PER_CLIENT:
-                connection.close()
-                continue
-            self._open[client] += 1
-            task = asyncio.create_task(self._begin(connection, client), name="handshake")
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+                self._loop.remove_reader(self._listening)
+                self._pause = self._loop.call_later(
+                    EXHAUSTED_SECONDS, self._loop.add_reader, self._listening, self._accept
+                )
+                return
+            self._take(OpenConnection(accepted, client_of(str(address[0]))))
 
-    async def _begin(self, connection: socket.socket, client: str) -> None:
+    def _take(self, place: OpenConnection) -> None:
+        task = place.handshake = self._loop.create_task(self._begin(place), name="handshake")
+        self._handshakes.add(task)
+        task.add_done_callback(lambda _: self._begun(place, task))
+        self._opened.add(place)
+
+    def _begun(self, place: OpenConnection, task: asyncio.Task[None]) -> None:
+        self._handshakes.discard(task)
+        if place.transport is None:
+            self._opened.remove(place)
+            place.socket.close()
+
+    async def _begin(self, place: OpenConnection) -> None:
         """Pass the connection to a protocol, after the TLS handshake if any."""
-        released = False
-
-        def release() -> None:
-            nonlocal released
-            if not released:
-                released = True
-                self._release(client)
-
-        tls, begun = self._tls(), False
+        tls = self._tls()
         timeouts = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": CLOSE_SECONDS} if tls else {}
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._make_protocol(tls, release), connection, ssl=tls.context if tls else None, **timeouts
+            await self._loop.connect_accepted_socket(
+                lambda: self._make_protocol(tls, place), place.socket, ssl=tls.context if tls else None, **timeouts
             )
-            begun = True
         except (OSError, TimeoutError) as error:
             # clients without TLS, without a valid certificate, or too slow are too common to log
-            log.debug("TLS handshake with %s failed: %s", client, error)
-        finally:
-            if not begun:
-                connection.close()
-                release()
-
-    def _release(self, client: str) -> None:
-        self._open[client] -= 1
-        if not self._open[client]:
-            del self._open[client]
+            log.debug("TLS handshake with %s failed: %s", place.client, error)
 
 
 class WebServer:
@@ -147,7 +145,8 @@ async def serve(
 ) -> WebServer:
     """Start a server; an empty host means every address, port 0 any free port.
 
-    `tls` returns the TLS policy for a new connection.
+    `tls` returns the TLS policy for a new connection. `app` also sends the refusals of the connection, as
+    `OuterMiddleware` does.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -205,12 +204,15 @@ class _Server(Server):
     def __init__(self, config: Config, listening: socket.socket, tls: Callable[[], TlsServer | None]) -> None:
         super().__init__(config)
         self._listening, self._tls = listening, tls
+        self.opened = OpenConnections()
         self.listening = asyncio.Event()
         self.ending = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Renew the Date header once a second; uvicorn's own loop wakes ten times as often."""
+        """Renew the Date header and check the clients once a second; uvicorn's own loop wakes ten times as often."""
         while not await self.on_tick(0):
+            for connection in self._connections():
+                connection.check_reading()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ending.wait(), 1.0)
 
@@ -221,16 +223,22 @@ class _Server(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and set `listening`. The listener replaces asyncio's servers, which have no limits."""
-        self._listener = Listener(self._listening, self._connect, self._tls)
+        self._listener = Listener(self._listening, self._connect, self._tls, self.opened)
         self.servers = []
         self.started = True
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, and let running requests finish."""
-        self._listener.close()
-        await self._listener.wait_closed()
+        """Stop listening, and answer what clients have sent so far."""
+        self.opened.ending = True
+        for connection in self._connections():
+            connection.close_after_answers()
+        await self._listener.close()
+        await asyncio.sleep(SETTLE_SECONDS)
         await super().shutdown(sockets)
 
-    def _connect(self, tls: TlsServer | None, on_lost: Callable[[], None]) -> Connection:
-        return Connection(self.config, self.server_state, tls, on_lost)
+    def _connections(self) -> list[Connection]:
+        return [each for each in self.server_state.connections if isinstance(each, Connection)]
+
+    def _connect(self, tls: TlsServer | None, place: OpenConnection) -> Connection:
+        return Connection(self.config, self.server_state, tls, self.opened, place)

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.host_names import HostCheck
+from ibpulse.web.open_connections import client_of
 from ibpulse.web.problems import KINDS, problem_response
 
 BODY_SECONDS = 15.0
@@ -25,6 +26,8 @@ CLOSE = {"Connection": "close"}
 SOON = {"Retry-After": "1"}
 USER = "ibpulse.user"
 """Scope key of the user's name; absent if no login is required."""
+REFUSED = "ibpulse.refused"
+"""Key in the `state` of the scope of requests that were refused here."""
 
 
 class BodyTooLongError(Exception):
@@ -137,8 +140,10 @@ class AccessControl:
             )
         except TimeoutError:
             refusal = _refuse(408, "body-too-slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
-        if refusal is not None and body and not await self._discard(scope, receive):
-            refusal.headers.update(CLOSE)
+        if refusal is not None:
+            scope.setdefault("state", {})[REFUSED] = True
+            if body and not await self._discard(scope, receive):
+                refusal.headers.update(CLOSE)
         await (refusal or self._app)(scope, receive, send)
 
     async def _discard(self, scope: Scope, receive: Receive) -> bool:
@@ -173,7 +178,7 @@ class AccessControl:
         if users:
             given = next((text for key, text in scope["headers"] if key == b"authorization"), b"")
             credentials = parse_basic(given)
-            client = (scope.get("client") or ("",))[0]
+            client = client_of((scope.get("client") or ("",))[0])
             try:
                 if credentials is None or not await self._passwords.is_right(users, credentials, client):
                     detail = "A user name and password are required; only the health probes are public."

@@ -1,7 +1,8 @@
 """Checks passwords against bcrypt hashes, outside the event loop.
 
 A single low-priority thread checks them one by one, which limits all clients together to about 20 guesses per second
-for hashes of cost 10. Clients that have logged in are remembered and never wait behind guesses.
+for hashes of cost 10. Clients have their turns, and those with wrong passwords come last. Logins are remembered and do
+not wait again.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import math
 import os
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import bcrypt
 
 from ibpulse.deadline import DaemonThreads
 from ibpulse.text import sentence_list
+from ibpulse.web.fair_queue import FairQueue, QueueFullError
 
-MAX_WAITING = 16
-MAX_WAITING_PER_CLIENT = 4
+MAX_WAITING = 64
+# logins, and clients with wrong passwords
 MAX_REMEMBERED = 1024
+# A client with a wrong password waits behind others for this long.
+WRONG_SECONDS = 60.0
 REMEMBERED_SECONDS = 600.0
 # bcrypt ignores further bytes
 MAX_PASSWORD_BYTES = 72
@@ -32,6 +38,7 @@ MAX_PASSWORD_BYTES = 72
 NICENESS = 10
 
 Credentials = tuple[str, bytes]
+Key = TypeVar("Key", str, bytes)
 
 
 class TooManyChecksError(Exception):
@@ -58,7 +65,9 @@ class PasswordCheck:
         self._secret = secrets.token_bytes(32)
         self._remembered: OrderedDict[bytes, float] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[bool]] = {}
-        self._waiting: Counter[str] = Counter()
+        # when a client last had a wrong password
+        self._wrong: OrderedDict[str, float] = OrderedDict()
+        self._queue = FairQueue(1, MAX_WAITING, self._rank)
         # os.nice is per thread on Linux
         self._thread = DaemonThreads(1, "passwords", partial(os.nice, NICENESS))
 
@@ -68,7 +77,7 @@ class PasswordCheck:
         `users` has the hash of each user, `client` is where the request comes from.
 
         Raises:
-            TooManyChecksError: too many checks are pending, in total or for this client.
+            TooManyChecksError: too many checks are pending, and this client has most of them or had a wrong password.
         """
         user, password = credentials
         stored = users.get(user) or _unmatchable(users)
@@ -76,32 +85,37 @@ class PasswordCheck:
         if self._recalls(key):
             return True
         if key not in self._running:
-            self._admit(client)
-            check = self._check(key, stored, password)
+            check = self._check(key, stored, password, client)
             self._running[key] = task = asyncio.create_task(check, name="password")
-            task.add_done_callback(lambda _: self._forget_task(key, client))
+            task.add_done_callback(lambda _: self._forget_task(key, task))
         # a client that disconnects must not cancel the check of another with the same password
         return await asyncio.shield(self._running[key])
 
-    def _admit(self, client: str) -> None:
-        if len(self._running) >= MAX_WAITING or self._waiting[client] >= MAX_WAITING_PER_CLIENT:
-            raise TooManyChecksError
-        self._waiting[client] += 1
-
-    def _forget_task(self, key: bytes, client: str) -> None:
+    def _forget_task(self, key: bytes, task: asyncio.Task[bool]) -> None:
         del self._running[key]
-        self._waiting[client] -= 1
-        if not self._waiting[client]:
-            del self._waiting[client]
+        if not task.cancelled():
+            # nobody may be left to see it
+            task.exception()
 
-    async def _check(self, key: bytes, stored: str, password: bytes) -> bool:
-        loop = asyncio.get_running_loop()
-        right = await loop.run_in_executor(self._thread, _matches, stored, password)
-        if right:
-            self._remembered[key] = self._clock()
-            while len(self._remembered) > MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
-        return right
+    def _rank(self, client: str) -> int:
+        """1 for a client that recently had a wrong password."""
+        return int(self._clock() - self._wrong.get(client, -math.inf) < WRONG_SECONDS)
+
+    async def _check(self, key: bytes, stored: str, password: bytes, client: str) -> bool:
+        try:
+            await self._queue.enter(client)
+        except QueueFullError as error:
+            raise TooManyChecksError from error
+        try:
+            loop = asyncio.get_running_loop()
+            right = await loop.run_in_executor(self._thread, _matches, stored, password)
+            if right:
+                _note(self._remembered, key, self._clock())
+            else:
+                _note(self._wrong, client, self._clock())
+            return right
+        finally:
+            self._queue.leave(client)
 
     def _recalls(self, key: bytes) -> bool:
         """Whether this password was correct recently, counted from its last use."""
@@ -119,6 +133,14 @@ class PasswordCheck:
             content = part if isinstance(part, bytes) else part.encode()
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.digest()
+
+
+def _note(times: OrderedDict[Key, float], key: Key, now: float) -> None:
+    """Remember a time, and forget the oldest of too many."""
+    times.pop(key, None)
+    times[key] = now
+    while len(times) > MAX_REMEMBERED:
+        times.popitem(last=False)
 
 
 def _matches(stored: str, password: bytes) -> bool:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
@@ -54,11 +54,11 @@ def events_router(parts: WebParts) -> APIRouter:
         response_class=Response,
         dependencies=[refuse_repeated("kind")],
     )
-    async def events(query: Annotated[EventsQuery, Query()]) -> Response:
+    async def events(request: Request, query: Annotated[EventsQuery, Query()]) -> Response:
         """Links that went down, rates that changed, devices that disappeared, captures: what happened and when."""
         about, chosen = choose_events(query, parts)
         if len(chosen) > MAX_IN_LOOP:
-            return await wide.run(answer_events, about, chosen)
+            return await wide.run(request, answer_events, about, chosen)
         return answer_events(about, chosen)
 
     return router

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.middleware import HEAD
+from ibpulse.web.open_connections import client_of
 from ibpulse.web.parameters import (
     INSTANT_FORMS,
     Duration,
@@ -27,12 +27,8 @@ from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import problems
 from ibpulse.web.stream.hub import Hub, Viewer
 
-log = logging.getLogger(__name__)
-
 SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
 MEDIA_TYPE = "text/event-stream"
-# A viewer that reads nothing for this long is disconnected.
-STALLED_SECONDS = 60.0
 
 _ANSWER: dict[str, Any] = {
     "description": "Events `ports`, `batch`, `events`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
@@ -109,21 +105,19 @@ class EventStream(Response):
         self._hub, self._period_ns, self._resume_tick = hub, period_ns, resume_tick
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client disconnects or stalls, or the server stops."""
+        """Send events until the client disconnects, another takes its place, or the server stops."""
         if scope.get(HEAD):
             await self._begin(send)
             await send({"type": "http.response.body", "body": b""})
             return
-        viewer = self._hub.join(self._period_ns, self._resume_tick)
+        client = client_of((scope.get("client") or ("",))[0])
+        viewer = self._hub.join(client, self._period_ns, self._resume_tick)
         leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
         try:
             await self._begin(send)
             while events := await viewer.take():
-                async with asyncio.timeout(STALLED_SECONDS):
-                    await send({"type": "http.response.body", "body": events, "more_body": True})
+                await send({"type": "http.response.body", "body": events, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-        except TimeoutError:
-            log.info("a viewer of the stream read nothing for %g s; disconnecting it", STALLED_SECONDS)
         finally:
             self._hub.leave(viewer)
             leaving.cancel()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -45,9 +45,9 @@ def summary_router(parts: WebParts) -> APIRouter:
         response_class=Response,
         dependencies=[refuse_repeated()],
     )
-    async def summary(query: Annotated[SummaryQuery, Query()]) -> Response:
+    async def summary(request: Request, query: Annotated[SummaryQuery, Query()]) -> Response:
         """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a span."""
-        return await wide.run(answer_summary, parts, *choose_seconds(query, parts))
+        return await wide.run(request, answer_summary, parts, *choose_seconds(query, parts))
 
     return router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ibpulse.web.parameters import refuse_repeated
@@ -58,11 +58,11 @@ def window_router(parts: WebParts) -> APIRouter:
         response_class=Response,
         dependencies=[refuse_repeated("port")],
     )
-    async def window(query: Annotated[WindowQuery, Query()]) -> Response:
+    async def window(request: Request, query: Annotated[WindowQuery, Query()]) -> Response:
         """Rates of single samples, or of bins of samples, on a regular grid of wall time."""
         plan = plan_window(query, parts)
         if is_wide(plan, parts):
-            return await wide.run(answer_window, parts, plan, query.format)
+            return await wide.run(request, answer_window, parts, plan, query.format)
         return answer_window(parts, plan, query.format)
 
     return router

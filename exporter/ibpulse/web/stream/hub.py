@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -165,10 +165,10 @@ log = logging.getLogger(__name__)
 
 
 class Viewer:
-    """One client and its queued events. Not thread-safe; use it only in the event loop."""
+    """One viewer of a client and its queued events. Not thread-safe; use it only in the event loop."""
 
-    def __init__(self, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
-        self.period_ns = period_ns
+    def __init__(self, client: str, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
+        self.client, self.period_ns = client, period_ns
         self._first, self._drop = first, drop
         self._ports = b""
         self._queue: deque[bytes] = deque()
@@ -224,18 +224,19 @@ class Hub:
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
-        self._viewers: set[Viewer] = set()
+        # the oldest first
+        self._viewers: dict[Viewer, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._feed: Feed | None = None
 
-    def join(self, period_ns: int, resume_tick: int | None) -> Viewer:
+    def join(self, client: str, period_ns: int, resume_tick: int | None) -> Viewer:
         """Add a viewer that gets the ticks from `resume_tick` on, or from now on.
 
         Raises:
-            ProblemError: the maximum number of viewers is connected.
+            ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
         """
         limit = self._parts.limits.max_viewers
-        if len(self._viewers) >= limit or self._parts.ending.is_set():
+        if self._parts.ending.is_set() or (len(self._viewers) >= limit and not self._displace(client)):
             raise ProblemError(
                 "too-many-viewers",
                 503,
@@ -245,18 +246,30 @@ class Hub:
             )
         feed = self._started()
         first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
-        viewer = Viewer(period_ns, first, self._count_dropped)
-        self._viewers.add(viewer)
+        viewer = Viewer(client, period_ns, first, self._count_dropped)
+        self._viewers[viewer] = None
         self._parts.counts.stream_viewers = len(self._viewers)
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer; the last one stops the task."""
-        self._viewers.discard(viewer)
+        self._viewers.pop(viewer, None)
         self._parts.counts.stream_viewers = len(self._viewers)
         if not self._viewers and self._task is not None:
             self._task.cancel()
             self._task = self._feed = None
+
+    def _displace(self, client: str) -> bool:
+        """End the newest viewer of the client with most viewers, if it keeps at least as many as `client` gets."""
+        counts = Counter(viewer.client for viewer in self._viewers)
+        busiest = max(counts, key=counts.__getitem__, default=client)
+        if counts[busiest] < counts[client] + 2:
+            return False
+        newest = [viewer for viewer in self._viewers if viewer.client == busiest][-1]
+        newest.offer([END])
+        newest.end()
+        del self._viewers[newest]
+        return True
 
     def _started(self) -> Feed:
         if self._feed is None:

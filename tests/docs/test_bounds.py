@@ -1,0 +1,53 @@
+"""The tables of limits in the documentation hold the limits of the web server."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ibpulse.web import connection, open_connections, server, wide_requests
+from ibpulse.web.auth import access, passwords
+from ibpulse.web.parts import WebLimits
+from ibpulse.web.routes import events_route
+from tests.docs.pages import ROOT
+
+HEAD = f"{connection.MAX_HEAD_BYTES >> 10} KiB, {connection.HEAD_SECONDS:g} s"
+BODY = f"{WebLimits().max_body_bytes >> 20} MiB, {access.BODY_SECONDS:g} s"
+UNREAD = f"{connection.UNREAD_SECONDS:g} s"
+WIDE = str(WebLimits().max_wide_requests)
+OPEN, OWN = open_connections.MAX_CONNECTIONS, open_connections.MAX_CONNECTIONS_PER_CLIENT
+CROWDED = f"idle connection after a refused request, or while more than {open_connections.CROWD} are open"
+BOUNDS = {
+    "docs/security.md": {
+        "request head": HEAD,
+        "request body": BODY,
+        "response or stream whose client takes no data": UNREAD,
+        "idle connection": f"{server.KEEP_ALIVE_SECONDS} s",
+        CROWDED: f"{connection.SHORT_KEEP_ALIVE_SECONDS} s",
+        "TLS handshake": f"{server.HANDSHAKE_SECONDS:g} s",
+        "connections per address": str(OWN),
+        "connections": str(OPEN),
+        "queued password checks": str(passwords.MAX_WAITING),
+        "queued wide requests of a kind": f"{wide_requests.MAX_WAITING}, {wide_requests.WAIT_SECONDS:g} s",
+    },
+    "docs/api.md": {
+        f"concurrent wide windows (over {WebLimits().wide_values:,} values read or returned)": WIDE,
+        "concurrent summaries": WIDE,
+        f"concurrent answers with more than {events_route.MAX_IN_LOOP:,} events": WIDE,
+        "events in one response": f"{events_route.MAX_LIMIT:,}",
+        "viewers of the stream": str(WebLimits().max_viewers),
+        "a viewer whose network takes no data for this long": UNREAD,
+        "length of the query string": f"{WebLimits().max_query_bytes:,} bytes",
+        "number of `port=` parameters": str(WebLimits().max_ports),
+        "request head": HEAD,
+        "request body": BODY,
+        "connections in use": f"{OPEN}, {OWN} per address",
+    },
+}
+
+
+@pytest.mark.parametrize("page", BOUNDS)
+def test_the_limits_are_those_of_the_server(page: str) -> None:
+    rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]*?) \| [^|]* \|$", (ROOT / page).read_text(), re.MULTILINE))
+    assert {limit: rows.get(limit) for limit in BOUNDS[page]} == BOUNDS[page]
