@@ -55,6 +55,12 @@ def test_there_is_no_cpu_quota() -> None:
     assert not re.search(r"^(CPUQuota|CPUQuotaPeriodSec)", UNIT.read_text(), re.MULTILINE)
 
 
+def test_it_never_gives_up() -> None:
+    unit, _, service = UNIT.read_text().partition("[Service]")
+    assert "\nStartLimitIntervalSec=0\n" in unit
+    assert "\nRestart=on-failure\n" in service
+
+
 def test_its_flags_are_settings_and_its_directories_are_its_own() -> None:
     service = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
     flags = re.findall(r"--([\w.-]+)=(\S+)", service["ExecStart"])
