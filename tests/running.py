@@ -1,4 +1,4 @@
-"""A real `ibpulse serve` for the tests: started, asked, stopped. It asserts nothing by itself."""
+"""A real `ibpulse serve` for the tests: started, asked, stopped. It asserts that no part of it failed inside."""
 
 from __future__ import annotations
 
@@ -78,6 +78,8 @@ class Running:
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._needs_ports = needs_ports
+        # whether the daemon may report internal errors in its log
+        self.may_fail_inside = False
         self.url = ""
         # how to ask: verify and auth, where access control wants more than an address
         self.http: dict[str, Any] = {}
@@ -128,7 +130,9 @@ class Running:
             return 0
         process, self._process = self._process, None
         process.send_signal(number)
-        return process.wait(15)
+        status = process.wait(15)
+        assert self.may_fail_inside or "internal error" not in self.log(), self.log()
+        return status
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -23,6 +23,9 @@ def settle_role(rail: bool, role: str) -> str:
     return UNKNOWN_ROLE if role == COMPUTE else role
 
 
+MAX_PORT_NUMBER = 255
+
+
 class PortId(NamedTuple):
     """A port of a device, written `mlx5_0:1`."""
 

@@ -218,6 +218,14 @@ def test_a_web_address_that_can_be_used_is_fine(web: WebPort | None, by_daemon: 
     assert troubles(facts) == []
 
 
+def test_a_daemon_with_internal_errors_is_a_warning() -> None:
+    finding = only_trouble(make_facts(machine={"web": WebPort("ibpulse", "plan and fabric")}))
+    assert (finding.level, finding.sentence) == (
+        Level.WARN,
+        "the daemon at :10055 has internal errors in plan and fabric.",
+    )
+
+
 @pytest.mark.parametrize(
     ("web", "words"),
     [

@@ -56,6 +56,15 @@ class ServerCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        failed = CounterMetricFamily(
+            "ibpulse_internal_errors",
+            "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
+            "Parts: aggregation, captures, counters, events, fabric, plan, web.",
+            labels=["part"],
+        )
+        for number, part in enumerate(("aggregation", "captures", "counters", "events", "fabric", "plan", "web")):
+            failed.add_metric([part], number)
+        yield failed
         reloaded = (
             "1 if the current web configuration and certificate files are in effect, 0 if the last reload failed."
         )

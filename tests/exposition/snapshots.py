@@ -9,6 +9,7 @@ from pathlib import Path
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.events import KINDS
 from ibpulse.events.watch import KnownPort
+from ibpulse.internal_errors import PARTS
 from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import (
@@ -47,7 +48,10 @@ CAPTURES = CaptureCounts(
     newest_seconds=1763683200.5,
 )
 
-SERVER = WebCounts(stream_viewers=2, stream_dropped_events=17, config_reloaded=True)
+ERRORS = {part: number for number, part in enumerate(PARTS)}
+SERVER = WebCounts(
+    stream_viewers=2, stream_dropped_events=17, config_reloaded=True, internal_errors=lambda: dict(ERRORS)
+)
 for _path, _code, _seconds in (
     ("/metrics", 200, 0.0015),
     ("/metrics", 200, 0.0025),

@@ -25,6 +25,7 @@ from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.recorder import FlightRecorder, Pending
 from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import PortState
 from ibpulse.recordings import Recording, load
 from ibpulse.ring.layout import H_CREATED_WALL_NS
@@ -51,9 +52,15 @@ def ring(tmp_path: Path) -> Iterator[Ring]:
     made.file.close()
 
 
-def make_recorder(ring: Ring, directory: Path, events: EventLog | None = None, **changes: Any) -> FlightRecorder:
+def make_recorder(
+    ring: Ring,
+    directory: Path,
+    events: EventLog | None = None,
+    internal_errors: InternalErrors | None = None,
+    **changes: Any,
+) -> FlightRecorder:
     given = {"directory": directory, "host": "node7", "min_free_bytes": 0, **changes}
-    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events)
+    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events, internal_errors)
     made.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     return made
 
@@ -177,7 +184,7 @@ async def test_the_host_of_a_capture_comes_from_the_settings(
     ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
 ) -> None:
     given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
-    captures = Captures(load_settings(given, {}), ring.reader, EventLog())
+    captures = Captures(load_settings(given, {}), ring.reader, EventLog(), InternalErrors())
     captures.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     capture = await taken(captures.recorder, captures.recorder.ask(TRIGGER))
     assert capture.meta.host == host
@@ -283,6 +290,21 @@ async def test_a_writer_that_takes_too_long_is_killed(
     assert recorder.counts().errors == 1
     assert "failed: writing it took longer than 0.01 s; is the disk of capture.dir slow?" in caplog.text
     assert list((tmp_path / "captures").iterdir()) == []
+
+
+async def test_an_exception_of_a_capture_is_counted_and_logged_with_its_trace(
+    ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a bug would be: the threads for the disk are gone."""
+    errors = InternalErrors()
+    recorder = make_recorder(ring, tmp_path / "captures", internal_errors=errors)
+    await recorder.start()
+    recorder.threads.shutdown()
+    recorder.ask(TRIGGER)
+    await finished(recorder)
+    assert errors.counts()["captures"] == recorder.counts().errors == 1
+    assert "RuntimeError: cannot schedule new futures after shutdown; retrying" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 async def test_a_full_disk_is_an_error_and_nothing_else(

@@ -47,6 +47,7 @@ UNUSED = {
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_transmit_burstiness_cv": ROLLING,
     "ibpulse_port_receive_burstiness_cv": ROLLING,
+    "ibpulse_internal_errors_total": "The page and the log say what fails and why.",
     "ibpulse_simulated": "Absent on every real node.",
     "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log has the details.",
     "ibpulse_http_stream_viewers": "Only of interest on a node that is being watched.",

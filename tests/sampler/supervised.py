@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -33,14 +34,25 @@ async def soon(check: Callable[[], T], seconds: float = 30.0) -> T:
 
 @asynccontextmanager
 async def running(
-    ring: RingFile, inventory: ListedInventory, options: SupervisorOptions | None = None
+    ring: RingFile,
+    inventory: ListedInventory,
+    options: SupervisorOptions | None = None,
+    errors: InternalErrors | None = None,
 ) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(ring, inventory, options or SupervisorOptions(scan_seconds=0.2))
+    supervisor = Supervisor(ring, inventory, options or SupervisorOptions(scan_seconds=0.2), errors=errors)
+    async with at_work(supervisor):
+        await soon(lambda: ring.words[MAIN + at.L_HEARTBEAT_NS])
+        yield supervisor
+
+
+@asynccontextmanager
+async def at_work(supervisor: Supervisor) -> AsyncIterator[None]:
+    """A supervisor runs; its sampler may not."""
     await supervisor.start()
     task = asyncio.create_task(supervisor.run())
     try:
-        await soon(lambda: task.done() or ring.words[MAIN + at.L_HEARTBEAT_NS])
-        yield supervisor
+        yield
+        assert not task.done()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -66,6 +78,7 @@ def children() -> list[int]:
 
 async def sampled_anew(ring: RingFile, slot: int, ticks: int = 3) -> None:
     """Wait until a port has so many more records."""
+    await soon(lambda: word(ring, at.L_HEARTBEAT_NS))
     begun = ring.latest_begun_tick()
 
     def count() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,33 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_plan(tmp_path / "plan-0.json", PLAN)
     assert read_plan(tmp_path / "plan-0.json") == PLAN
     assert [path.name for path in tmp_path.iterdir()] == ["plan-0.json"]
+
+
+def fill(folder: Path) -> None:
+    """Leave no space on the file system."""
+    with (folder / "filler").open("wb", buffering=0) as file:
+        while shutil.disk_usage(folder).free:
+            file.write(bytes(4096))
+
+
+def test_on_a_full_file_system_a_plan_takes_the_space_of_the_old_one(tiny_tmpfs: Path) -> None:
+    path = tiny_tmpfs / "plan-0.json"
+    write_plan(path, PLAN)
+    fill(tiny_tmpfs)
+    later = replace(PLAN, generation=4, ports=PLAN.ports[:1])
+    write_plan(path, later)
+    assert read_plan(path) == later
+    assert sorted(file.name for file in tiny_tmpfs.iterdir()) == ["filler", "plan-0.json"]
+
+
+def test_on_a_full_file_system_a_plan_that_needs_more_space_leaves_the_old_one(tiny_tmpfs: Path) -> None:
+    path = tiny_tmpfs / "plan-0.json"
+    write_plan(path, PLAN)
+    fill(tiny_tmpfs)
+    ports = tuple(PlannedPort(slot, f"mlx5_{slot}", ("/transmit",), ("/receive",)) for slot in range(100))
+    with pytest.raises(OSError, match="No space left"):
+        write_plan(path, replace(PLAN, ports=ports))
+    assert read_plan(path) == PLAN
 
 
 def test_the_plan_of_a_lane_is_next_to_the_ring() -> None:

@@ -313,6 +313,24 @@ def test_a_broken_plan_ends_the_sampler_with_a_sentence(ring: RingFile) -> None:
     assert said.count("\n") == 1
 
 
+def test_a_running_sampler_keeps_its_plan_while_the_new_one_cannot_be_read(
+    sampler: SamplerRun, ring: RingFile, planned: PlannedPort
+) -> None:
+    sampler.tell(planned)
+    sampler.start()
+    sampler.wait_for_ticks()
+    plan_path(ring.path, 0).write_text('{"generation"')
+    ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 77
+    sampler.wait_for_ticks(200)
+    assert sampler.word(at.L_PLAN_APPLIED) == 1
+    generation = sampler.tell(planned)
+    eventually(lambda: sampler.word(at.L_PLAN_APPLIED) == generation)
+    ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = STOP
+    status, said = sampler.wait()
+    assert status == 0
+    assert said.count("; the last plan stays in force\n") == said.count("\n") == 1
+
+
 @pytest.mark.parametrize("arguments", [[], ["/x"], ["/x", "main"], ["/x", str(at.LANE_COUNT)], ["/x", "-1"]])
 def test_other_arguments_are_refused(arguments: list[str]) -> None:
     refusal = f"sampler: arguments {' '.join(arguments)!r}: expected RING LANE, with a lane from 0 to 15\n"

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from pathlib import Path
 
 import pytest
 
+from ibpulse.internal_errors import PARTS, InternalErrors
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.roles import TRAINED_DOWN
@@ -88,6 +91,64 @@ def test_a_port_that_goes_away_during_the_scan_is_left_out(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(), 2: PortFiles()})
     (tree.port("mlx5_0", 2) / "state").unlink()
     assert names(scan(tree)) == ["mlx5_0:1"]
+
+
+def test_a_port_number_that_is_too_high_is_said_and_the_other_ports_are_found(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(), 255: PortFiles(), 256: PortFiles(), 999: PortFiles()})
+    fabric = scan(tree)
+    assert names(fabric) == ["mlx5_0:1", "mlx5_0:255"]
+    assert fabric.notices == ("mlx5_0: port 256, 999 is ignored, because port numbers end at 255.",)
+
+
+def test_an_excluded_port_is_not_said(tree: Tree) -> None:
+    tree.add("mlx5_0", {1: PortFiles(), 999: PortFiles()})
+    assert Inventory(tree.root, exclude=["mlx5_0:999"]).scan().notices == ()
+
+
+def test_device_names_that_cannot_be_sampled_are_said_and_the_other_devices_are_found(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add(os.fsdecode(b"mlx5_\xff"), pci="0000:19:00.0")
+    tree.add("a" * 189, pci="0000:1a:00.0")
+    fabric = scan(tree)
+    assert names(fabric) == ["mlx5_0:1"]
+    assert sorted(fabric.notices) == [
+        f"{'a' * 189}: ignored, because its name has 189 bytes, too many for the ring: rename it.",
+        r"mlx5_\xff: ignored, because its name is not UTF-8: rename it with `rdma dev set`.",
+    ]
+
+
+def test_a_node_with_no_other_device_says_why(tree: Tree) -> None:
+    tree.add(os.fsdecode(b"\xff"))
+    (notice,) = scan(tree).notices
+    assert "is not UTF-8" in notice
+
+
+def test_a_network_device_whose_name_is_not_utf8_is_unknown(tree: Tree) -> None:
+    folder = tree.add("mlx5_0")
+    (folder / "device" / "net" / os.fsdecode(b"ib\xff")).mkdir(parents=True)
+    assert only_port(tree).identity.netdev == ""
+
+
+def test_a_read_that_fails_for_want_of_descriptors_leaves_the_last_ports_and_counters(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    errors = InternalErrors()
+    inventory = Inventory(tree.root, counters="diagnostic", errors=errors)
+    before = inventory.scan()
+    assert before.counters[0].readings
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            inventory.scan()
+        device = inventory._devices["mlx5_0"]
+        device.start(3).join()
+        assert errors.counts() == {**dict.fromkeys(PARTS, 0), "fabric": 1, "counters": 1}
+        assert device.answered
+        assert device.answer is not None
+        assert device.answer.ports[0].port.source == before.ports[0].source is not None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert names(inventory.scan()) == ["mlx5_0:1"]
 
 
 def test_ports_of_any_number_on_devices_of_any_name_are_found(tree: Tree) -> None:

@@ -20,6 +20,7 @@ NEW_FAMILIES = (
     "ibpulse_node_line_rate_bytes_per_second",
     "ibpulse_node_bandwidth_peak_utilization_ratio",
     "ibpulse_port_implausible_samples_total",
+    "ibpulse_internal_errors_total",
 )
 # one of their rails has been down since before the daemon: 0.1 left it out of the line rate, which is unknown now
 UNKNOWN_LINE_RATE = ("infiniband_down/metrics.txt", "roce_down/metrics.txt")

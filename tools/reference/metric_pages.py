@@ -58,7 +58,13 @@ _SECTIONS = (
     ("Node: the sum over its rails", ("ibpulse_node_",)),
     ("Devices", ("ibpulse_device_",)),
     ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
-    ("Exporter", ("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_events_", "ibpulse_simulated", "ibpulse_build_")),
+    (
+        "Exporter",
+        (
+            *("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_events_", "ibpulse_simulated", "ibpulse_build_"),
+            "ibpulse_internal_",
+        ),
+    ),
     ("Flight recorder", ("ibpulse_capture",)),
     ("Web server", ("ibpulse_web_", "ibpulse_http_")),
 )

@@ -141,7 +141,12 @@ class Aggregator:
         due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
             self._skip(due)
-            self._catch_up(due, placed, rows)
+            try:
+                self._catch_up(due, placed, rows)
+            except Exception:
+                # part of it may be counted, so these seconds are not tried again
+                self._skipped_seconds += due.end - due.first
+                raise
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
         self._note_unexplained(placed, rows)
         snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)

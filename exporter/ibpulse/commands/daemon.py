@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -34,9 +36,13 @@ from ibpulse.errors import CaptureError, RingError
 from ibpulse.events import EventLog
 from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.metrics.web import WebCounts
+from ibpulse.model import Fabric
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.scheduling import allow_open_files
+from ibpulse.text import sentence_list
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -49,6 +55,12 @@ log = logging.getLogger(__name__)
 SPARE_SECONDS = 2
 # The newest second is whole this long after its end: see the aggregator's schedule.
 AGGREGATION_SECONDS_AFTER = 0.3
+# Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
+STALE_SECONDS = 5.0
+# 320 connections, five files of each link of 256 ports, and the rest
+OPEN_FILES = 2048
+# Imported by libraries at the first use, when there may be no descriptor for it.
+LATE_IMPORTS = ("numpy.fft", "numpy.ma", "anyio._backends._asyncio")
 MOST_NAMED = 4
 # A disk that hangs delays the start no longer than this.
 CAPTURES_SECONDS = 2.0
@@ -60,9 +72,9 @@ LOG_SECONDS = 0.2
 class Captures:
     """The flight recorder with its local rules and its alert receiver."""
 
-    def __init__(self, settings: Settings, reader: RingReader, events: EventLog) -> None:
+    def __init__(self, settings: Settings, reader: RingReader, events: EventLog, errors: InternalErrors) -> None:
         capture = settings.capture
-        self.recorder = make_flight_recorder(settings, reader, events)
+        self.recorder = make_flight_recorder(settings, reader, events, errors)
         self._rules = make_local_rules(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
@@ -86,6 +98,11 @@ class Captures:
 
 def run_daemon(settings: Settings) -> int:
     """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
+    allowed = allow_open_files(OPEN_FILES)
+    if allowed < OPEN_FILES:
+        log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
+    for name in LATE_IMPORTS:
+        importlib.import_module(name)
     with (
         hold(Path(settings.ring.dir)) as directory,
         closing(LastResort()) as last_resort,
@@ -157,21 +174,23 @@ class Daemon:
         capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
         self._settings = settings
         self._last_resort = last_resort
+        self._errors = InternalErrors()
         self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
         self._reader = RingReader(self._ring)
         self._events = make_event_log(directory, self._ring)
-        self._supervisor = make_supervisor(settings, self._ring, self._events)
+        self._supervisor = make_supervisor(settings, self._ring, self._events, self._errors)
         self._aggregator = make_aggregator(settings, self._reader, self._events.history)
         self._expected_rails = make_expected_rails(settings, self._events)
         self._resets = CounterResets(self._events, self._reader)
         self._phases = PhaseEvents(self._events, self._reader)
         self._registry = exposition.process_registry()
-        self._counts = WebCounts()
-        self._captures = Captures(settings, self._reader, self._events)
+        self._counts = WebCounts(internal_errors=self._errors.counts)
+        self._captures = Captures(settings, self._reader, self._events, self._errors)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
-        self._snapshot: Snapshot
+        self._snapshot: Snapshot | None = None
+        self._aggregated_at = 0.0
 
     async def run(self) -> int:
         """Run all parts until a signal arrives or one of them fails."""
@@ -180,7 +199,7 @@ class Daemon:
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         await self._supervisor.start()
         self._aggregate()
-        starting = asyncio.create_task(self._captures.recorder.start(), name="captures")
+        starting = asyncio.create_task(self._start_captures(), name="captures")
         await asyncio.wait([starting], timeout=CAPTURES_SECONDS)
         tasks = [
             asyncio.create_task(self._supervisor.run(), name="supervisor"),
@@ -188,7 +207,7 @@ class Daemon:
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
-            tasks.append(asyncio.create_task(self._web_config.watch(), name="web configuration"))
+            tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
         gc.freeze()
@@ -202,8 +221,14 @@ class Daemon:
         self._events.close()
         for task in done - {waiting}:
             task.result()
+        if failed := ", ".join(f"{part} {count}" for part, count in self._errors.counts().items() if count):
+            log.warning("there were internal errors: %s", failed)
         log.info("stopped")
         return 0
+
+    async def _start_captures(self) -> None:
+        with self._errors.boundary("captures", "start"):
+            await self._captures.recorder.start()
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
@@ -218,7 +243,7 @@ class Daemon:
 
     def _announce(self, host: str, port: int) -> None:
         shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host
-        ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
+        ports = len(self._supervisor.slots)
         interval_ms = self._ring.interval_ns / 1e6
         log.info(
             "ibpulse %s sampling %d ports every %g ms, serving %s://%s:%d/",
@@ -233,7 +258,7 @@ class Daemon:
     def _web_parts(self) -> WebParts:
         return WebParts(
             reader=self._reader,
-            fabric=lambda: self._aggregator.with_notices(self._supervisor.fabric),
+            fabric=lambda: self._aggregator.with_notices(self._fabric()),
             slots=lambda: self._supervisor.slots,
             metrics=self._metrics,
             heartbeat_age_seconds=self._supervisor.heartbeat_age_seconds,
@@ -258,15 +283,30 @@ class Daemon:
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
         return exposition.render(self._snapshot, self._registry, accept, names, self._counts)
 
+    def _fabric(self) -> Fabric:
+        """The fabric with a notice for each internal error."""
+        fabric, notices = self._supervisor.fabric, self._errors.notices()
+        return replace(fabric, notices=(*fabric.notices, *notices)) if notices else fabric
+
     def _ready(self) -> tuple[bool, str]:
-        ports = sum(port.source is not None for port in self._supervisor.fabric.ports)
-        if not ports:
+        ready, text = self._find_readiness()
+        # the notices have paths, and a probe needs no password
+        parts = self._errors.failing_parts()
+        return ready, f"{text} Internal errors in {sentence_list(parts)}; see the log." if parts else text
+
+    def _find_readiness(self) -> tuple[bool, str]:
+        if not any(port.source is not None for port in self._supervisor.fabric.ports):
             return True, "Ready: no port of this node counts bytes; checking for one every few seconds."
         if self._supervisor.heartbeat_age_seconds() is None:
             return False, "Not ready: waiting for the first sample."
         troubled = [known for known in self._supervisor.known_ports() if known.problem]
         missing = "".join(f" {known.port.id}: {known.problem}." for known in troubled[:MOST_NAMED])
-        return True, f"Ready: sampling {ports} ports.{missing}"
+        return True, f"Ready: sampling {len(self._supervisor.slots)} ports.{missing}"
+
+    async def _watch_web_config(self, config: WebConfigReloader) -> None:
+        while True:
+            with self._errors.boundary("web"):
+                await config.watch()
 
     async def _aggregate_every_second(self) -> None:
         while True:
@@ -274,16 +314,26 @@ class Daemon:
             self._aggregate()
 
     def _aggregate(self) -> None:
-        supervisor, captures = self._supervisor, self._captures
-        self._snapshot = self._aggregator.update(
-            supervisor.fabric,
-            supervisor.health(),
+        """Aggregate the next second. Nothing that fails here ends sampling; statistics that grow old are withdrawn."""
+        with self._errors.boundary("aggregation"):
+            snapshot = self._snapshot = self._update()
+            self._aggregated_at = time.monotonic()
+            with self._errors.boundary("events", "of statistics"):
+                self._phases.note(snapshot.phases)
+                self._resets.note({str(port.port.id): port.resets for port in snapshot.ports})
+            with self._errors.boundary("captures", "rules"):
+                self._captures.note(snapshot)
+        if time.monotonic() - self._aggregated_at > STALE_SECONDS:
+            self._snapshot = None
+
+    def _update(self) -> Snapshot:
+        fabric = self._fabric()
+        return self._aggregator.update(
+            fabric,
+            self._supervisor.health(),
             self._reader.newest_tick(),
-            captures.recorder.counts(),
-            supervisor.known_ports(),
+            self._captures.recorder.counts(),
+            self._supervisor.known_ports(),
             self._events.counts(),
-            self._expected_rails.update(supervisor.fabric),
+            self._expected_rails.update(fabric),
         )
-        self._phases.note(self._snapshot.phases)
-        self._resets.note({str(port.port.id): port.resets for port in self._snapshot.ports})
-        captures.note(self._snapshot)

@@ -16,6 +16,7 @@ from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -29,7 +30,9 @@ from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 
-def make_inventory(settings: Settings, counters: CounterSet = "none") -> Inventory:
+def make_inventory(
+    settings: Settings, counters: CounterSet = "none", errors: InternalErrors | None = None
+) -> Inventory:
     """The inventory of this node's ports and of the error counters to read.
 
     Raises:
@@ -44,6 +47,7 @@ def make_inventory(settings: Settings, counters: CounterSet = "none") -> Invento
         ports.roles_by_pattern(),
         counters=counters,
         overrides=overrides,
+        errors=errors,
     )
 
 
@@ -68,10 +72,11 @@ def make_expected_rails(settings: Settings, events: EventLog) -> ExpectedRails:
     return ExpectedRails(events, settings.ports.expected_rails)
 
 
-def make_supervisor(settings: Settings, ring: RingFile, events: EventLog) -> Supervisor:
+def make_supervisor(settings: Settings, ring: RingFile, events: EventLog, errors: InternalErrors) -> Supervisor:
     """The daemon's supervisor, which also reads error counters."""
-    inventory, states = make_inventory(settings, settings.slow.counters), StatePoller(Path(settings.path.sysfs))
-    return Supervisor(ring, inventory, supervisor_options(settings), events, states)
+    inventory = make_inventory(settings, settings.slow.counters, errors)
+    states = StatePoller(Path(settings.path.sysfs), errors=errors)
+    return Supervisor(ring, inventory, supervisor_options(settings), events, states, errors)
 
 
 def make_temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
@@ -114,7 +119,9 @@ def make_aggregator(settings: Settings, reader: RingReader, history: PortHistory
     return Aggregator(reader, aggregator_options(settings), history)
 
 
-def make_flight_recorder(settings: Settings, reader: RingReader, events: EventLog) -> FlightRecorder:
+def make_flight_recorder(
+    settings: Settings, reader: RingReader, events: EventLog, errors: InternalErrors
+) -> FlightRecorder:
     """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
     options = CaptureOptions(
@@ -127,7 +134,7 @@ def make_flight_recorder(settings: Settings, reader: RingReader, events: EventLo
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
-    return FlightRecorder(reader, options, events=events)
+    return FlightRecorder(reader, options, events=events, internal_errors=errors)
 
 
 def make_local_rules(settings: Settings) -> LocalRules:

@@ -207,7 +207,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class WebPort:
-    """Who uses the address of the web server: `free`, `ibpulse`, `other`, or `refused` with the reason."""
+    """Who uses the address of the web server: `free`, `ibpulse`, `other`, or `refused` with the reason.
+
+    The reason with `ibpulse` is the parts of that daemon that fail, or empty.
+    """
 
     holder: str
     reason: str = ""

@@ -301,6 +301,14 @@ def check_web(facts: Facts) -> Iterator[Finding]:
         yield passed("web.listen-address", f"{address} is free.")
     elif web.holder == "ibpulse":
         yield passed("web.listen-address", f"{address} is used by ibpulse.")
+        if web.reason:
+            yield Finding(
+                Level.WARN,
+                "daemon",
+                f"the daemon at {address} has internal errors in {web.reason}.",
+                "Samples, statistics or captures may be missing; the daemon retries.",
+                "See the notices on its page and its log.",
+            )
     elif web.holder == "other" and facts.sampling and facts.sampling.by_daemon:
         yield passed("web.listen-address", f"{address} is in use, probably by the daemon that runs here.")
     else:

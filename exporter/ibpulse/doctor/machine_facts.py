@@ -6,6 +6,7 @@ import ctypes
 import errno
 import http.client
 import os
+import re
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from ibpulse.sampler.scheduling import quota_cpus
 _TIME_ERROR = 5
 _STA_UNSYNC = 0x0040
 _long = ctypes.c_long
+_FAILING = re.compile(r"Internal errors in ([a-z, ]{1,200}); see the log")
 ANSWER_SECONDS = 2.0
 WEB_SECONDS = 1.0
 # The oldest samples of the ring cannot be read while the sampler overwrites them.
@@ -134,7 +136,10 @@ def find_web_holder(host: str, port: int) -> WebPort:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             return WebPort("refused", error.strerror or str(error))
-        return WebPort("ibpulse" if _is_ibpulse(host, port) else "other")
+        if not _ask(host, port, "/-/healthy").startswith(("Healthy: ", "Not healthy: ")):
+            return WebPort("other")
+        failing = _FAILING.search(_ask(host, port, "/-/ready"))
+        return WebPort("ibpulse", failing.group(1) if failing else "")
     return WebPort("free")
 
 
@@ -153,14 +158,14 @@ def _try_to_listen(host: str, port: int) -> None:
         listener.bind(address)
 
 
-def _is_ibpulse(host: str, port: int) -> bool:
+def _ask(host: str, port: int, path: str) -> str:
+    """The beginning of the answer to a request; empty without one."""
     near = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(near, port, timeout=WEB_SECONDS)
     try:
-        connection.request("GET", "/-/healthy")
-        answer = connection.getresponse().read(200)
+        connection.request("GET", path)
+        return connection.getresponse().read(2000).decode(errors="replace")
     except (OSError, http.client.HTTPException):
-        return False
+        return ""
     finally:
         connection.close()
-    return answer.startswith((b"Healthy: ", b"Not healthy: "))

@@ -14,7 +14,7 @@ from ibpulse.model import Fabric, Port, PortId
 from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.error_counters import Wanted, choose_counters
-from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_text, read_value
+from ibpulse.sysfs.files import is_utf8, list_names, parse_count, read_link_name, read_text, read_value
 from ibpulse.text import natural_key
 
 COUNTER_ANSWER_SECONDS = 1.5
@@ -99,7 +99,8 @@ def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:
 
 def _list_devices(sysfs: str) -> tuple[str, ...] | None:
     try:
-        return tuple(sorted(os.listdir(os.path.join(sysfs, "class", "infiniband")), key=natural_key))
+        names = filter(is_utf8, os.listdir(os.path.join(sysfs, "class", "infiniband")))
+        return tuple(sorted(names, key=natural_key))
     except OSError:
         return None
 

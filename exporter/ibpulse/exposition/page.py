@@ -162,7 +162,7 @@ def process_registry() -> CollectorRegistry:
 
 
 def render(
-    snapshot: Snapshot,
+    snapshot: Snapshot | None,
     registry: CollectorRegistry,
     accept: str | None = None,
     names: Sequence[str] = (),
@@ -171,14 +171,13 @@ def render(
     """Body and content type of `/metrics`.
 
     `accept` is the request's `Accept` header. `names` are the values of `name[]`; if there are any, the body contains
-    only the families and samples with these names. Without `counts`, the families of the web server are omitted.
+    only the families and samples with these names. Without `counts`, the families of the web server are omitted,
+    without a snapshot, all families that come from it.
     """
     text_format = choose_format(accept)
     wanted = frozenset(names)
-    parts = [
-        table_text(rows_of(snapshot), snapshot, text_format, wanted).encode(),
-        registry_text(registry, text_format, wanted),
-    ]
+    parts = [] if snapshot is None else [table_text(rows_of(snapshot), snapshot, text_format, wanted).encode()]
+    parts.append(registry_text(registry, text_format, wanted))
     if counts is not None:
         parts.append(table_text(web.ROWS, counts, text_format, wanted).encode())
     if text_format is TextFormat.OPENMETRICS:

@@ -25,6 +25,7 @@ from ibpulse.flightrecorder.known_ports import KnownPorts
 from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
@@ -75,7 +76,8 @@ class Pending:
 class FlightRecorder:
     """Captures of one ring. `threads` perform all operations that may block on the captures' disk.
 
-    Captures contain the events of their window from `events`, and each one stored is an event itself.
+    Captures contain the events of their window from `events`, and each one stored is an event itself. `internal_errors`
+    counts unexpected exceptions.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class FlightRecorder:
         options: CaptureOptions,
         wall_clock_ns: Callable[[], int] = time.time_ns,
         events: EventLog | None = None,
+        internal_errors: InternalErrors | None = None,
     ) -> None:
+        self._internal_errors = internal_errors or InternalErrors()
         self._reader = reader
         self._options = options
         self._wall_clock_ns = wall_clock_ns
@@ -142,7 +146,7 @@ class FlightRecorder:
                 busy=True,
             )
         pending = self._plan(trigger)
-        task = asyncio.create_task(self._take(pending), name=f"capture {pending.name}")
+        task = asyncio.create_task(self._take_or_count(pending), name=f"capture {pending.name}")
         self._tasks[pending] = task
         task.add_done_callback(lambda _: self._tasks.pop(pending))
         return pending
@@ -164,6 +168,14 @@ class FlightRecorder:
             start_ns=start_ns,
             ready_ns=trigger.instant_ns + after_ns,
         )
+
+    async def _take_or_count(self, pending: Pending) -> None:
+        with self._internal_errors.boundary("captures", str(pending.name)):
+            try:
+                await self._take(pending)
+            except Exception:
+                self._errors += 1
+                raise
 
     async def _take(self, pending: Pending) -> None:
         """Wait for the end of the window or for shutdown, then write the capture; log failures."""

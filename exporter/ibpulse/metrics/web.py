@@ -1,10 +1,12 @@
-"""The metrics of the web server, and the counts behind them."""
+"""The metrics of the web server and of internal errors, which are read at each scrape, and the counts behind them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ibpulse.internal_errors import PARTS
 from ibpulse.metrics.row import CountAndSum, Labels, Subject, single
 
 
@@ -15,7 +17,8 @@ class WebCounts:
     Paths are the templates of our routes (`other` for everything else) and the codes are our own, so clients cannot
     create series: each of the 14 routes and `other` has two series for its duration and one for each status that it
     returned, 30 to 105 in all. A node that is scraped and watched has about 25.
-    `config_reloaded` is None without a web configuration file.
+    `config_reloaded` is None without a web configuration file. `internal_errors` returns the exceptions of each part of
+    the daemon: they are not in the snapshot, because the aggregation that makes it may be the part that fails.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -23,6 +26,7 @@ class WebCounts:
     stream_viewers: int = 0
     stream_dropped_events: int = 0
     config_reloaded: bool | None = None
+    internal_errors: Callable[[], Mapping[str, int]] = dict
 
     def observe(self, path: str, code: int, seconds: float) -> None:
         """Count one finished request."""
@@ -41,12 +45,23 @@ def _durations(counts: WebCounts) -> list[tuple[Labels, CountAndSum]]:
     return [((path,), CountAndSum(float(count), counts.seconds[path])) for path, count in finished.items()]
 
 
+def _internal_errors(counts: WebCounts) -> list[tuple[Labels, int]]:
+    return [((part,), count) for part, count in counts.internal_errors().items()]
+
+
 SERVER: Subject[WebCounts, WebCounts] = single(lambda counts: counts)
 REQUESTS = Subject(("code", "path"), _requests)
 DURATION = Subject(("path",), _durations)
+PART = Subject(("part",), _internal_errors)
 
 # counts are exported as floats (`3.0`), for compatibility with 0.1
 ROWS = (
+    PART.counter(
+        "ibpulse_internal_errors_total",
+        "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
+        f"Parts: {', '.join(PARTS)}.",
+        float,
+    ),
     SERVER.gauge(
         "ibpulse_web_config_last_reload_successful",
         "1 if the current web configuration and certificate files are in effect, 0 if the last reload failed.",

@@ -17,7 +17,7 @@ from ibpulse.analysis.plausible import Steps, lower_bound
 from ibpulse.arrays import Bools, Floats
 from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import from_json, to_json
-from ibpulse.model import UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
+from ibpulse.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
 
 Number = TypeVar("Number", bound=np.generic)
 # the number of slots of a ring
@@ -86,7 +86,7 @@ class RecordedPort:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", settle_role(self.rail, self.role))
-        if not self.device or not 0 <= self.port <= 255:
+        if not self.device or not 0 <= self.port <= MAX_PORT_NUMBER:
             raise ValueError(f"{self.device!r}:{self.port} names no port")
         if self.stride < 1:
             raise ValueError(f"port {self.id} has a stride of {self.stride}; the least is 1")

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 HUNG_READ_SECONDS = 0.25
 SILENT_SECONDS = 1.0
 STARTING_SECONDS = 15.0
+# A running sampler applies a new plan within a tick.
+PLAN_SECONDS = 5.0
 REQUESTS = (("sampler.scheduler=fifo", at.L_FIFO), ("sampler.cpu", at.L_PINNED))
 
 
@@ -47,6 +49,8 @@ class Lane:
         self.plan: Plan | None = None
         self._written: dict[int, Plan] = {}
         self.started_monotonic = 0.0
+        """When the process was last started, or that was tried."""
+        self._plan_monotonic = 0.0
         self._ring = ring
         self._words = at.lane_at(number)
         self._process: PipedProcess | None = None
@@ -59,8 +63,11 @@ class Lane:
         return self._ring.words[self._words + which]
 
     def write_plan(self, plan: Plan) -> None:
-        """Give the lane a plan; a running process applies it within a tick."""
-        self.plan = plan
+        """Give the lane a plan; a running process applies it within a tick.
+
+        Raises:
+            SamplerError: it cannot be written; the lane keeps its last plan.
+        """
         try:
             write_plan(plan_path(self._ring.path, self.number), plan)
         except OSError as error:
@@ -68,13 +75,36 @@ class Lane:
                 f"the sampler's plan {plan_path(self._ring.path, self.number)} cannot be written: {error.strerror}; "
                 "set ring.dir to a writable directory with free space"
             ) from error
+        self.plan, self._plan_monotonic = plan, time.monotonic()
         applied = self.word(at.L_PLAN_APPLIED)
         self._written = {generation: written for generation, written in self._written.items() if generation >= applied}
         self._written[plan.generation] = plan
         self._ring.words[self._words + at.L_PLAN_WANTED] = plan.generation
 
+    def has_plan(self, generation: int) -> bool:
+        """Whether its plan is of this generation."""
+        return self.plan is not None and self.plan.generation == generation
+
+    def check_plan_applied(self) -> None:
+        """Check that a running process follows the plan.
+
+        Raises:
+            SamplerError: it had `PLAN_SECONDS` for it; the process reports why it cannot read the plan.
+        """
+        applied = self.word(at.L_PLAN_APPLIED)
+        if self.plan is None or applied in (0, self.plan.generation) or self._process is None:
+            return
+        if time.monotonic() - max(self._plan_monotonic, self.started_monotonic) > PLAN_SECONDS:
+            path = plan_path(self._ring.path, self.number)
+            raise SamplerError(f"the sampler does not follow its plan {path}; check ring.dir")
+
     def start(self) -> None:
-        """Start the process. The caller ensures that no other process runs user code on this lane."""
+        """Start the process. The caller ensures that no other process runs user code on this lane.
+
+        Raises:
+            SamplerError: it cannot be started.
+        """
+        self.started_monotonic = time.monotonic()
         words = self._ring.words
         words[self._words + at.L_DEVICE] = 0
         words[self._words + at.L_PLAN_APPLIED] = 0
@@ -84,7 +114,6 @@ class Lane:
             self._process = PipedProcess(command)
         except OSError as error:
             raise SamplerError(f"the sampler process {command[0]} cannot be started: {error.strerror}") from error
-        self.started_monotonic = time.monotonic()
         self._signless_polls = 0
         self._last_sign_monotonic = self.started_monotonic
 

@@ -12,6 +12,8 @@ from ibpulse.errors import SamplerError
 
 # Used as a generation to ask the sampler to end.
 STOP = 2**64 - 1
+# the unit of `st_blocks`
+BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,35 @@ def plan_path(ring: Path, lane: int) -> Path:
 
 
 def write_plan(path: Path, plan: Plan) -> None:
-    """Write a plan atomically, so that readers never see a partial one."""
-    with owned_files.replacing(path) as descriptor, open(os.dup(descriptor), "wb") as file:
-        file.write(json.dumps(asdict(plan)).encode())
+    """Write a plan atomically, so that readers never see a partial one.
+
+    On a full file system, a plan that fits into the space of the old one is written over it. A reader at that moment
+    sees text that is not JSON.
+
+    Raises:
+        OSError: the plan cannot be written; the old one is unchanged.
+    """
+    text = json.dumps(asdict(plan)).encode()
+    try:
+        with owned_files.replacing(path) as fresh, open(os.dup(fresh), "wb") as file:
+            file.write(text)
+    except OSError:
+        if not _overwrite(path, text):
+            raise
+
+
+def _overwrite(path: Path, text: bytes) -> bool:
+    """Write into the space of an existing file; false if it does not have enough."""
+    try:
+        descriptor = owned_files.open_to_write(path)
+    except OSError:
+        return False
+    with open(descriptor, "wb") as file:
+        if len(text) > os.fstat(descriptor).st_blocks * BLOCK_BYTES:
+            return False
+        file.write(text)
+        file.truncate()
+    return True
 
 
 def read_plan(path: Path) -> Plan:

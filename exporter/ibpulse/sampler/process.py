@@ -26,6 +26,8 @@ from ibpulse.units import SECOND_NS
 MAIN_LANE = 0
 # Written instead of an errno if nothing was requested.
 NOT_ASKED = at.ABSENT
+# A plan that cannot be read is tried again after this time.
+PLAN_RETRY_NS = SECOND_NS // 10
 EXIT_ORPHAN, EXIT_CLOCK_STEP, EXIT_NO_RING = 3, 4, 5
 
 
@@ -39,6 +41,8 @@ class SamplerProcess:
         self._plan_path = plan_path(ring.path, lane)
         plan = read_plan(self._plan_path)
         self._parent = plan.parent
+        self._plan_fault = ""
+        self._plan_retry_tick = 0
         self._cpu_ns = 0
         self._ask_kernel(plan)
         self._clock = TickClock(
@@ -70,6 +74,20 @@ class SamplerProcess:
         gc.collect()
         gc.freeze()
 
+    def _follow_plan(self) -> None:
+        """Apply the new plan. While it cannot be read, the last one stays in force; the reason is reported once."""
+        if self._clock.tick < self._plan_retry_tick:
+            return
+        try:
+            self._apply(read_plan(self._plan_path))
+        except (IbpulseError, OSError, ValueError) as error:
+            self._plan_retry_tick = self._clock.tick + max(1, PLAN_RETRY_NS // self._ring.interval_ns)
+            if str(error) != self._plan_fault:
+                self._plan_fault = str(error)
+                sys.stderr.write(f"sampler: {error}; the last plan stays in force\n")
+        else:
+            self._plan_fault = ""
+
     def run(self) -> int:
         """Sample until asked to stop, until the parent is gone or, except on the main lane, until a clock step."""
         words, lane, clock = self._ring.words, self._words, self._clock
@@ -80,7 +98,7 @@ class SamplerProcess:
             if wanted == STOP:
                 return 0
             if wanted != words[lane + at.L_PLAN_APPLIED]:
-                self._apply(read_plan(self._plan_path))
+                self._follow_plan()
             late_ns = clock.wait(read_ns)
             if clock.steps != self._steps:
                 if self._lane != MAIN_LANE:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ibpulse.errors import SamplerError
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, EndingProcesses, Lane
@@ -42,7 +42,10 @@ class QuarantinedDevice:
 class Quarantine:
     """Isolates hung and slow devices from the others, and detects which have recovered."""
 
-    def __init__(self, ring: RingFile, steady_seconds: float, ending: EndingProcesses) -> None:
+    def __init__(
+        self, ring: RingFile, steady_seconds: float, ending: EndingProcesses, errors: InternalErrors | None = None
+    ) -> None:
+        self._errors = errors or InternalErrors()
         self._ring = ring
         self._steady_seconds = steady_seconds
         self._ending = ending
@@ -91,11 +94,20 @@ class Quarantine:
             self._ending.add(lane.kill())
 
     def write_plans(self, plan: Plan) -> None:
-        """Give every lane its device's part of the plan."""
+        """Give every lane its device's part of the plan; a lane keeps its plan if that fails."""
         self._plan = plan
         for device, held in self._held.items():
             if held.lane is not None:
-                held.lane.write_plan(self._part(device))
+                self._write_plan(device, held.lane)
+
+    def is_outdated(self) -> bool:
+        """Whether a lane does not have its part of the last plan."""
+        lanes = (held.lane for held in self._held.values())
+        return any(lane is not None and not lane.has_plan(self._plan.generation) for lane in lanes)
+
+    def _write_plan(self, device: str, lane: Lane) -> None:
+        with self._errors.boundary("plan", device):
+            lane.write_plan(self._part(device))
 
     def _part(self, device: str) -> Plan:
         return replace(self._plan, ports=tuple(port for port in self._plan.ports if port.device == device))
@@ -127,14 +139,20 @@ class Quarantine:
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
         lane = Lane(self._ring, free)
-        lane.write_plan(self._part(device))
-        start_or_log(lane)
+        self._start(device, lane)
         return lane
+
+    def _start(self, device: str, lane: Lane) -> None:
+        """Start a lane's process with the newest plan, or with the last one written; without any, it is tried later."""
+        lane.started_monotonic = time.monotonic()
+        self._write_plan(device, lane)
+        if lane.plan is not None:
+            start_or_log(lane, self._errors)
 
     def _is_steady(self, device: str, held: QuarantinedDevice, lane: Lane, now: float) -> bool:
         if not lane.is_started() or lane.exit_status() is not None:
             if now - lane.started_monotonic > SILENT_SECONDS:
-                start_or_log(lane)
+                self._start(device, lane)
             return False
         stall = lane.poll()
         if lane.is_silent(stall):
@@ -160,11 +178,9 @@ class Quarantine:
                 self._ending.add(held.lane.terminate())
 
 
-def start_or_log(lane: Lane) -> bool:
+def start_or_log(lane: Lane, errors: InternalErrors) -> bool:
     """Start the lane's process; false if that failed, because the machine is short of memory or processes."""
-    try:
+    with errors.boundary("plan", f"process {lane.number}"):
         lane.start()
-    except SamplerError as error:
-        log.error("%s; retrying", error)
-        return False
-    return True
+        return True
+    return False

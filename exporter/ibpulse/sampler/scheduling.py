@@ -1,4 +1,4 @@
-"""Kernel requests of the sampler: timer slack, parent death signal, FIFO scheduling, CPU pinning; and cgroup quotas.
+"""Kernel requests: timer slack, parent death signal, FIFO scheduling, CPU pinning, open files; and cgroup quotas.
 
 Standard library only. The kernel may refuse the requests: their functions return 0, or the errno of the refusal, and
 never raise.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def pin_to_cpu(cpu: int) -> int:
     except (OverflowError, ValueError):
         return errno.EINVAL
     return 0
+
+
+def allow_open_files(count: int) -> int:
+    """Raise the soft limit of open files to this number, or to the hard limit; returns the limit in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return count if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted
 
 
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
+from ibpulse.internal_errors import InternalErrors, Occurrences
 from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -40,8 +41,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
-# A notice is logged again if it was absent for this long.
-FORGET_SECONDS = 3600.0
+NOT_STARTED = "the sampler could not be started"
 
 
 class PortInventory(Protocol):
@@ -68,7 +68,8 @@ class Supervisor:
     """Keeps the sampler processes of one ring running for the ports found by the inventory.
 
     Changes of the ports, of quarantine and of the wall clock go to `events`. `states` reads the state of the links more
-    often than the inventory; without it, a change is noticed at the next scan.
+    often than the inventory; without it, a change is noticed at the next scan. `errors` counts exceptions; none ends a
+    running supervisor.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Supervisor:
         options: SupervisorOptions,
         events: EventLog | None = None,
         states: StatePoller | None = None,
+        errors: InternalErrors | None = None,
     ) -> None:
         self.slots: dict[str, int] = {}
         self.events = EventLog(interval_ns=ring.interval_ns) if events is None else events
@@ -89,7 +91,8 @@ class Supervisor:
         self._options = options
         self._main = Lane(ring, MAIN_LANE)
         self._ending = EndingProcesses()
-        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending)
+        self._errors = errors or InternalErrors()
+        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._errors)
         self._adaptive = AdaptiveInterval(self._reader)
         self._header_log = HeaderLog(ring)
         self._generation = 0
@@ -97,24 +100,26 @@ class Supervisor:
         self._takeovers = 0
         self._restart_seconds = 0.0
         self._restart_after = 0.0
-        self._last_fault = ""
+        self._last_fault = NOT_STARTED
         self._rescan_seen = ring.words[at.H_RESCAN]
         self._rescan_wanted = asyncio.Event()
         self._planned: tuple[PlannedPort, ...] = ()
-        self._noticed: dict[str, float] = {}
+        self._faults: tuple[str, ...] = ()
+        self._logged = Occurrences()
         self._scanned = False
+        self._failed_scans = 0
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric of the last scan, with the newest states of its ports."""
-        return self._followed.fabric
+        """The fabric of the last scan, with the newest states of its ports, and a notice for each that has no slot."""
+        fabric = self._followed.fabric
+        return replace(fabric, notices=(*fabric.notices, *self._faults)) if self._faults else fabric
 
     async def start(self) -> None:
-        """Scan once and start sampling.
+        """Scan once and start sampling; without a plan, which needs space, sampling starts later.
 
         Raises:
-            RingError: the ring has no space for a port.
-            SamplerError: the sampler cannot be started, or its plan cannot be written.
+            SamplerError: the sampler cannot be started.
         """
         interval_ns = self._ring.interval_ns
         now_tick = time.time_ns() // interval_ns + (self._ring.last_shift() or 0)
@@ -128,7 +133,8 @@ class Supervisor:
             # the status of an earlier sampler says nothing about now
             self._ring.words[at.slot_at(slot) + at.S_STATUS] = at.OK
         await self._scan()
-        self._main.start()
+        if self._main.plan is not None:
+            self._main.start()
 
     async def run(self) -> None:
         """Monitor the processes and follow the fabric until cancelled; then stop the processes."""
@@ -136,9 +142,6 @@ class Supervisor:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._follow_fabric())
-        except ExceptionGroup as group:
-            # the command line prints a single IbpulseError as a sentence, but not an exception group
-            raise group.exceptions[0] from None
         finally:
             self._stop()
 
@@ -164,8 +167,6 @@ class Supervisor:
         heartbeat_ns = self._main.word(at.L_HEARTBEAT_NS)
         return max(0.0, (time.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
 
-    # following the fabric
-
     async def _follow_fabric(self) -> None:
         reopen_after = 0.0
         pause = self._options.scan_seconds
@@ -176,26 +177,32 @@ class Supervisor:
                 reopen_after = 0.0
             self._rescan_wanted.clear()
             await self._scan()
-            # the files of a device that disappeared and came back under the same name have to be reopened
-            if self._gone_ports() and time.monotonic() >= reopen_after:
-                self._replan(force=True)
-                reopen_after = time.monotonic() + self._options.scan_seconds
+            await asyncio.sleep(pause if self._failed_scans else 0.0)
+            with self._errors.boundary("plan", "ports"):
+                # the files of a device that disappeared and came back under the same name have to be reopened
+                if self._gone_ports() and time.monotonic() >= reopen_after:
+                    self._replan(force=True)
+                    reopen_after = time.monotonic() + self._options.scan_seconds
 
     async def _scan(self) -> None:
-        listed_ns = self._followed.begin_scan()
+        first, before = not self._scanned, set(self.slots)
+        self._failed_scans += 1
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, self._inventory.scan)
-        if self._scanned:
-            self._followed.take_scan(found, listed_ns)
-        else:
-            await loop.run_in_executor(self._threads, self._followed.take_scan, found, listed_ns)
-        before = set(self.slots)
-        faults = self._replan()
-        self._followed.note(self.slots, self._quarantine.silent_devices)
-        if self._scanned:
+        with self._errors.boundary("fabric"):
+            listed_ns = self._followed.begin_scan()
+            found = await loop.run_in_executor(self._threads, self._inventory.scan)
+            if first:
+                await loop.run_in_executor(self._threads, self._followed.take_scan, found, listed_ns)
+            else:
+                self._followed.take_scan(found, listed_ns)
+            self._scanned, self._failed_scans = True, 0
+        with self._errors.boundary("plan", "ports"):
+            self._replan()
+        self._note_states()
+        if not first:
             self._log_changes(before, set(self.slots))
-        self._scanned = True
-        self._log_notices((*self.fabric.notices, *faults))
+        for notice in filter(self._logged.is_news, self.fabric.notices):
+            log.warning("%s", notice)
 
     def known_ports(self) -> tuple[KnownPort, ...]:
         """The ports that exist, and those that disappeared within the history, in natural order."""
@@ -203,11 +210,10 @@ class Supervisor:
 
     def _note(self, kind: str, device: str, text: str) -> None:
         """Record an event of a device."""
-        now_ns = time.time_ns()
-        uncertainty_ns = round(POLL_SECONDS * SECOND_NS)
-        tick = self._reader.tick_at(now_ns)
-        ring = self._ring.words[at.H_CREATED_WALL_NS]
-        self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
+        with self._errors.boundary("events", device):
+            now_ns, uncertainty_ns = time.time_ns(), round(POLL_SECONDS * SECOND_NS)
+            tick, ring = self._reader.tick_at(now_ns), self._ring.words[at.H_CREATED_WALL_NS]
+            self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
@@ -215,19 +221,11 @@ class Supervisor:
         if new := sorted(after - before):
             log.info("now sampling: port %s", ", ".join(new))
 
-    def _log_notices(self, notices: Iterable[str]) -> None:
-        """Log each notice once, and again only after a long absence, because some come and go on a busy machine."""
-        now = time.monotonic()
-        for notice in notices:
-            if now - self._noticed.get(notice, now - FORGET_SECONDS) >= FORGET_SECONDS:
-                log.warning("%s", notice)
-            self._noticed[notice] = now
-
     def _gone_ports(self) -> list[str]:
         return [name for name, slot in self.slots.items() if self._ring.slot_word(slot, at.S_STATUS) == at.GONE]
 
-    def _replan(self, *, force: bool = False) -> list[str]:
-        """Give every lane its current ports; returns a sentence for each problem."""
+    def _replan(self, *, force: bool = False) -> None:
+        """Give every lane its current ports, if they changed or could not be given before."""
         ports = [port for port in self.fabric.ports if port.source is not None]
         self._adaptive.follow(self._least_strides(ports))
         planned, faults = self._plan_ports(ports[: at.SLOT_COUNT])
@@ -236,14 +234,14 @@ class Supervisor:
                 f"the node has {len(ports)} ports, but the ring only has space for {at.SLOT_COUNT}: "
                 f"{ports[at.SLOT_COUNT].id} and later ports are not sampled; exclude other ports with ports.exclude"
             )
+        self._faults = tuple(faults)
         self.slots = {name: plan.slot for name, plan in planned.items()}
         present = {port.device for port in planned.values()}
         for device in set(self._quarantine.devices) - present:
             self._quarantine.release(device)
-        if force or tuple(planned.values()) != self._planned or self._main.plan is None:
+        if force or tuple(planned.values()) != self._planned or self._is_outdated():
             self._planned = tuple(planned.values())
             self._write_plans()
-        return faults
 
     def _plan_ports(self, ports: Iterable[Port]) -> tuple[dict[str, PlannedPort], list[str]]:
         """The plan of each port that the ring has space for, by port name, and a sentence for each other port."""
@@ -253,9 +251,7 @@ class Supervisor:
             try:
                 planned[str(port.id)] = self._plan_port(port)
             except RingError as error:
-                if self._main.plan is None:
-                    raise
-                # a port that appears later should not stop the sampling of the others
+                # one port should not stop the sampling of the others
                 faults.append(f"{error}; the port is not sampled")
         return planned, faults
 
@@ -278,26 +274,41 @@ class Supervisor:
         return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
 
     def _write_plans(self) -> None:
-        """Write the plans: hung and slow devices go to separate lanes, all others to the main one."""
+        """Write the plans: hung and slow devices go to separate lanes, all others to the main one.
+
+        A lane keeps its plan if the new one cannot be written; that is retried at the next scan.
+        """
         self._generation += 1
         present = {port.device for port in self._planned}
         self._quarantine.keep_slow(self._adaptive.own_process_devices & present, self._generation)
         plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
         held = self._quarantine.devices
-        self._main.write_plan(replace(plan, ports=tuple(port for port in self._planned if port.device not in held)))
+        with self._errors.boundary("plan", "main sampler"):
+            self._main.write_plan(replace(plan, ports=tuple(port for port in self._planned if port.device not in held)))
         self._quarantine.write_plans(plan)
 
-    # watching the processes
+    def _is_outdated(self) -> bool:
+        """Whether a lane does not have the newest plan."""
+        with self._errors.boundary("plan", "main sampler reads"):
+            self._main.check_plan_applied()
+            return not self._main.has_plan(self._generation) or self._quarantine.is_outdated()
+        return True
 
     async def _watch(self) -> None:
+        steps: dict[str, Callable[[], None]] = {
+            "ended processes": self._ending.reap,
+            "processes": self._poll_main,
+            "quarantine": self._poll_quarantine,
+            "intervals": self._adapt,
+            "status": lambda: self._header_log.log_changes(self.slots),
+        }
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            self._ending.reap()
-            self._poll_main()
-            self._poll_quarantine()
-            self._adapt()
-            self._header_log.log_changes(self.slots)
-            self._poll_states()
+            for subject, step in steps.items():
+                with self._errors.boundary("plan", subject):
+                    step()
+            with self._errors.boundary("fabric", "links"):
+                self._poll_states()
             rescan = self._ring.words[at.H_RESCAN]
             if rescan != self._rescan_seen:
                 self._rescan_seen = rescan
@@ -305,11 +316,17 @@ class Supervisor:
 
     def _poll_states(self) -> None:
         if self._followed.poll():
-            self._followed.note(self.slots, self._quarantine.silent_devices)
-            self.events.retry()
+            self._note_states()
+            with self._errors.boundary("events", "file"):
+                self.events.retry()
         if self._followed.outdated:
             self._followed.outdated = False
             self._rescan_wanted.set()
+
+    def _note_states(self) -> None:
+        with self._errors.boundary("events"):
+            if self._scanned:
+                self._followed.note(self.slots, self._quarantine.silent_devices)
 
     def _poll_main(self) -> None:
         if not self._main.is_started():
@@ -336,28 +353,28 @@ class Supervisor:
         self._restart_seconds = min(RESTART_SECONDS_MAX, max(0.1, 2 * self._restart_seconds)) if young else 0.0
         self._restart_after = now + self._restart_seconds
         self._restarts += 1
-        log.error("%s; restarting it", fault)
+        if self._logged.is_news(fault) or not (young or fault == NOT_STARTED):
+            log.error("%s; restarting it", fault)
         self._start_main()
 
     def _start_main(self) -> None:
-        if not start_or_log(self._main):
-            self._last_fault = "the sampler could not be started"
+        """Start the main sampler with the newest plan, or with the last one written unless that would hang."""
+        self._write_plans()
+        plan, hung = self._main.plan, self._quarantine.hung_devices
+        usable = plan is not None and not any(port.device in hung for port in plan.ports)
+        if not usable or not start_or_log(self._main, self._errors):
+            self._last_fault = NOT_STARTED
             self._restart_after = time.monotonic() + RESTART_SECONDS_MAX
 
     def _take_over(self, device: str) -> None:
         """Kill the hung sampler, start a new one for the other devices, and sample the hung device in isolation."""
         self._takeovers += 1
         self._ending.add(self._main.kill())
-        log.error(
-            "device %s: a read has hung for over %.2f s; quarantining the device: "
-            "sampling it in a separate process until it responds steadily",
-            device,
-            HUNG_READ_SECONDS,
-        )
+        done = "quarantining the device: sampling it in a separate process until it responds steadily"
+        log.error("device %s: a read has hung for over %.2f s; %s", device, HUNG_READ_SECONDS, done)
         if any(port.device == device for port in self._planned):
             self._quarantine.add(device)
             self._note("quarantined", device, "a read hung; the device is sampled in a separate process")
-        self._write_plans()
         self._start_main()
 
     def _poll_quarantine(self) -> None:

@@ -12,8 +12,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.errors import RingError, SamplerError
 from ibpulse.events import EventLog
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring.file import RingFile
+from ibpulse.ring.layout import SLOT_COUNT
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
 from ibpulse.sysfs.state_poller import StatePoller
@@ -68,18 +71,33 @@ async def temporary_sampler(
     with _scratch_directory() as scratch:
         ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns)
         try:
-            supervisor = Supervisor(ring, inventory, options, states=states)
+            errors = InternalErrors()
+            supervisor = Supervisor(ring, inventory, options, states=states, errors=errors)
             await supervisor.start()
             task = asyncio.create_task(supervisor.run(), name="supervisor")
             # let the task begin, because a task that never ran would not stop the sampler when cancelled
             await asyncio.sleep(0)
             try:
+                _check_start(supervisor, errors)
                 yield TemporarySampler(supervisor, RingReader(ring), task)
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         finally:
             ring.close()
+
+
+def _check_start(supervisor: Supervisor, errors: InternalErrors) -> None:
+    """Unlike a daemon, a command cannot wait for space.
+
+    Raises:
+        IbpulseError: a port has no space in the ring, or there is no plan.
+    """
+    if errors.counts()["plan"]:
+        raise SamplerError(errors.notices()[0])
+    sampled = sum(port.source is not None for port in supervisor.fabric.ports)
+    if len(supervisor.slots) < min(sampled, SLOT_COUNT):
+        raise RingError(supervisor.fabric.notices[-1])
 
 
 @contextmanager

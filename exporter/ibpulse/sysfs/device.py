@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ibpulse.model import PortId, PortReadings
+from ibpulse.model import MAX_PORT_NUMBER, PortId, PortReadings
+from ibpulse.ring.layout import NAME_BYTES
 from ibpulse.sysfs.error_counters import CounterSet
-from ibpulse.sysfs.files import list_names, read_link
+from ibpulse.sysfs.files import is_utf8, list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
 
@@ -27,6 +28,15 @@ def match_port(pattern: str, port: PortId) -> bool:
     """Whether a device pattern or a port pattern matches the port."""
     device, port_pattern = _split(pattern)
     return fnmatchcase(port.device, device) and fnmatchcase(str(port.port), port_pattern)
+
+
+def find_name_fault(device: str) -> str:
+    """Why no port of a device can be sampled under its name, as a sentence about it; empty if they can."""
+    if not is_utf8(device):
+        return "ignored, because its name is not UTF-8: rename it with `rdma dev set`."
+    if len(str(PortId(device, MAX_PORT_NUMBER)).encode()) > NAME_BYTES:
+        return f"ignored, because its name has {len(device.encode())} bytes, too many for the ring: rename it."
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +111,19 @@ class DeviceReader:
             self._facts = read_facts(self._folder)
             self._ports = {}
             self._incarnation = incarnation
-        numbers, remarks = self._list_ports()
+        listed = self._list_ports()
+        copies = len(listed) > 1 and self._facts.shared_counters and self._facts.driver.startswith("mlx5")
+        kept = [n for n in (listed[:1] if copies else listed) if self._selection.admits_port(PortId(self._name, n))]
+        odd = [str(number) for number in kept if number > MAX_PORT_NUMBER]
+        remarks = [f"port {', '.join(odd)} is ignored, because port numbers end at {MAX_PORT_NUMBER}."] if odd else []
+        if copies:
+            text = f"only port {listed[0]} of {len(listed)} is read; in switchdev mode all have the same counters."
+            remarks.append(text)
+        numbers = [number for number in kept if number <= MAX_PORT_NUMBER]
         self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
         views = (reader.read(scan) for reader in self._ports.values())
         ports = tuple(view for view in views if view)
-        return DeviceView(self._name, self._facts.function, ports, remarks, switchdev=bool(remarks))
+        return DeviceView(self._name, self._facts.function, ports, tuple(remarks), switchdev=copies)
 
     def read_counters(self) -> DeviceCounters:
         """The error counters of the ports that the last `read` found."""
@@ -116,15 +134,9 @@ class DeviceReader:
         )
         return DeviceCounters(ports, remarks)
 
-    def _list_ports(self) -> tuple[list[int], tuple[str, ...]]:
+    def _list_ports(self) -> list[int]:
         names = list_names(os.path.join(self._folder, "ports"))
-        numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
-        remarks: tuple[str, ...] = ()
-        if len(numbers) > 1 and self._facts.shared_counters and self._facts.driver.startswith("mlx5"):
-            first = numbers[0]
-            remarks = (f"only port {first} of {len(numbers)} is read; in switchdev mode all have the same counters.",)
-            numbers = [first]
-        return [n for n in numbers if self._selection.admits_port(PortId(self._name, n))], remarks
+        return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def _new_port(self, number: int) -> PortReader:
         return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ibpulse.events.event import Event, is_port_name, started_states
 from ibpulse.events.log import EventLog
 from ibpulse.model import Fabric, Port, Topology
-from ibpulse.sysfs.files import read_link, read_text
+from ibpulse.sysfs.files import SHORTAGE, read_link, read_text
 from ibpulse.sysfs.gpus import NEAR, measure
 from ibpulse.sysfs.kinds import BOND
 from ibpulse.sysfs.pcie import find_chain
@@ -62,7 +62,9 @@ class RailFunctions:
         """The network functions at these addresses, and those without an RDMA device."""
         try:
             names = os.listdir(self._folder)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
             names = []
         names = [name for name in names if name in read or self._may_read(name)]
         self._seen = {

@@ -13,6 +13,8 @@ from ibpulse.text import natural_key
 LARGEST_FILE_BYTES = 4096
 NO_PMA = "N/A (no PMA)"
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
+SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors that say nothing about a file, because this process or the machine has run out of descriptors."""
 
 
 class ReadFault(enum.Enum):
@@ -38,7 +40,7 @@ class Text:
 
 
 def read_text(path: str) -> Text:
-    """Text of the file `path`; never raises OSError. Bytes that are not UTF-8 are replaced."""
+    """Text of the file `path`. Bytes that are not UTF-8 are replaced. Raises OSError only for a `SHORTAGE`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -46,6 +48,8 @@ def read_text(path: str) -> Text:
         finally:
             os.close(descriptor)
     except OSError as error:
+        if error.errno in SHORTAGE:
+            raise
         fault = ReadFault.MISSING if error.errno in GONE else ReadFault.UNREADABLE
         return Text(fault=fault, reason=f"cannot be read: {error.strerror}", code=error.errno or 0)
     text = raw.decode(errors="replace").strip()
@@ -64,11 +68,25 @@ def parse_count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 
 
-def list_names(path: str) -> list[str]:
-    """Names in the directory `path` in natural order (2 before 10); empty if it cannot be listed."""
+def is_utf8(name: str) -> bool:
+    """Whether a name from a directory or a link is text; it could not be shown or exported otherwise."""
     try:
-        return sorted(os.listdir(path), key=natural_key)
-    except OSError:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def list_names(path: str) -> list[str]:
+    """Names in the directory `path` in natural order (2 before 10); empty if it cannot be listed.
+
+    Names that are not UTF-8 are left out. Raises OSError only for a `SHORTAGE`.
+    """
+    try:
+        return sorted(filter(is_utf8, os.listdir(path)), key=natural_key)
+    except OSError as error:
+        if error.errno in SHORTAGE:
+            raise
         return []
 
 
@@ -89,5 +107,6 @@ def read_link(path: Path) -> str:
 
 
 def read_link_name(folder: str, name: str) -> str:
-    """Last component of the target of the symbolic link `name` in `folder`, or an empty string."""
-    return os.path.split(read_link(Path(folder, name)))[1]
+    """Last component of the target of the symbolic link `name` in `folder`; empty if it is not a link, or not UTF-8."""
+    target = os.path.split(read_link(Path(folder, name)))[1]
+    return target if is_utf8(target) else ""

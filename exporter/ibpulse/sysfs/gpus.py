@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ibpulse.model import Gpu
-from ibpulse.sysfs.files import read_text
+from ibpulse.sysfs.files import SHORTAGE, read_text
 from ibpulse.sysfs.pcie import find_chain
 
 PIX, PXB, PHB, NODE, SYS = WORDS = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -125,7 +125,9 @@ class GpuReader:
         """The current GPUs in the order of their PCI addresses; empty if the bus cannot be listed."""
         try:
             names = os.listdir(self._folder)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
             names = []
         self._seen = {
             name: self._seen[name] if name in self._seen else read_gpu(os.path.join(self._folder, name))

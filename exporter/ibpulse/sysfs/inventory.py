@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import COMPUTE, Fabric, Port
-from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection
+from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.expected_rails import RailFunctions
+from ibpulse.sysfs.files import SHORTAGE
 from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
@@ -73,7 +75,7 @@ class Inventory:
 
     `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `roles` lists
     patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
-    replace the location of single devices. Not thread-safe.
+    replace the location of single devices. `errors` counts unexpected exceptions. Not thread-safe.
     """
 
     def __init__(
@@ -85,20 +87,25 @@ class Inventory:
         timeout_seconds: float = 1.0,
         counters: CounterSet = "none",
         overrides: Mapping[str, Override] | None = None,
+        errors: InternalErrors | None = None,
     ) -> None:
+        self._errors = errors or InternalErrors()
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
         self._selection = Selection(tuple(include), tuple(exclude))
         self._roles = RoleRule(roles or {})
         self._rail_functions = RailFunctions(self._sysfs)
         self._counters = counters
-        self._topology = TopologyReader(self._sysfs, overrides or {})
+        self._topology = TopologyReader(self._sysfs, overrides or {}, self._errors)
         self._timeout_seconds = timeout_seconds
         self._devices = RepeatedReads(self._make_read)
         self._scans = 0
 
     def scan(self) -> Fabric:
-        """The current fabric. Waits at most `timeout_seconds`; never raises because of a device or a file."""
+        """The current fabric. Waits at most `timeout_seconds`; never raises because of a device or a file.
+
+        Raises OSError only for a `SHORTAGE`.
+        """
         simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
         return replace(self._scan(), simulated=simulated)
 
@@ -106,21 +113,27 @@ class Inventory:
         self._scans += 1
         try:
             listed = os.listdir(self._class_folder)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
             return Fabric(notices=(say_no_class(self._class_folder),))
-        names = sorted(filter(self._selection.admits_device, listed), key=natural_key)
+        admitted = sorted(filter(self._selection.admits_device, listed), key=natural_key)
+        faults = {name: fault for name in admitted if (fault := find_name_fault(name))}
+        names = [name for name in admitted if name not in faults]
+        refused = group_remarks((os.fsencode(name).decode(errors="backslashreplace"), faults[name]) for name in faults)
         if not names:
-            return Fabric(notices=(say_no_devices(self._class_folder, len(listed)),))
+            return Fabric(notices=tuple(refused or [say_no_devices(self._class_folder, len(listed))]))
         join_all(
             [*self._devices.start(names, self._scans), *self._topology.start(names, self._scans)],
             self._timeout_seconds,
         )
         reads = [self._devices[name] for name in names]
         views = [read.answer for read in reads if read.answer is not None]
-        return self._assemble(views, tuple(read.name for read in reads if not read.answered))
+        fabric = self._assemble(views, tuple(read.name for read in reads if not read.answered))
+        return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_read(self, name: str) -> _DeviceRead:
-        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters))
+        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters), self._errors)
 
     def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
         planes = find_planes(views)
@@ -152,20 +165,25 @@ class Inventory:
 class _DeviceRead(RepeatedRead[DeviceView]):
     """One device: its ports as `answer` (None if it disappeared), and its error counters."""
 
-    def __init__(self, name: str, reader: DeviceReader) -> None:
+    def __init__(self, name: str, reader: DeviceReader, errors: InternalErrors) -> None:
         super().__init__(name, f"sysfs-{name}", reader.read)
         self.counters = DeviceCounters()
         self.counters_scan = 0
-        self._reader = reader
+        self._reader, self._errors = reader, errors
 
     def _run(self, scan: int) -> None:
-        try:
-            view = self._reader.read(scan)
-        except OSError:
-            # the device disappeared between the listing and the read
-            view = None
-        # publish the status before reading counters, which may hang
-        self.answer = view
-        if view is not None:
-            self.counters, self.counters_scan = self._reader.read_counters(), scan
+        # after an exception, the device has its last ports
+        with self._errors.boundary("fabric", self.name):
+            try:
+                view = self._reader.read(scan)
+            except OSError as error:
+                if error.errno in SHORTAGE:
+                    raise
+                # the device disappeared between the listing and the read
+                view = None
+            # publish the status before reading counters, which may hang
+            self.answer = view
+        if self.answer is not None:
+            with self._errors.boundary("counters", self.name):
+                self.counters, self.counters_scan = self._reader.read_counters(), scan
         self.answered = True

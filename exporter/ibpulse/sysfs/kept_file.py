@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ibpulse.sysfs.files import GONE, ReadFault
+from ibpulse.sysfs.files import GONE, SHORTAGE, ReadFault
 
 LONGEST_LINE_BYTES = 256
 
@@ -26,10 +26,15 @@ class KeptFile:
         self._descriptor: int | None = None
 
     def read(self) -> ReadFault:
-        """Read the line. If it is empty or has no end, or cannot be read, the last one stays and `reason` says why."""
+        """Read the line. If it is empty or has no end, or cannot be read, the last one stays and `reason` says why.
+
+        Raises OSError only for a `SHORTAGE`.
+        """
         try:
             raw = self._read_bytes()
         except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
             self.reason = f"cannot be read: {error.strerror}"
             self.close()
             if error.errno in GONE:

@@ -17,7 +17,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ibpulse.deadline import join_all
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import Port, PortId
+from ibpulse.sysfs.files import SHORTAGE
 from ibpulse.sysfs.link_reader import LinkReader, LinkReading
 
 __all__ = ["LinkReading", "StatePoller"]
@@ -32,10 +34,11 @@ SECOND_LOOK = 0.1
 class StatePoller:
     """The newest readings of the ports that it follows; all methods belong to one thread.
 
-    `seconds` lie between two rounds of reads, and a read that takes longer hangs.
+    `seconds` lie between two rounds of reads, and a read that takes longer hangs. `errors` counts exceptions.
     """
 
-    def __init__(self, sysfs: Path, seconds: float = PERIOD_SECONDS) -> None:
+    def __init__(self, sysfs: Path, seconds: float = PERIOD_SECONDS, errors: InternalErrors | None = None) -> None:
+        self._errors = errors or InternalErrors()
         self.hung_devices: tuple[str, ...] = ()
         """Devices with a read that began over `seconds` ago and has not returned, also at a second look."""
         self.gone: frozenset[PortId] = frozenset()
@@ -55,7 +58,7 @@ class StatePoller:
     def follow(self, ports: Sequence[Port]) -> None:
         """Read these ports from now on, and no others. Call it after every scan."""
         names = dict.fromkeys(port.id.device for port in ports)
-        self._devices = {name: self._devices.get(name) or _DeviceLinks() for name in names}
+        self._devices = {name: self._devices.get(name) or _DeviceLinks(name, self._errors) for name in names}
         for name, device in self._devices.items():
             if device.follow(self._class_folder, [port for port in ports if port.id.device == name]):
                 self._due = 0.0
@@ -92,16 +95,23 @@ class StatePoller:
             self._worker = None
 
     def _begin_round(self) -> None:
-        self.listed_ns = time.time_ns()
-        try:
-            # the directory belongs to no device, so this cannot hang
-            self.listing = frozenset(os.listdir(os.path.join(self._class_folder, "infiniband")))
-        except OSError:
-            self.listing = frozenset()
+        with self._errors.boundary("fabric", "listing"):
+            self._list_devices()
         idle = [device for device in self._devices.values() if not device.is_busy_since(math.inf)]
         if idle:
             self._worker = self._worker or _Worker()
             self._worker.begin(idle)
+
+    def _list_devices(self) -> None:
+        begun_ns = time.time_ns()
+        try:
+            # the directory belongs to no device, so this cannot hang
+            listing = frozenset(os.listdir(os.path.join(self._class_folder, "infiniband")))
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
+            listing = frozenset()
+        self.listing, self.listed_ns = listing, begun_ns
 
     def _collect(self) -> None:
         for device in self._devices.values():
@@ -114,7 +124,8 @@ class StatePoller:
 class _DeviceLinks:
     """The links of a device's ports, which one thread at a time reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, errors: InternalErrors) -> None:
+        self._name, self._errors = name, errors
         self.readers: tuple[LinkReader, ...] = ()
         self.changed = False
         """Whether there are results that nobody has collected."""
@@ -142,7 +153,8 @@ class _DeviceLinks:
         self._began = time.monotonic()
         try:
             for reader in self.readers:
-                reader.read()
+                with self._errors.boundary("fabric", f"links of {self._name}"):
+                    reader.read()
         finally:
             self._began = None
             self.changed = True

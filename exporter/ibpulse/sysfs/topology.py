@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import DevicePlace, Gpu, PcieLink, Port, Topology
 from ibpulse.sysfs import kinds
 from ibpulse.sysfs.device import DeviceView
@@ -62,7 +63,8 @@ class Survey:
 class TopologyReader:
     """Reads the locations of devices under a sysfs root; `overrides` take precedence over the kernel's values."""
 
-    def __init__(self, sysfs: str, overrides: Mapping[str, Override]) -> None:
+    def __init__(self, sysfs: str, overrides: Mapping[str, Override], errors: InternalErrors | None = None) -> None:
+        self._errors = errors or InternalErrors()
         self._class_folder = os.path.join(sysfs, "class", "infiniband")
         self._gpus = GpuReader(sysfs)
         self._overrides = overrides
@@ -93,7 +95,7 @@ class TopologyReader:
         return Survey(Topology(tuple(places), gpus, tuple(rows)), tuple(remarks), port_kinds)
 
     def _make_read(self, name: str) -> RepeatedRead[DevicePath]:
-        return RepeatedRead(name, f"sysfs-path-{name}", PathReader(os.path.join(self._class_folder, name)))
+        return _PathRead(name, PathReader(os.path.join(self._class_folder, name)), self._errors)
 
     def _find_path(self, view: DeviceView) -> tuple[DevicePath, bool]:
         """The known path of a device, and whether its files did not answer in time."""
@@ -140,6 +142,19 @@ class PathReader:
             numa_node=parse_node(read_text(os.path.join(folder, "numa_node")).text),
             local_cpus=read_text(os.path.join(folder, "local_cpulist")).text,
         )
+
+
+class _PathRead(RepeatedRead[DevicePath]):
+    """The location of one device; after an exception, the last one."""
+
+    def __init__(self, name: str, read: PathReader, errors: InternalErrors) -> None:
+        super().__init__(name, f"sysfs-path-{name}", read)
+        self._errors = errors
+
+    def _run(self, scan: int) -> None:
+        with self._errors.boundary("fabric", f"location of {self.name}"):
+            self.answer = self._read(scan)
+        self.answered = True
 
 
 def place_device(
