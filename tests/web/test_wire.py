@@ -138,6 +138,8 @@ async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, ca
         each.setblocking(False)
         each.sendall(READY * (1 + number % 2))
     answers = asyncio.gather(*(read_all(each) for each in (*used, *fresh)))
+    # begins before the event loop reads anything
+    await server._server.shutdown()
     await asyncio.wait_for(server.stop(), 20)
     for number, answer in enumerate(await answers):
         assert answer.count(b"HTTP/1.1 200 OK") == 1 + number % 2
