@@ -59,6 +59,10 @@ class InternalErrors:
         self._shown: dict[tuple[str, str], tuple[float, str]] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[InternalErrors], tuple[()]]:
+        """A copy in another process begins without exceptions."""
+        return InternalErrors, ()
+
     @contextmanager
     def boundary(self, part: str, subject: str = "") -> Iterator[None]:
         """End the block at an exception, which is counted; the caller repeats the block later.

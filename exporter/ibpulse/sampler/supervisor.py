@@ -185,9 +185,8 @@ class Supervisor:
                     reopen_after = time.monotonic() + self._options.scan_seconds
 
     async def _scan(self) -> None:
-        first, before = not self._scanned, set(self.slots)
+        first, before, loop = not self._scanned, set(self.slots), asyncio.get_running_loop()
         self._failed_scans += 1
-        loop = asyncio.get_running_loop()
         with self._errors.boundary("fabric"):
             listed_ns = self._followed.begin_scan()
             found = await loop.run_in_executor(self._threads, self._inventory.scan)
