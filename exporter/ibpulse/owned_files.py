@@ -168,16 +168,18 @@ def _foreign(path: Path, status: os.stat_result) -> PermissionError:
 # files
 
 
-def open_regular(path: Path | str, flags: int = os.O_RDONLY, directory: int | None = None) -> int:
-    """Open a regular file, with `directory` as the descriptor that a relative path begins at; returns a descriptor.
+def open_regular(path: Path, flags: int = os.O_RDONLY, directory: int | None = None) -> int:
+    """Open a regular file; returns a descriptor. `directory` is that of its directory, if this is open.
 
     Raises:
         FileNotFoundError: there is no file, or it is not a regular one.
         OSError: it cannot be opened.
     """
     try:
-        descriptor = os.open(path, flags | _SAFELY, FILE_MODE, dir_fd=directory)
+        name = path if directory is None else path.name
+        descriptor = os.open(name, flags | _SAFELY, FILE_MODE, dir_fd=directory)
     except OSError as error:
+        error.filename = str(path)
         if error.errno == errno.ELOOP:
             raise FileNotFoundError(errno.ENOENT, "it is a symbolic link", str(path)) from error
         if error.errno == errno.ENXIO:
@@ -196,7 +198,7 @@ def open_to_read(path: Path) -> int:
         OSError: there is no such file, or it belongs to another user.
     """
     with _opened(path.parent, 0) as directory:
-        descriptor = open_regular(path.name, directory=directory)
+        descriptor = open_regular(path, directory=directory)
         believed = {0, os.geteuid()}
         if not os.geteuid():
             believed.add(os.fstat(directory).st_uid)
@@ -214,7 +216,7 @@ def open_to_write(path: Path, *, create: bool = False) -> int:
         OSError: it does not exist, unless `create` asks for an empty one, or others can write to it or its directory.
     """
     with _private(path.parent) as directory:
-        descriptor = open_regular(path.name, os.O_RDWR | (os.O_CREAT if create else 0), directory)
+        descriptor = open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), directory)
     if _is_private(os.fstat(descriptor), os.geteuid()):
         return descriptor
     os.close(descriptor)

@@ -147,10 +147,10 @@ def test_a_full_ring_directory_and_a_device_that_vanishes_end_nothing(tree: Path
 
 
 def test_a_plan_that_cannot_be_written_is_said_and_written_later(tree: Path, tmp_path: Path) -> None:
-    """A directory is in the way, so not even the space of the old plan can be used."""
+    """A directory is in the way of the new plan."""
     daemon = running(tree, tmp_path / "ring")
     daemon.may_fail_inside = True
-    obstacle = tmp_path / "ring" / "plan-0.new"
+    obstacle = tmp_path / "ring" / "plan-0.json.new"
     with daemon:
         eventually(lambda: sampled(daemon) == THREE)
         obstacle.mkdir()

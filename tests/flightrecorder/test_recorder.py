@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -299,7 +300,9 @@ async def test_an_exception_of_a_capture_is_counted_and_logged_with_its_trace(
     errors = InternalErrors()
     recorder = make_recorder(ring, tmp_path / "captures", internal_errors=errors)
     await recorder.start()
-    recorder.threads.shutdown()
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    recorder.threads = ended  # type: ignore[assignment]
     recorder.ask(TRIGGER)
     await finished(recorder)
     assert errors.counts()["captures"] == recorder.counts().errors == 1

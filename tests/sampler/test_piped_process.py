@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import plan_path
-from tests.sampler.supervised import running, sampled_anew, soon, word
+from tests.sampler.supervised import running, sampled_anew, soon
 from tests.sampler.tree import ListedInventory, eventually
 
 
@@ -70,7 +69,7 @@ def test_a_long_message_does_not_block_the_process_and_arrives_whole(caplog: pyt
     assert sum(record.getMessage().count("x") for record in caplog.records) == 1_000_000
 
 
-async def test_a_sampler_that_cannot_go_on_says_why_in_the_log(
+async def test_a_sampler_that_cannot_follow_its_plan_says_why_in_the_log(
     ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(ring, inventory):
@@ -78,9 +77,11 @@ async def test_a_sampler_that_cannot_go_on_says_why_in_the_log(
         plan = plan_path(ring.path, 0)
         whole = plan.read_bytes()
         plan.write_bytes(b"{}")
-        os.kill(word(ring, at.L_PID), 9)
+        wanted = at.lane_at(0) + at.L_PLAN_WANTED
+        ring.words[wanted] += 1
         await soon(lambda: "message from process" in caplog.text)
         plan.write_bytes(whole)
+        ring.words[wanted] -= 1
         await sampled_anew(ring, 0)
     (record, *_) = (record for record in caplog.records if "message from process" in record.getMessage())
     assert ": sampler: " in record.getMessage()

@@ -133,7 +133,7 @@ async def test_a_hung_device_is_not_read_again_because_of_a_plan_that_cannot_be_
 ) -> None:
     """The last plan still has the device, so a sampler that followed it would hang as well, and the next one too."""
     monkeypatch.setattr(module, "RESTART_SECONDS_MAX", 0.1)
-    obstacle, errors = ring.path.with_name("plan-0.new"), InternalErrors()
+    obstacle, errors = ring.path.with_name("plan-0.json.new"), InternalErrors()
     async with running(ring, inventory, SupervisorOptions(scan_seconds=0.1), errors) as supervisor:
         await sampled_anew(ring, 0)
         obstacle.mkdir()

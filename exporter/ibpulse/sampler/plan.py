@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -60,8 +61,8 @@ def write_plan(path: Path, plan: Plan) -> None:
     try:
         with owned_files.replacing(path) as fresh, open(os.dup(fresh), "wb") as file:
             file.write(text)
-    except OSError:
-        if not _overwrite(path, text):
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not _overwrite(path, text):
             raise
 
 
