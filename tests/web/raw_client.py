@@ -17,6 +17,8 @@ def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
     @functools.wraps(test)
     def run(*args: object, **kwargs: object) -> None:
+        # those of tests on other loops are closed with these
+        Client.opened.clear()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 runner.run(test(*args, **kwargs))
