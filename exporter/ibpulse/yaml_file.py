@@ -13,6 +13,8 @@ from typing import NamedTuple
 import yaml
 
 MAX_BYTES = 1_000_000
+# no file of ibpulse needs more than four
+MAX_DEPTH = 20
 
 
 class YamlEntry(NamedTuple):
@@ -33,7 +35,12 @@ class YamlFile:
     def compose(self, advice: str) -> yaml.Node | None:
         """The root of the file; None if it is empty or a fault was added. `advice` is for an unreadable file."""
         try:
-            return yaml.compose(self._read_text(), Loader=yaml.SafeLoader)
+            text = self._read_text()
+            # composing is recursive, parsing is not
+            line = _find_too_deep(text)
+            if line is None:
+                return yaml.compose(text, Loader=yaml.SafeLoader)
+            self.refuse(line, f"more than {MAX_DEPTH} levels deep; correct the brackets or the indentation")
         except OSError as error:
             self.faults.append(f"{self.path}: cannot be read: {error.strerror}; {advice}")
         except UnicodeDecodeError as error:
@@ -46,7 +53,7 @@ class YamlFile:
         """Each entry of a mapping; a key given twice is a fault, whose sentence begins with `subject(key)`."""
         lines: dict[str, int] = {}
         for key, value in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
+            name, line = text_of(key), key.start_mark.line + 1
             if name in lines:
                 self.refuse(line, f"{subject(name)} is given twice, first in line {lines[name]}; give it once")
             else:
@@ -78,3 +85,21 @@ class YamlFile:
             line = error.problem_mark.line + 1
             return f"{self.path}:{line}: not YAML: {error.problem}; correct this line or the one before"
         return f"{self.path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
+
+
+def text_of(node: yaml.Node) -> str:
+    """A scalar as written; a list or a mapping, whose aliases may repeat themselves without end, as `[...]`."""
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else "[...]"
+
+
+def _find_too_deep(text: str) -> int | None:
+    """The line of the first node nested too deeply."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH and event.start_mark is not None:
+                return event.start_mark.line + 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return None

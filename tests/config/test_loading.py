@@ -167,6 +167,8 @@ def test_given_timescales_that_are_no_multiple_of_the_interval_are_refused_one_b
     )
 
 
+NESTED = ["[", "{a: ", "- ", "? "]
+TOO_DEEP = "more than 20 levels deep; correct the brackets or the indentation"
 FILES = [
     ("sampler: 5\n", "1: sampler: is not a mapping; write it like sampler: {interval: 10ms}"),
     ("- 1\n", "1: the file: is not a mapping; write it like sampler: {interval: 10ms}"),
@@ -188,6 +190,8 @@ FILES = [
         "a: 1\n---\nb: 2\n",
         "2: not YAML: but found another document; correct this line or the one before",
     ),
+    *((f"\n{text * 5000}", f"2: {TOO_DEEP}") for text in NESTED),
+    ("\n".join(" " * depth + "a:" for depth in range(1000)), f"21: {TOO_DEEP}"),
 ]
 
 
@@ -195,6 +199,14 @@ FILES = [
 def test_a_fault_of_the_file_has_its_line(tmp_path: Path, text: str, sentence: str) -> None:
     path, flags = save(tmp_path, text)
     assert faults(flags, {}) == (f"{path}:{sentence}",)
+
+
+def test_a_key_made_of_aliases_is_not_written_out(tmp_path: Path) -> None:
+    chain = ", ".join(f"&a{number} [*a{number - 1}]" for number in range(1, 2000))
+    path, flags = save(tmp_path, f"x: [&a0 [y], {chain}]\n? *a1999\n: 1\n")
+    assert f"{path}:1: [...]: no such group of settings; `ibpulse serve --help` lists every setting" in faults(
+        flags, {}
+    )
 
 
 def test_a_file_that_is_missing_is_refused() -> None:

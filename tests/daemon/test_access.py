@@ -323,6 +323,12 @@ def test_the_faults_of_the_file_are_told_before_anything_starts(tmp_path: Path) 
         done = run_ibpulse(*verb, f"--web.config.file={path}")
         assert done.returncode == 2
         assert done.stderr.startswith(f"ibpulse: {path}:2: basic_auth_users.x: is not a bcrypt hash; ")
+    path.write_text("[" * 5000)
+    for flag in ("web.config.file", "config.file", "topology.file"):
+        for verb in (("config", "check"), ("serve", f"--ring.dir={tmp_path / 'ring'}")):
+            done = run_ibpulse(*verb, f"--{flag}={path}")
+            assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+            assert f"{path}:1: more than 20 levels deep; correct the brackets or the indentation" in done.stderr
     path.write_text("tls_server_config: {cert_file: a, key_file: b}\n")
     assert run_ibpulse("config", "check", f"--web.config.file={path}").stderr.count("cannot be read: No such file") == 2
 

@@ -120,9 +120,13 @@ USERS = f"basic_auth_users: {{alice: $2y$04${'.' * 53}}}\n"
         ("basic_auth_users:\n", "is empty, so it would ask for no password and no TLS"),
         ("http_server_config: {headers: {X-Frame-Options: deny}}\n", "no longer asks for a user or a certificate; res"),
         ("basic_auth_users: {}\nrate_limit: {interval: 1s, burst: 9}\n", "no longer asks for a user or a certificate"),
+        (
+            f"{USERS}rate_limit: {'[' * 5000}",
+            "web.yml:2: more than 20 levels deep; correct the brackets or the indenta",
+        ),
     ],
 )
-def test_a_file_that_no_longer_asks_for_a_user_is_refused(
+def test_a_change_that_cannot_be_used_leaves_the_last_users(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, sentence: str
 ) -> None:
     counts, path = WebCounts(), tmp_path / "web.yml"

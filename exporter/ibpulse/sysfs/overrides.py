@@ -23,7 +23,7 @@ import yaml
 from ibpulse.errors import ConfigError
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
-from ibpulse.yaml_file import YamlEntry, YamlFile
+from ibpulse.yaml_file import YamlEntry, YamlFile, text_of
 
 SETTING = "topology.file"
 KEYS = ("numa_node", "gpus", "distance", "pcie")
@@ -85,8 +85,8 @@ def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[YamlEntry]:
 def _text(node: yaml.Node) -> str | tuple[str, ...]:
     """A scalar or a list as written, because YAML would read 0001:00:00.0 as a base-60 number."""
     if isinstance(node, yaml.SequenceNode):
-        return tuple(str(item.value) for item in node.value)
-    return str(node.value)
+        return tuple(map(text_of, node.value))
+    return text_of(node)
 
 
 def _check(device: str, texts: dict[str, str | tuple[str, ...]], faults: list[str]) -> Override:
