@@ -350,6 +350,7 @@ async def test_the_reference_page_and_the_document_have_every_operation(client: 
     for operation in (f"GET {PATH}", f"POST {PATH}", f"POST {ALERTS}", f"DELETE {PATH}/{{name}}"):
         assert f"<h3>{operation}</h3>" in page
     document = (await client.get("/api/openapi.json")).json()
+    assert "421" in document["paths"][f"{PATH}/{{name}}"]["delete"]["responses"]
     body = document["paths"][ALERTS]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["alerts"]["items"]["properties"]["status"]["enum"] == ["firing", "resolved"]
     assert "$ref" not in str(body)

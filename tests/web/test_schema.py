@@ -96,6 +96,8 @@ def test_the_server_keeps_its_document(address: str, path: str, mode: schemathes
 def test_the_document_names_what_it_serves(tmp_path: Path) -> None:
     paths = create_app(full_node(tmp_path).parts()).openapi()["paths"]
     assert sorted(paths) == sorted([*PATHS, *ENDLESS])
+    for path in {*paths} - {"/-/healthy", "/-/ready"}:
+        assert {"401", "414", "421", "429"} <= {*paths[path]["get"]["responses"]}, path
     answers = paths["/api/v1/window"]["get"]["responses"]
-    assert set(answers) == {"200", "404", "414", "422", "503"}
+    assert set(answers) == {"200", "401", "404", "414", "421", "422", "429", "503"}
     assert set(answers["200"]["content"]) == {"application/json", "text/csv; charset=utf-8", "application/x-npy"}

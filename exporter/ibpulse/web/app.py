@@ -16,6 +16,7 @@ from ibpulse.web.routes.ports_route import ports_router, topology_router
 from ibpulse.web.routes.stream_route import stream_router
 from ibpulse.web.routes.summary_route import summary_router
 from ibpulse.web.routes.window_route import window_router
+from ibpulse.web.schemas import problems
 
 __all__ = ["WebLimits", "WebParts", "create_app"]
 
@@ -34,6 +35,8 @@ def create_app(parts: WebParts) -> FastAPI:
         redirect_slashes=False,
     )
     install_problem_handlers(app)
+    # from the middleware, for every path but the probes
+    refusals = problems(401, 414, 421, 429)
     for router in (
         metrics_router,
         ports_router,
@@ -42,12 +45,12 @@ def create_app(parts: WebParts) -> FastAPI:
         summary_router,
         events_router,
         stream_router,
-        health_router,
     ):
-        app.include_router(router(parts))
+        app.include_router(router(parts), responses=refusals)
+    app.include_router(health_router(parts))
     if parts.captures:
-        app.include_router(captures_router(parts.captures))
-        app.include_router(captures_writing_router(parts, parts.captures))
+        app.include_router(captures_router(parts.captures), responses=refusals)
+        app.include_router(captures_writing_router(parts, parts.captures), responses=refusals)
     app.include_router(pages_router(parts, app.openapi))
     # middleware added last is outermost
     app.add_middleware(

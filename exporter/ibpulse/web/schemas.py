@@ -10,9 +10,12 @@ from ibpulse.model import ROLES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
+    401: "Authentication required.",
     404: "No such port.",
     414: "Query too long.",
+    421: "Host name not served.",
     422: "Invalid parameter; the detail names the limit and how to fix the request.",
+    429: "Rate limit exceeded.",
     503: "Too many concurrent wide requests; try again.",
 }
 

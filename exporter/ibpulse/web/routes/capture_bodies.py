@@ -21,11 +21,9 @@ from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_paramet
 PATH = "/api/v1/captures"
 
 _REASONS = {
-    401: "Authentication required.",
     403: "Write access requires a user of the web configuration, or an explicit opt-in.",
     404: "No such capture.",
     413: "Body too long.",
-    414: "Query too long.",
     416: "Range not satisfiable.",
     422: "Invalid body; the detail names the limit and how to fix the request.",
     503: "Captures are unavailable; the detail gives the reason.",

@@ -70,7 +70,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
 
     @router.get(
         PATH,
-        responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(401, 414, 503)},
+        responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(503)},
         response_class=Response,
     )
     async def list_captures() -> Response:
@@ -86,7 +86,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         responses={
             200: {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
             206: {"description": "The requested range.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-            **refusals(401, 404, 414, 416, 503),
+            **refusals(404, 416, 503),
         },
         response_class=Response,
     )
@@ -112,7 +112,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         status_code=202,
         responses={
             202: {"model": PendingAnswer, "description": "The pending capture."},
-            **refusals(401, 403, 413, 414, 422, 503),
+            **refusals(403, 413, 422, 503),
         },
         response_class=Response,
         openapi_extra=request_schema(CaptureRequest, required=False),
@@ -130,7 +130,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         f"{PATH}/alertmanager",
         responses={
             200: {"model": NotificationAnswer, "description": "Notification accepted."},
-            **refusals(401, 403, 413, 414, 422, 503),
+            **refusals(403, 413, 422, 503),
         },
         response_class=Response,
         openapi_extra=request_schema(Notification, required=True),
@@ -140,9 +140,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         _check_writer(request, captures)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
-    @router.delete(
-        PATH + "/{name}", status_code=204, responses=refusals(401, 403, 404, 414, 503), response_class=Response
-    )
+    @router.delete(PATH + "/{name}", status_code=204, responses=refusals(403, 404, 503), response_class=Response)
     async def delete_capture(request: Request, name: str) -> Response:
         """Delete a finished capture."""
         _check_writer(request, captures)

@@ -50,7 +50,7 @@ def events_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/events",
-        responses={200: {"model": EventsAnswer, "description": "Events by time."}, **problems(404, 414, 422, 503)},
+        responses={200: {"model": EventsAnswer, "description": "Events by time."}, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated("kind")],
     )

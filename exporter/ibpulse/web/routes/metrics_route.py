@@ -19,7 +19,7 @@ def metrics_router(parts: WebParts) -> APIRouter:
     answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
 
     @router.get("/metrics/", include_in_schema=False)
-    @router.get("/metrics", responses={200: answer, **problems(414, 422)}, response_class=Response)
+    @router.get("/metrics", responses={200: answer, **problems(422)}, response_class=Response)
     async def metrics(
         name: Annotated[
             list[str], Query(alias="name[]", description="Only metrics with these names.", default_factory=list)

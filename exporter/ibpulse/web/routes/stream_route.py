@@ -66,7 +66,7 @@ def stream_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/stream",
-        responses={200: _ANSWER, **problems(414, 422, 503)},
+        responses={200: _ANSWER, **problems(422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],
     )

@@ -41,7 +41,7 @@ def summary_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/summary",
-        responses={200: {"model": Summary, "description": "The summary."}, **problems(414, 422, 503)},
+        responses={200: {"model": Summary, "description": "The summary."}, **problems(422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],
     )

@@ -54,7 +54,7 @@ def window_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/window",
-        responses={200: _ANSWER, **problems(404, 414, 422, 503)},
+        responses={200: _ANSWER, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated("port")],
     )
