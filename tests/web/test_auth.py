@@ -287,8 +287,8 @@ async def test_checks_run_in_a_thread_of_low_priority(monkeypatch: pytest.Monkey
     held = Held(monkeypatch)
     held.go.set()
     await PasswordCheck().is_right(USERS, ("alice", b"secret"), "10.0.0.1")
-    assert held.niceness == [os.nice(0) + passwords.NICENESS]
-    assert held.niceness[0] > os.nice(0)
+    lowest = 19
+    assert held.niceness == [min(os.nice(0) + passwords.NICENESS, lowest)]
 
 
 async def test_a_full_queue_is_a_problem_that_says_when_to_come_again(
