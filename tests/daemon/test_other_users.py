@@ -81,7 +81,7 @@ def test_a_ring_directory_of_another_user_is_refused_and_his_links_are_not_follo
     assert ended.returncode == 1
     assert ended.stderr == (
         f"ibpulse: ring.dir: {ring} cannot be used: it belongs to user {USER}, who could replace the files of user 0 "
-        "in it; name a writable directory of user 0\n"
+        "in it; choose a directory that belongs to root or to user 0, or change its owner\n"
     )
 
 
@@ -96,7 +96,8 @@ def test_captures_of_another_user_are_not_sent(shared: Path, tree: Path) -> None
             assert SECRET not in answer.text
         assert (
             f"captures cannot be taken: capture.dir: {captures} cannot be used: it belongs to user {USER}, who could "
-            "replace the files of user 0 in it; choose a directory that belongs to the daemon's user" in daemon.log()
+            "replace the files of user 0 in it; choose a directory that belongs to root or to user 0, or change its "
+            "owner" in daemon.log()
         )
     assert [path.name for path in captures.iterdir()] == [NAME]
 

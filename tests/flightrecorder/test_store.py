@@ -127,9 +127,8 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = make_store(tmp_path / "file")
     for use in (store.prepare, store.scan, lambda: store.make_room(1), lambda: store.remove(make_name(0, "a"))):
-        with pytest.raises(
-            CaptureError, match=r"capture\.dir: .*/file .*; choose a directory that belongs to the daemon's user"
-        ):
+        advice = f"choose a directory that belongs to root or to user {os.geteuid()}, or change its owner"
+        with pytest.raises(CaptureError, match=rf"capture\.dir: .*/file .*; {advice}"):
             use()
 
 

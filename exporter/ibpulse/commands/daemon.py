@@ -123,7 +123,8 @@ def hold(given: Path) -> Iterator[Path]:
         descriptor = owned_files.open_to_write(directory / "lock", create=True)
     except OSError as error:
         raise RingError(
-            f"ring.dir: {given} cannot be used: {error.strerror}; name a writable directory of user {os.geteuid()}"
+            f"ring.dir: {given} cannot be used: {error.strerror}; choose a directory that belongs to root or to "
+            f"user {os.geteuid()}, or change its owner"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

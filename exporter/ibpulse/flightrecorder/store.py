@@ -216,8 +216,8 @@ class CaptureStore:
 
     def _refusal(self, what: str, error: OSError) -> CaptureError:
         return CaptureError(
-            f"capture.dir: {self.directory} {what}: {error.strerror}; "
-            "choose a directory that belongs to the daemon's user"
+            f"capture.dir: {self.directory} {what}: {error.strerror}; choose a directory that belongs to root or to "
+            f"user {os.geteuid()}, or change its owner"
         )
 
 
