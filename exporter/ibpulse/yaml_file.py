@@ -5,6 +5,7 @@ Scalars are taken as written, because YAML would read `0001:00:00.0` as a number
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ import yaml
 MAX_BYTES = 1_000_000
 # no file of ibpulse needs more than four
 MAX_DEPTH = 20
+# YAML can escape these, but no file name, header or encoding has them
+_NOWHERE = re.compile("[\x00\ud800-\udfff]")
 
 
 class YamlEntry(NamedTuple):
@@ -37,10 +40,10 @@ class YamlFile:
         try:
             text = self._read_text()
             # composing is recursive, parsing is not
-            line = _find_too_deep(text)
-            if line is None:
+            fault = _find_fault(text)
+            if fault is None:
                 return yaml.compose(text, Loader=yaml.SafeLoader)
-            self.refuse(line, f"more than {MAX_DEPTH} levels deep; correct the brackets or the indentation")
+            self.refuse(*fault)
         except OSError as error:
             self.faults.append(f"{self.path}: cannot be read: {error.strerror}; {advice}")
         except UnicodeDecodeError as error:
@@ -92,14 +95,18 @@ def text_of(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else "[...]"
 
 
-def _find_too_deep(text: str) -> int | None:
-    """The line of the first node nested too deeply."""
+def _find_fault(text: str) -> tuple[int, str] | None:
+    """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > MAX_DEPTH and event.start_mark is not None:
-                return event.start_mark.line + 1
+            if depth > MAX_DEPTH:
+                return line, f"more than {MAX_DEPTH} levels deep; correct the brackets or the indentation"
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        elif isinstance(event, yaml.ScalarEvent) and _NOWHERE.search(event.value):
+            # the text may be a key or a hash, which no log should show
+            return line, "an escape stands for a null character or half of a surrogate pair; remove it"
     return None

@@ -168,6 +168,7 @@ def test_given_timescales_that_are_no_multiple_of_the_interval_are_refused_one_b
 
 
 NESTED = ["[", "{a: ", "- ", "? "]
+NOWHERE = "an escape stands for a null character or half of a surrogate pair; remove it"
 TOO_DEEP = "more than 20 levels deep; correct the brackets or the indentation"
 FILES = [
     ("sampler: 5\n", "1: sampler: is not a mapping; write it like sampler: {interval: 10ms}"),
@@ -192,6 +193,8 @@ FILES = [
     ),
     *((f"\n{text * 5000}", f"2: {TOO_DEEP}") for text in NESTED),
     ("\n".join(" " * depth + "a:" for depth in range(1000)), f"21: {TOO_DEEP}"),
+    (r'ring: {dir: "a\0b"}', f"1: {NOWHERE}"),
+    ('\n"\\ud800": {}', f"2: {NOWHERE}"),
 ]
 
 

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,15 +191,39 @@ def test_a_damaged_ring_withdraws_the_statistics_and_nothing_else(tree: Path, tm
         eventually(lambda: daemon.metrics().find("ibpulse_port_transmit_bytes_total"))
 
 
-def test_a_web_configuration_that_nobody_expected_ends_nothing(tree: Path, tmp_path: Path) -> None:
-    """It is nested deeper than the parser of YAML can follow."""
+UNEXPECTED = """
+import sys
+from ibpulse.cli import main
+from ibpulse.web.auth import reload
+
+read_config = reload.read_config
+
+def read_or_fail(path):
+    if "unexpected" in path.read_text():
+        raise RuntimeError("unexpected")
+    return read_config(path)
+
+reload.read_config = read_or_fail
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class RunningWithFault(Running):
+    """A daemon whose reader of the web configuration has a fault."""
+
+    def __init__(self, tree: Path, ring_dir: Path, *flags: str) -> None:
+        super().__init__(tree, ring_dir, "--slow.interval=1s", *flags, needs_ports=False)
+        self._command = [sys.executable, "-c", UNEXPECTED, *self._command[self._command.index("serve") :]]
+        self.may_fail_inside = True
+
+
+def test_a_fault_in_the_reader_of_the_web_configuration_ends_nothing(tree: Path, tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text("http_server_config: {http2: false}\n")
-    daemon = running(tree, tmp_path / "ring", f"--web.config.file={config}")
-    daemon.may_fail_inside = True
+    daemon = RunningWithFault(tree, tmp_path / "ring", f"--web.config.file={config}")
     with daemon:
         eventually(lambda: sampled(daemon) == THREE)
-        config.write_text("[" * 5000)
+        config.write_text("unexpected: true\n")
         eventually(lambda: errors(daemon)["web"] >= 1)
         assert sampled(daemon) == THREE
 
