@@ -56,8 +56,13 @@ docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the
 	$(BIN)/python -m tools.grafana rules dashboards/rules
 	$(BIN)/python -m tools.grafana dashboards dashboards
 
-fuzz: $(VENV)/dev.stamp ## Ask a running daemon 10,000 things that its API document allows, and forbids
-	FUZZ_CASES=10000 $(BIN)/python -m pytest tests/web/test_fuzz.py -q -s $(ARGS)
+fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files (CASES=, FILES=, SEED= to repeat a run)
+	FUZZ_CASES=$(CASES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) \
+	  $(BIN)/python -m pytest tests/web/test_fuzz.py tests/recordings/test_damaged_files.py -q -s $(ARGS)
+
+CASES := 10000
+FILES := 120000
+SEED := $(shell date +%s)
 
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
 	$(BIN)/python -m tools.chart .

@@ -197,6 +197,10 @@ def test_the_resemblance_at_one_tolerance_is_the_root_of_one_over_e() -> None:
     assert resemblance(MOE_RUN, MOE_RUN, tolerance) == 1.0
 
 
+def test_features_that_are_far_beyond_any_traffic_resemble_nothing() -> None:
+    assert resemblance(MOE_RUN._replace(active_utilization=1e300), MOE_RUN, SignatureOptions().tolerance) == 0.0
+
+
 def test_no_tolerance_is_zero() -> None:
     assert min(SignatureOptions().tolerance) > 0
 

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 from ibpulse.events import KINDS, Event
 from ibpulse.model import ROLES, PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.recordings.recording import MOST_BYTES_PER_SECOND
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000
@@ -87,10 +88,10 @@ metas = st.builds(
 
 @st.composite
 def recordings(draw: st.DrawFn) -> Recording:
-    """Any recording: any finite rates and times, holes anywhere."""
+    """Any recording: any possible rates and times, holes anywhere."""
     meta = draw(metas)
     shape = (len(meta.ports), 2, draw(st.integers(1, 8)))
-    rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, allow_infinity=False) | st.just(np.nan)))
+    rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, MOST_BYTES_PER_SECOND) | st.just(np.nan)))
     seconds = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, 1e9)))
     seconds[np.isnan(rates)] = 0.0
     return Recording(meta, draw(st.integers(0, 2**62)), rates, seconds)

@@ -24,6 +24,8 @@ def arrays(ticks: int = 3) -> tuple[np.ndarray, np.ndarray]:
         (lambda rates, seconds: (-rates, seconds), "negative or not finite"),
         (lambda rates, seconds: (rates, -seconds), "negative or not finite"),
         (lambda rates, seconds: (rates, seconds * np.nan), "negative or not finite"),
+        (lambda rates, seconds: (rates * 1e300, seconds), "higher than counters can make it"),
+        (lambda rates, seconds: (rates, seconds * 1e300), "higher than counters can make it"),
         (lambda rates, seconds: (rates * np.nan, seconds), "its seconds must be 0"),
     ],
 )

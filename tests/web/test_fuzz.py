@@ -1,11 +1,12 @@
 """The running daemon is asked what its API document allows, and what it forbids: it never fails, hangs or tells paths.
 
-`FUZZ_CASES` says how often; `make fuzz` asks 10,000 times.
+`FUZZ_CASES` says how often, `FUZZ_SEED` makes a run repeatable; `make fuzz` asks 10,000 times.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import requests
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -26,6 +27,7 @@ from tests.daemon.fabrics import simulated
 from tests.running import Running
 
 CASES = int(os.environ.get("FUZZ_CASES", "500"))
+SEED = int(os.environ.get("FUZZ_SEED") or random.getrandbits(32))
 ANSWER_SECONDS = 10.0
 STREAM_BYTES = 2_048
 EVENTS = "text/event-stream"
@@ -81,6 +83,7 @@ def test_whatever_is_asked_there_is_an_answer_that_fails_nowhere_and_tells_no_pa
     session = requests.Session()
     statuses: Counter[int] = Counter()
 
+    @seed(SEED)
     @settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(case=st.one_of(*strategies(schema)))
     def examine(case: schemathesis.Case) -> None:
@@ -96,7 +99,7 @@ def test_whatever_is_asked_there_is_an_answer_that_fails_nowhere_and_tells_no_pa
         case.validate_response(answer, checks=CHECKS)
 
     examine()
-    sys.stdout.write(f"{sum(statuses.values())} cases: {dict(sorted(statuses.items()))}\n")
+    sys.stdout.write(f"{sum(statuses.values())} requests of seed {SEED}: {dict(sorted(statuses.items()))}\n")
     assert sum(statuses.values()) >= CASES
     assert daemon.ask("/-/healthy").status_code == 200
     assert "Traceback" not in daemon.log()

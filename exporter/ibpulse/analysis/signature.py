@@ -127,4 +127,5 @@ def find_signature(features: Features, options: SignatureOptions | None = None) 
 def resemblance(features: Features, point: Features, tolerance: Features) -> float:
     """exp(-d²/2), where d is the distance in tolerances over the known features: 1 at the point itself."""
     distances = ((one - other) / width for one, other, width in zip(features, point, tolerance, strict=True))
-    return math.exp(-sum(distance**2 for distance in distances if not math.isnan(distance)) / 2)
+    # the product of a huge number is infinite, its power an error
+    return math.exp(-sum(distance * distance for distance in distances if not math.isnan(distance)) / 2)

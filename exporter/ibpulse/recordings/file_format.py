@@ -16,8 +16,17 @@ from ibpulse.analysis.plausible import MOST_STEPS, STEPS, Steps
 from ibpulse.arrays import Bools
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
+from ibpulse.events.event import MAX_STRIDE
 from ibpulse.model import DIRECTIONS
-from ibpulse.recordings.recording import Recording, RecordingMeta, events_from_json, events_to_json
+from ibpulse.recordings.recording import (
+    MOST_BYTES_PER_SECOND,
+    MOST_SECONDS,
+    RecordedPort,
+    Recording,
+    RecordingMeta,
+    events_from_json,
+    events_to_json,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -90,11 +99,23 @@ def _read_members(members: dict[str, Any]) -> RecordingMeta:
     from ibpulse.validation import explain
 
     try:
-        return _adapter().validate_json(json.dumps(members), strict=True)
+        meta = _adapter().validate_json(json.dumps(members), strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))[:100] or "(top level)"
         raise ValueError(f"has invalid metadata: {place}: {explain(fault)}") from error
+    for port in meta.ports:
+        _check_numbers(port)
+    return meta
+
+
+def _check_numbers(port: RecordedPort) -> None:
+    """Numbers with which nothing that is computed from them can overflow."""
+    rate, seconds = port.rate_bytes_per_second or 1.0, port.resolution_seconds or 0.0
+    sound = 1.0 <= rate <= MOST_BYTES_PER_SECOND and 0.0 <= seconds <= MOST_SECONDS and port.stride <= MAX_STRIDE
+    if not sound:
+        reason = f"has invalid metadata: a number of port {port.id} is out of bounds"
+        raise ValueError(f"{reason}; use the file that ibpulse wrote")
 
 
 def write_events(events: Sequence[Event]) -> dict[bytes, bytes]:
@@ -239,7 +260,8 @@ def _read_steps(batch: Any, ports: int) -> Steps | None:
 def _count_steps(uncertainty: npt.NDArray[np.float32]) -> Steps:
     if not (np.isfinite(uncertainty) & (uncertainty >= 0)).all():
         raise ValueError("has an uncertainty that is negative or not finite; use the file that ibpulse wrote")
-    steps: Steps = np.rint(np.minimum(uncertainty * np.float32(STEPS), MOST_STEPS)).astype(np.uint16)
+    # limited before the product, which could be infinite
+    steps: Steps = np.rint(np.minimum(uncertainty, MOST_STEPS / STEPS) * np.float32(STEPS)).astype(np.uint16)
     return steps
 
 

@@ -24,6 +24,9 @@ Number = TypeVar("Number", bound=np.generic)
 MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
+# a counter that jumps by all its 64 bits in a microsecond makes 7e25; squares and sums of such rates are finite
+MOST_BYTES_PER_SECOND = 1e27
+MOST_SECONDS = LATEST_NS / 1e9
 # about 400 bytes of JSON each
 MAX_EVENTS = 4000
 MAX_EVENT_BYTES = 2_000_000
@@ -187,9 +190,10 @@ class Recording:
         if any(each is not None and each.shape != shape for each in (self.steps, self.merged)):
             raise ValueError(f"uncertainties or marks do not fit the rates, of {shape}")
         holes = np.isnan(self.bytes_per_second)
-        sound = np.isfinite(self.seconds) & (self.seconds >= 0) & ((self.bytes_per_second >= 0) | holes)
-        if not sound.all() or np.isinf(self.bytes_per_second).any():
-            raise ValueError("a rate or its time is negative or not finite")
+        sound = (self.seconds >= 0) & (self.seconds <= MOST_SECONDS)
+        sound &= ((self.bytes_per_second >= 0) & (self.bytes_per_second <= MOST_BYTES_PER_SECOND)) | holes
+        if not sound.all():
+            raise ValueError("a rate or its time is negative or not finite, or higher than counters can make it")
         if self.seconds[holes].any():
             raise ValueError("a missing sample has a duration; its seconds must be 0")
 

@@ -1,0 +1,149 @@
+"""Damages recordings and counter logs, and opens them: `python -m tests.recordings.damage SEED FIRST COUNT`.
+
+It prints how many of the files FIRST to FIRST + COUNT were read and refused. Anything but a sentence that names the file
+ends it with a stack trace that names its number, and so does a file that takes longer than `HANG_SECONDS`. The same seed
+and number give the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gzip
+import io
+import json
+import random
+import resource
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet
+
+from ibpulse import cli, memory
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import Recording, RecordingWriter, load, save
+from ibpulse.recordings.counter_log import LogColumns, read_log
+from ibpulse.recordings.resampling import GridOptions, resample
+from tests.recordings.recordings import make_recording
+
+HANG_SECONDS = 20.0
+# each so many-th file is opened by the whole command, and each that was read as something else
+COMMANDS = 100
+COLUMNS = LogColumns(time="time", port="port", transmit="sent", receive="received")
+IMPORT = ("--time=time", "--port=port", "--transmit=sent", "--receive=received")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A whole file, how it is read, and the arguments of a command that opens it, with `{}` for its path."""
+
+    content: bytes
+    read: Callable[[Path], Recording]
+    command: tuple[str, ...]
+
+
+def samples(folder: Path) -> Iterator[Sample]:
+    """A file of each format."""
+    report, imported = ("report", "{}"), ("import", "{}", "-o", str(folder / "imported"), *IMPORT)
+    for recording in (make_recording(20, ports=1), make_recording(300, ports=3)):
+        save(folder / "whole", recording)
+        yield Sample((folder / "whole").read_bytes(), load, report)
+        writer = RecordingWriter(folder / "growing", recording.meta)
+        writer.append(recording)
+        yield Sample(writer.partial.read_bytes(), load, report)
+        writer.close()
+    lines = (f"{second},mlx5_{second % 2},{7919 * second},{104729 * second}\n" for second in range(200))
+    log = "".join(["time,port,sent,received\n", *lines]).encode()
+    yield Sample(log, read_counters, imported)
+    yield Sample(gzip.compress(log), read_counters, imported)
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(log)), folder / "log")
+    yield Sample((folder / "log").read_bytes(), read_counters, imported)
+
+
+def read_counters(path: Path) -> Recording:
+    """The recording that a counter log becomes."""
+    logs = read_log(path, COLUMNS)
+    try:
+        return resample(logs, COLUMNS, GridOptions())
+    except ValueError as error:
+        raise RecordingError(f"log {path} {error}") from error
+
+
+def damage(content: bytes, rng: random.Random) -> bytes:
+    """The content with a few bytes changed, or a part of it cut off, lost, repeated or overwritten."""
+    raw = bytearray(content)
+    first = rng.randrange(len(raw))
+    length = min(rng.choice((1, 4, 8, 64, 512)), len(raw) - first)
+    match rng.randrange(8):
+        case 0:
+            del raw[first:]
+        case 1:
+            del raw[first : first + length]
+        case 2:
+            raw[first:first] = raw[first : first + length]
+        case 3:
+            raw[first : first + length] = bytes([rng.choice((0, 0x7F, 0x80, 0xFF))]) * length
+        case _:
+            for _ in range(rng.randint(1, 4)):
+                raw[rng.randrange(len(raw))] = rng.randrange(256)
+    return bytes(raw)
+
+
+def open_with_command(words: tuple[str, ...], path: Path) -> bool:
+    """Whether the command read the file; it says why not otherwise, in a line that names it."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        code = cli.main([word.format(path) for word in words], {})
+    assert code == 0 or (code == 1 and str(path) in said.getvalue()), said.getvalue()
+    return code == 0
+
+
+def open_directly(sample: Sample, path: Path) -> Recording | None:
+    """What was read; a refusal names the file."""
+    try:
+        return sample.read(path)
+    except RecordingError as error:
+        assert str(path) in str(error), str(error)
+        return None
+
+
+def examine(seed: int, first: int, count: int, folder: Path) -> dict[str, int]:
+    """Open so many damaged files; how many were read and refused, and the memory that they took, in bytes."""
+    known, outcomes, path = list(samples(folder)), Counter[str](), folder / "damaged"
+    whole = []
+    for sample in known:
+        path.write_bytes(sample.content)
+        whole.append(open_directly(sample, path))
+        assert open_with_command(sample.command, path)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(first, first + count):
+        rng = random.Random(f"{seed} {number}")
+        sample = known[number % len(known)]
+        path.write_bytes(damage(sample.content, rng))
+        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+        try:
+            read = open_directly(sample, path)
+            if rng.randrange(COMMANDS) == 0 or read not in (None, whole[number % len(known)]):
+                outcomes["commands"] += 1
+                assert open_with_command(sample.command, path) == (read is not None)
+        except BaseException as error:
+            error.add_note(f"file {number} of seed {seed}")
+            raise
+        outcomes["refused" if read is None else "read"] += 1
+    faulthandler.cancel_dump_traceback_later()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {**outcomes, "grown_bytes": 1024 * grown}
+
+
+if __name__ == "__main__":
+    # a warning would be a line of a program on the screen of a user
+    warnings.simplefilter("error", RuntimeWarning)
+    with tempfile.TemporaryDirectory() as name, memory.bounded():
+        seed, first, count = map(int, sys.argv[1:])
+        json.dump(examine(seed, first, count, Path(name)), sys.stdout)
