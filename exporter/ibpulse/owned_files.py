@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NAME = "ibpulse"
+# the ring of the systemd unit
+RUNTIME_DIRECTORY = Path("/run") / NAME
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640
 _OF_USER = re.compile(rf"{NAME}-([0-9]+)", re.ASCII)
@@ -64,11 +66,11 @@ def find_directory(given: Path) -> Path:
 def find_directories(given: Path) -> list[Path]:
     """Directories in which daemons of any user with this `given` directory, or with the default one, keep their files.
 
-    Those of this user and of root come first.
+    Those of this user and of root come first, that of the systemd unit last.
     """
     found = [given, *_of_users(given)]
     if given.name == NAME or _OF_USER.fullmatch(given.name):
-        found += [given.parent / NAME, *_of_users(given.parent)]
+        found += [given.parent / NAME, *_of_users(given.parent), RUNTIME_DIRECTORY]
     return list(dict.fromkeys(found))
 
 

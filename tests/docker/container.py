@@ -1,9 +1,9 @@
-"""What a container engine does for `docker run`, done with util-linux, for the tests. It asserts nothing by itself.
+"""What a container engine, a kubelet or systemd does, done with util-linux, for the tests. It asserts nothing by itself.
 
 The root is a tmpfs, read-only once it is laid out, that holds an interpreter, its libraries and ibpulse: no shell, and
 no package but those that it is given. The daemon is process 1 of its own process, network, mount and IPC namespaces,
-runs as 65532 without any capability, cannot gain one, and may use so much memory. Of the host it sees one directory,
-read-only, at /host/sys.
+runs as 65532 without any capability, cannot gain one, and may use so much memory. Of the host it sees the directories
+that it is given.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ try:
     answer = urllib.request.urlopen(asked, timeout=20)
 except urllib.error.HTTPError as error:
     answer = error
-sys.stdout.write(f"{answer.status}\\n{answer.read().decode()}")
+sys.stdout.buffer.write(b"%d\\n%b" % (answer.status, answer.read()))
 """
 
 
@@ -98,19 +100,43 @@ def can_contain() -> bool:
         return False
 
 
-class Container:
-    """`ibpulse serve` over `tree` as a container, with two volumes that outlive it: ring and state."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is to run: the words after `ibpulse`, and what they are given.
 
-    def __init__(self, scratch: Path, packages: Sequence[Path], tree: Path, limit: MemoryLimit, *flags: str) -> None:
+    `shown` are directories that the daemon can only read, `volumes` those that it can write, both by the place where it
+    sees them. `links` are symbolic links of root.
+    """
+
+    words: tuple[str, ...]
+    shown: Mapping[str, Path]
+    volumes: Mapping[str, Path]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    group: int | None = None
+    umask: str = "0022"
+
+
+def docker_run(scratch: Path, tree: Path, *flags: str) -> Run:
+    """`docker run` with a volume for the ring and one for the state, and the tree at /host/sys."""
+    volumes = {"/run/ibpulse": scratch / "ring", "/var/lib/ibpulse": scratch / "state"}
+    for path in volumes.values():
+        path.mkdir(parents=True)
+        os.chown(path, USER, USER)
+    places = ("--path.sysfs=/host/sys", "--ring.dir=/run/ibpulse", f"--web.listen-address=:{PORT}")
+    return Run(("serve", *places, *flags), {"/host/sys": tree}, volumes)
+
+
+class Container:
+    """A run as a container, whose volumes outlive it."""
+
+    def __init__(self, scratch: Path, packages: Sequence[Path], limit: MemoryLimit, run: Run) -> None:
         self.limit = limit
+        self.run = run
         self._scratch = scratch
-        self._tree = tree
         self._packages = packages
-        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
-        for name in ("root", "ring", "state"):
-            (scratch / name).mkdir(parents=True, exist_ok=True)
-            os.chown(scratch / name, USER, USER)
+        (scratch / "root").mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Container:
         self.start()
@@ -143,19 +169,20 @@ class Container:
         for source, target in self._read_only():
             lines += self._bind(source, root / target.lstrip("/"), "ro")
         lines += [f"mount -t tmpfs -o ro tmpfs {root}{path}" for path in OWN_PACKAGES if path.is_dir()]
-        lines += self._bind(self._scratch / "ring", root / "run/ibpulse", "rw")
-        lines += self._bind(self._scratch / "state", root / "var/lib/ibpulse", "rw")
+        for target, source in self.run.volumes.items():
+            lines += self._bind(source, root / target.lstrip("/"), "rw")
+        lines += [f"ln -s {target} {root}{link}" for link, target in self.run.links.items()]
         lines += [f"ln -s usr/lib {root}/lib", f"ln -s usr/lib64 {root}/lib64", f"mkdir {root}/proc {root}/tmp"]
         lines += [f"mount -t proc proc {root}/proc", f"mount -o remount,ro {root}", f"cd {root}"]
-        return "\n".join([*lines, f"exec env -i {shlex.join(self._daemon())}"])
+        return "\n".join([*lines, f"umask {self.run.umask}", f"exec env -i {shlex.join(self._daemon())}"])
 
     def _read_only(self) -> Iterator[tuple[Path, str]]:
-        yield self._tree, "/host/sys"
+        yield from ((source, target) for target, source in self.run.shown.items())
         for number, package in enumerate(self._packages):
             yield package, f"/opt/{number}"
         interpreter = Path(sys.executable).resolve()
         whole = [] if HOME == "/usr" else [Path(HOME)]
-        files = ["/usr/bin/setpriv", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"]
+        files = ["/usr/bin/setpriv", "/etc/ld.so.cache", "/etc/hosts", "/dev/null", "/dev/urandom"]
         for path in (*whole, *map(Path, files), Path("/usr/lib"), Path("/usr/lib64"), interpreter):
             if path.exists() and not any(path.is_relative_to(other) for other in whole if other != path):
                 yield path, str(path)
@@ -165,14 +192,28 @@ class Container:
         return [make, f"mount --bind {source} {target}", f"mount -o remount,bind,{mode},nosuid {target}"]
 
     def _daemon(self) -> list[str]:
-        paths = ":".join(f"/opt/{number}" for number in range(len(self._packages)))
-        who = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs", "--bounding-set=-all"]
+        groups = "--clear-groups" if self.run.group is None else f"--groups={self.run.group}"
+        who = [f"--reuid={USER}", f"--regid={USER}", groups, "--no-new-privs", "--bounding-set=-all"]
         return [
-            *("PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1", "OPENBLAS_NUM_THREADS=1", f"PYTHONPATH={paths}"),
+            *(f"{name}={value}" for name, value in self.run.environment.items()),
+            *self._environment(),
             *("/usr/sbin/chroot", ".", "/usr/bin/setpriv", *who, "--inh-caps=-all", "--ambient-caps=-all"),
-            *(str(Path(sys.executable).resolve()), "-m", "ibpulse", "serve"),
-            *("--path.sysfs=/host/sys", "--ring.dir=/run/ibpulse", f"--web.listen-address=:{PORT}", *self._flags),
+            *self._program(),
+            *self.run.words,
         ]
+
+    def _environment(self) -> list[str]:
+        paths = ":".join(f"/opt/{number}" for number in range(len(self._packages)))
+        return ["PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1", "OPENBLAS_NUM_THREADS=1", f"PYTHONPATH={paths}"]
+
+    @staticmethod
+    def _program() -> list[str]:
+        return [str(Path(sys.executable).resolve()), "-m", "ibpulse"]
+
+    def beside(self, *words: str) -> list[str]:
+        """A command that root starts next to the daemon, where it sees what the daemon sees: `ibpulse WORD ...`."""
+        enter = [shutil.which("nsenter") or "nsenter", f"--target={self.pid}", "--mount", "--net", "--pid", "--root", "--wd=/"]
+        return ["env", "-i", "TERM=xterm", *self._environment(), *enter, *self._program(), *words]
 
     @property
     def pid(self) -> int:
@@ -192,11 +233,16 @@ class Container:
         return {line.split()[4]: line.split()[5] for line in lines}
 
     def ask(self, path: str, method: str = "GET", body: str = "") -> tuple[int, str]:
-        """Status and body of an answer, asked for from within the container's network."""
+        """Status and text of an answer, asked for from within the container's network."""
+        status, content = self.fetch(path, method, body)
+        return status, content.decode()
+
+    def fetch(self, path: str, method: str = "GET", body: str = "") -> tuple[int, bytes]:
+        """Status and bytes of an answer."""
         inside = ["nsenter", f"--net=/proc/{self.pid}/ns/net", sys.executable, "-I", "-c", ASK]
         command = [*inside, method, f"http://127.0.0.1:{PORT}{path}", body]
-        status, _, text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("\n")
-        return int(status), text
+        status, _, content = subprocess.run(command, capture_output=True, check=True).stdout.partition(b"\n")
+        return int(status), content
 
     def json(self, path: str) -> Any:
         status, text = self.ask(path)

@@ -15,7 +15,15 @@ import pytest
 
 from ibpulse.recordings import load
 from ibpulse.ring.layout import RECORD_WORDS, WORD
-from tests.docker.container import MEMORY_BYTES, USER, Container, MemoryLimit, can_contain, simulated_tree
+from tests.docker.container import (
+    MEMORY_BYTES,
+    USER,
+    Container,
+    MemoryLimit,
+    can_contain,
+    docker_run,
+    simulated_tree,
+)
 from tests.running import Metrics, eventually
 
 pytestmark = [
@@ -42,7 +50,8 @@ def tree(memory: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def container(memory: Path, tree: Path, installed: Path, dependencies: Path) -> Iterator[Container]:
-    with MemoryLimit() as limit, Container(memory / "one", [installed, dependencies], tree, limit, *FLAGS) as container:
+    run = docker_run(memory / "one", tree, *FLAGS)
+    with MemoryLimit() as limit, Container(memory / "one", [installed, dependencies], limit, run) as container:
         yield container
 
 
@@ -100,8 +109,8 @@ def test_it_stays_within_128_mib(container: Container) -> None:
 def test_it_stops_cleanly_on_sigterm_and_a_kill_keeps_the_history(
     memory: Path, tree: Path, installed: Path, dependencies: Path
 ) -> None:
-    packages = [installed, dependencies]
-    with MemoryLimit() as limit, Container(memory / "two", packages, tree, limit, *FLAGS) as container:
+    packages, run = [installed, dependencies], docker_run(memory / "two", tree, *FLAGS)
+    with MemoryLimit() as limit, Container(memory / "two", packages, limit, run) as container:
         time.sleep(2)
         now_ms = time.time_ns() // 1_000_000
         # ended a while before the kill: the newest ticks may not have been in an answer yet

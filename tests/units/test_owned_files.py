@@ -223,8 +223,9 @@ def test_directories_of_all_users_are_found_own_and_roots_first(shared: Path) ->
     (shared / "ibpulse-sampling-1").mkdir()
     ours = [shared / name for name in ("ibpulse-0", "ibpulse-7", f"ibpulse-{USER}")]
     assert find_directories(shared) == [shared, *ours]
-    assert find_directories(shared / "ibpulse") == [shared / "ibpulse", *ours]
-    assert find_directories(shared / "ibpulse-0") == [shared / "ibpulse-0", shared / "ibpulse", *ours[1:]]
+    unit = Path("/run/ibpulse")
+    assert find_directories(shared / "ibpulse") == [shared / "ibpulse", *ours, unit]
+    assert find_directories(shared / "ibpulse-0") == [shared / "ibpulse-0", shared / "ibpulse", *ours[1:], unit]
     assert find_directories(shared / "ring") == [shared / "ring"]
 
 
