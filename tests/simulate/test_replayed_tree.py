@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.commands import VERBS
+from ibpulse.commands.parser import parse
+from ibpulse.commands.replay import describe
+from ibpulse.config import load
 from ibpulse.errors import FabricError
 from ibpulse.events import Event
 from ibpulse.model import PortIdentity, PortState
@@ -19,6 +24,8 @@ from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
 from ibpulse.simulate.replayed_tree import Player, Replay, counters_path
 from ibpulse.sysfs.inventory import Inventory
 from tests.recordings.recordings import make_meta
+from tests.sysfs.machines import Machine
+from tests.sysfs.role_nodes import NODES, RoleNode
 
 INTERVAL_NS = 10_000_000
 START_NS = 1_763_683_200 * 10**9
@@ -102,6 +109,21 @@ def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
     assert [port.rail for port in found] == [True, True, False, False]
     assert all(port.active and port.source and port.source.name == "port_data" for port in found)
     assert (found[3].identity.pci_address, found[3].identity.netdev) == ("", "ens3")
+
+
+@pytest.mark.parametrize("node", NODES, ids=lambda node: node.name)
+def test_the_printed_command_gives_every_port_its_recorded_role(node: RoleNode, tmp_path: Path) -> None:
+    machine, tree = Machine(tmp_path / "node"), tmp_path / "replay"
+    node.build(machine)
+    ports = [RecordedPort.of(port, "port_data", 1) for port in Inventory(machine.root).scan().ports]
+    with replaying(tree, *ports):
+        meta = replace(make_meta(), ports=tuple(ports))
+        said = describe(tmp_path / "a.parquet", meta, Namespace(directory=tree, speed=1.0), INTERVAL_NS)
+        words = said.rpartition("ibpulse serve ")[2].split()
+        flags = parse(VERBS["serve"], words).flags
+        roles = load(flags, {}).ports.roles_by_pattern()
+        found = Inventory(tree, roles=roles).scan().ports
+    assert {str(port.id): port.role for port in found} == node.roles
 
 
 @pytest.mark.parametrize(("state", "seen"), [("DOWN", "DOWN"), ("GONE", "DOWN"), ("INIT", "INIT"), ("ACTIVE", "DOWN")])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.errors import ConfigError
+from ibpulse.model import ROLES
 from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS, format_duration, parse_duration
 
@@ -115,15 +117,22 @@ def _is_sampled(interval_ns: int) -> bool:
 
 
 def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
-    """The message at the start, with the daemon's command; it names the rails if the daemon would choose others."""
+    """The message at the start, with the daemon's command; it has the roles if the daemon would decide otherwise."""
     from ibpulse.sysfs.inventory import Inventory
 
     directory = arguments.directory
-    rails = [str(port.id) for port in meta.ports if port.rail]
-    found = [str(port.id) for port in Inventory(directory).scan().ports if port.rail]
     flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
-    if sorted(rails) != sorted(found) and rails:
-        flags.append(f"--ports.rails={','.join(rails)}")
+    found = {port.id: port.role for port in Inventory(directory).scan().ports}
+    if found != {port.id: port.role for port in meta.ports}:
+        flags.append(f"--ports.roles={','.join(_name_by_role(meta))}")
     host = escape_controls(meta.host) or "an unnamed node"
     what = f"{len(meta.ports)} ports, at {arguments.speed:g}x speed, in {directory}"
     return f"{path} of {host}: {what}\nread it with: ibpulse serve {' '.join(flags)}"
+
+
+def _name_by_role(meta: RecordingMeta) -> Iterator[str]:
+    """The recorded ports of each role, as `ports.roles` takes them."""
+    for role in ROLES:
+        ports = [str(port.id) for port in meta.ports if port.role == role]
+        if ports:
+            yield f"{role}={','.join(ports)}"
