@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,18 @@ def make_port(
     return replace(port, **changes)
 
 
+def make_card(
+    address: str, kind: tuple[str, str] = ("0x15b3", "0x1021"), *, infiniband: bool = True, rdma: bool = False
+) -> Card:
+    """A card on a root port of its own."""
+    return Card(("pci0000:00", address), kind, infiniband, "mlx5_core", rdma)
+
+
+def make_topology(places: Sequence[DevicePlace]) -> Topology:
+    """A node without GPUs."""
+    return Topology(tuple(places), distances=((),) * len(places))
+
+
 def make_port_samples(**changes: Any) -> PortSamples:
     """A port that carries 20 GB/s each way, sampled without a fault."""
     port = PortSamples(
@@ -103,7 +115,7 @@ def make_facts(
         DevicePlace(name, numa_node=0, local_cpus="0-3", pcie_bytes_per_second=63e9, pcie_max_bytes_per_second=63e9)
         for name in names
     )
-    first = Fabric(chosen, topology=Topology(places))
+    first = Fabric(chosen, topology=make_topology(places))
     first = replace(first, **(fabric or {}))
     fabrics = (first,) if later is None else (first, replace(first, ports=tuple(later)))
     taken = SamplingResult(
@@ -127,7 +139,7 @@ def make_facts(
         listed=names,
         admitted=names,
         folders={port.id: Folders(True, True, 10) for port in chosen},
-        cards=tuple(Card(p.identity.pci_address, ("0x15b3", "0x1021"), True, "mlx5_core", True) for p in chosen),
+        cards=tuple(make_card(port.identity.pci_address, rdma=True) for port in chosen),
     )
     here = Machine(
         kernel="6.8.0-45-generic",

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from ibpulse.doctor import Level
-from ibpulse.doctor.facts import Card, EventFacts, Facts
+from ibpulse.doctor.facts import EventFacts, Facts
 from ibpulse.doctor.sample_facts import read_event_facts
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.events.event_file import EventFile
 from ibpulse.model import PortState
 from ibpulse.units import SECOND_NS
-from tests.doctor.making import make_facts, make_port, only_trouble, sentences, troubles
+from tests.doctor.making import make_card, make_facts, make_port, only_trouble, sentences, troubles
 
 # 2025-11-21 00:00:00 UTC
 NOW_NS = 1_763_683_200 * SECOND_NS
@@ -56,7 +56,7 @@ def test_the_ring_and_the_log_name_a_port_once() -> None:
 
 def test_a_card_without_a_device_has_the_time_of_its_port() -> None:
     facts = facts_with([gone(60)])
-    cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
+    cards = (*(facts.tree.cards or ()), make_card("0000:3d:00.0"))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
     assert finding.sentence.endswith("no RDMA device. The daemon sampled mlx5_2:1 until 2025-11-20 23:59:00 UTC.")
 

@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 
 from ibpulse.doctor import Level, examine, worst_level
-from ibpulse.doctor.facts import Card, Folders, Mount
+from ibpulse.doctor.facts import Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
-from ibpulse.model import DevicePlace, Port, SamplerHealth, Topology, Verdict
+from ibpulse.model import DevicePlace, Port, SamplerHealth, Verdict
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
 from ibpulse.sysfs.kinds import NEVER_RAILS
-from tests.doctor.making import make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
+from tests.doctor.making import (
+    make_card,
+    make_facts,
+    make_port,
+    make_port_samples,
+    make_topology,
+    only_trouble,
+    sentences,
+    troubles,
+)
 
 ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
@@ -106,7 +115,7 @@ def test_one_device_answers() -> None:
 
 def test_a_card_without_its_device_is_a_failure() -> None:
     facts = make_facts()
-    cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
+    cards = (*(facts.tree.cards or ()), make_card("0000:3d:00.0"))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
     assert (finding.subject, finding.level) == ("0000:3d:00.0", Level.FAIL)
     assert finding.sentence == "is a card of the rails' model, but it has no RDMA device."
@@ -114,14 +123,14 @@ def test_a_card_without_its_device_is_a_failure() -> None:
 
 def test_a_card_of_another_make_may_be_without_a_device() -> None:
     facts = make_facts()
-    cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x8086", "0x1592"), False, "ice", False))
+    cards = (*(facts.tree.cards or ()), make_card("0000:3d:00.0", ("0x8086", "0x1592"), infiniband=False))
     assert troubles(replace(facts, tree=replace(facts.tree, cards=cards))) == []
 
 
 def test_the_second_function_of_a_bond_is_not_missed() -> None:
     bond = make_port("mlx5_bond_0", identity={"kind": "bond", "pci_address": "0000:18:00.0"})
     facts = make_facts([bond])
-    cards = (*(facts.tree.cards or ()), Card("0000:18:00.1", ("0x15b3", "0x1021"), True, "mlx5_core", False))
+    cards = (*(facts.tree.cards or ()), make_card("0000:18:00.1"))
     assert troubles(replace(facts, tree=replace(facts.tree, cards=cards))) == []
 
 
@@ -137,8 +146,8 @@ def test_every_kind_that_is_never_a_rail_says_why() -> None:
 def test_without_rails_every_infiniband_card_must_have_a_device() -> None:
     facts = make_facts([make_port("mlx5_an0", identity=ETHERNET, rail=False)])
     cards = (
-        Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False),
-        Card("0000:3e:00.0", ("0x15b3", "0x101d"), False, "mlx5_core", False),
+        make_card("0000:3d:00.0"),
+        make_card("0000:3e:00.0", ("0x15b3", "0x101d"), infiniband=False),
     )
     facts = replace(facts, tree=replace(facts.tree, cards=cards))
     assert [finding.subject for finding in examine(facts, ["devices"]) if finding.level is Level.FAIL] == [
@@ -161,7 +170,7 @@ def test_a_port_that_only_the_daemon_remembers_is_named() -> None:
 
 def test_the_daemons_memory_names_the_device_of_a_bare_card() -> None:
     facts = make_facts(sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})
-    cards = (*(facts.tree.cards or ()), Card("0000:3d:00.0", ("0x15b3", "0x1021"), True, "mlx5_core", False))
+    cards = (*(facts.tree.cards or ()), make_card("0000:3d:00.0"))
     finding = only_trouble(replace(facts, tree=replace(facts.tree, cards=cards)))
     assert finding.sentence.endswith("no RDMA device. The daemon sampled mlx5_2:1 earlier.")
 
@@ -346,7 +355,7 @@ def test_rails_on_different_pcie_paths_are_named() -> None:
         DevicePlace("mlx5_1", pcie_bytes_per_second=31.5e9),
         DevicePlace("mlx5_2", pcie_bytes_per_second=63e9),
     )
-    facts = make_facts([*RAILS, make_port("mlx5_2")], fabric={"topology": Topology(places)})
+    facts = make_facts([*RAILS, make_port("mlx5_2")], fabric={"topology": make_topology(places)})
     finding = only_trouble(facts)
     assert finding.sentence.startswith("has PCIe path 31.5 GB/s, but 2 of 3 active rails have 63 GB/s")
 
@@ -354,7 +363,7 @@ def test_rails_on_different_pcie_paths_are_named() -> None:
 def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:
     sentence = "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16: reseat the card."
     places = (DevicePlace("mlx5_0", verdicts=(Verdict("downtrained", sentence),)), DevicePlace("mlx5_9"))
-    facts = make_facts([RAILS[0]], fabric={"topology": Topology(places), "notices": (f"mlx5_0: {sentence}",)})
+    facts = make_facts([RAILS[0]], fabric={"topology": make_topology(places), "notices": (f"mlx5_0: {sentence}",)})
     finding = only_trouble(facts)
     assert finding.sentence == "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16."
     assert finding.advice == "Reseat the card."
@@ -362,5 +371,5 @@ def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:
 
 def test_a_pcie_path_of_unknown_speed_is_no_fault() -> None:
     places = (DevicePlace("mlx5_0", verdicts=(Verdict("unknown", "the kernel does not say."),)),)
-    facts = make_facts([RAILS[0]], fabric={"topology": Topology(places)})
+    facts = make_facts([RAILS[0]], fabric={"topology": make_topology(places)})
     assert sentences(facts, "pcie") == ["mlx5_0: has a PCIe path whose speed the kernel does not report."]

@@ -118,9 +118,9 @@ def test_cards_are_told_from_what_is_none(tmp_path: Path) -> None:
     (lent / "driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")
     function(tmp_path, f"{bridge}/0000:1a:00.0", kind="0x010802", vendor="0x144d", device="0xa80a")
     function(tmp_path, "system/cpu")
-    kind = ("0x15b3", "0x1021")
+    kind, above = ("0x15b3", "0x1021"), ("pci0000:15", "0000:15:01.0")
     assert list(find_cards(str(tmp_path))) == [
-        Card("0000:16:00.0", kind, True, "mlx5_core", False),
-        Card("0000:17:00.0", kind, False, "", True),
-        Card("0000:18:00.0", kind, False, "", True),
+        Card((*above, "0000:16:00.0"), kind, True, "mlx5_core", False),
+        Card((*above, "0000:17:00.0"), kind, False, "", True),
+        Card((*above, "0000:18:00.0"), kind, False, "", True),
     ]

@@ -70,13 +70,21 @@ class Folders:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A PCI function of a network card; `kind` is its vendor and device id, `rdma` whether it has an RDMA device."""
+    """A PCI function of a network card; `kind` is its vendor and device id, `rdma` whether it has an RDMA device.
 
-    address: str
+    `chain` is the path to it as in `DevicePlace`.
+    """
+
+    chain: tuple[str, ...]
     kind: tuple[str, str]
     infiniband: bool
     driver: str
     rdma: bool
+
+    @property
+    def address(self) -> str:
+        """Its PCI address."""
+        return self.chain[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ibpulse.doctor.facts import GONE_NS, Card, Facts
@@ -11,13 +12,14 @@ from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
 from ibpulse.sysfs.device import Selection
+from ibpulse.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.gpus import NEAR
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, make_of
 from ibpulse.sysfs.roles import TRAINED_DOWN, find_slow_twins
 from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
-from ibpulse.text import count_text, moment_text, rate_text
+from ibpulse.text import count_text, moment_text, names_text, rate_text
 
 NOT_SAMPLED = "It is not sampled and is missing from all metrics of the node."
 
@@ -78,7 +80,8 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
 @check(
     "devices",
     detail="A card of the rails' model without an RDMA device has lost it, or the device was moved to another network "
-    "namespace.",
+    "namespace. Where the rails are near GPUs, a card that is not is only a warning, and so is a GPU near no rail if "
+    "most GPUs of its model are near one.",
 )
 def check_devices(facts: Facts) -> Iterator[Finding]:
     """Every device answers, and every card of the rails' model has its RDMA device."""
@@ -124,16 +127,60 @@ def _find_gone(facts: Facts) -> Iterator[Finding]:
     cards = [] if gone else _missing_cards(facts)
     for card in cards:
         known = f" The daemon sampled {', '.join(map(_until, missing, missing.values()))}." if missing else ""
-        yield Finding(
-            Level.FAIL,
-            card.address,
-            f"is a card of the rails' model, but it has no RDMA device.{known}",
-            NOT_SAMPLED,
-            advice,
-        )
+        yield _judge_card(card, facts, known, advice)
     for name, event in {} if cards or gone else missing.items():
         when = f" at {moment_text(event.time_ns)} and has not come back" if event else ""
         yield Finding(Level.FAIL, name, f"disappeared{when}; the daemon sampled it earlier.", NOT_SAMPLED, advice)
+    yield from _find_gpus_without_rail(facts)
+
+
+def _judge_card(card: Card, facts: Facts, known: str, advice: str) -> Finding:
+    """The finding about a card without an RDMA device; `known` is a sentence about what it was, or empty."""
+    gpus = names_text(find_near_gpus(card.chain, facts.fabric.topology))
+    place = f" near GPU {gpus}" if gpus else ""
+    kinds = {each.address: each.kind for each in facts.tree.cards or ()}
+    alike = [port for port in facts.fabric.ports if kinds.get(port.identity.pci_address) == card.kind]
+    if not any(port.rail for port in alike) or is_lost_rail(card.chain, alike, facts.fabric.topology):
+        text = f"is a card of the rails' model{place}, but it has no RDMA device.{known}"
+        return Finding(Level.FAIL, card.address, text, NOT_SAMPLED, advice)
+    return Finding(
+        Level.WARN,
+        card.address,
+        f"is a card of the rails' model{place} without an RDMA device, but not in the position of a rail.{known}",
+        "It is not sampled. The rails are nearer to the GPUs or on other functions of their cards, so none is missing.",
+        advice,
+    )
+
+
+def _find_gpus_without_rail(facts: Facts) -> Iterator[Finding]:
+    """GPUs that are near no rail, unlike most of their model: perhaps the card of their rail has left the PCIe bus.
+
+    A card of the rails' model near the GPU is there, whatever became of its device.
+    """
+    topology = facts.fabric.topology
+    rails = {port.id.device: port.identity.pci_address for port in facts.fabric.ports if port.rail}
+    covered = {
+        gpu
+        for place, row in zip(topology.devices, topology.distances, strict=True)
+        for gpu, word in zip(topology.gpus, row, strict=True)
+        if place.device in rails and word in NEAR
+    }
+    cards = facts.tree.cards or ()
+    kinds = {card.kind for card in cards if card.address in rails.values()}
+    served = {gpu for card in cards if card.kind in kinds for gpu in find_near_gpus(card.chain, topology)}
+    models = Counter((gpu.vendor, gpu.device) for gpu in covered)
+    lonely = [gpu for gpu in topology.gpus if gpu not in covered and gpu.address not in served]
+    alike = Counter((gpu.vendor, gpu.device) for gpu in lonely)
+    for gpu in () if COMPUTE in facts.options.roles else lonely:
+        model = gpu.vendor, gpu.device
+        if models[model] > alike[model]:
+            yield Finding(
+                Level.WARN,
+                gpu.address,
+                f"is a GPU near no rail, but {models[model]} GPUs of its model are near one.",
+                "The card of its rail may have left the PCIe bus; otherwise the node was built that way.",
+                "Compare with lspci and a healthy node of this type. If it is meant so, name the rails in ports.roles.",
+            )
 
 
 def _until(name: str, event: Event | None) -> str:

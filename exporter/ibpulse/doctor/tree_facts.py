@@ -15,6 +15,7 @@ from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.error_counters import Wanted, choose_counters
 from ibpulse.sysfs.files import is_utf8, list_names, parse_count, read_link_name, read_text, read_value
+from ibpulse.sysfs.pcie import ADDRESS, HOST_BRIDGE, find_chain
 from ibpulse.text import natural_key
 
 COUNTER_ANSWER_SECONDS = 1.5
@@ -23,7 +24,6 @@ REQUESTS = ("hw_counters/rx_write_requests", "hw_counters/rx_read_requests")
 FLAPS = ("counters/link_downed", "counters/link_error_recovery")
 READ_TWICE = frozenset((*REQUESTS, *FLAPS))
 ANSWER_SECONDS = 1.0
-_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 ETHERNET_CLASS = "0x0200"
 INFINIBAND_CLASS = "0x0207"
@@ -134,24 +134,24 @@ def find_cards(sysfs: str) -> Iterator[Card]:
     """Every network card in the PCI tree, except virtual functions and cards passed to a virtual machine."""
     devices = os.path.join(sysfs, "devices")
     for bridge in sorted(os.listdir(devices)):
-        if bridge.startswith("pci"):
+        if HOST_BRIDGE.fullmatch(bridge):
             yield from _find_below(os.path.join(devices, bridge))
 
 
 def _find_below(folder: str) -> Iterator[Card]:
     try:
-        names = sorted(name for name in os.listdir(folder) if _PCI_ADDRESS.fullmatch(name))
+        names = sorted(name for name in os.listdir(folder) if ADDRESS.fullmatch(name))
     except OSError:
         return
     for name in names:
         function = os.path.join(folder, name)
-        card = _read_card(function, name)
+        card = _read_card(function)
         if card is not None:
             yield card
         yield from _find_below(function)
 
 
-def _read_card(function: str, address: str) -> Card | None:
+def _read_card(function: str) -> Card | None:
     kind = read_value(function, "class")[:6]
     if kind not in (ETHERNET_CLASS, INFINIBAND_CLASS) or os.path.exists(os.path.join(function, "physfn")):
         return None
@@ -159,7 +159,7 @@ def _read_card(function: str, address: str) -> Card | None:
     if driver.startswith("vfio"):
         return None
     return Card(
-        address=address,
+        chain=find_chain(function),
         kind=(read_value(function, "vendor"), read_value(function, "device")),
         infiniband=kind == INFINIBAND_CLASS,
         driver=driver,
@@ -173,7 +173,7 @@ def _has_rdma(function: str) -> bool:
         if "infiniband" in names and os.listdir(os.path.join(folder, "infiniband")):
             return True
         depth = os.path.relpath(folder, function).count(os.sep)
-        names[:] = [name for name in names if depth < 1 and not _PCI_ADDRESS.fullmatch(name) and "." in name]
+        names[:] = [name for name in names if depth < 1 and not ADDRESS.fullmatch(name) and "." in name]
     return False
 
 

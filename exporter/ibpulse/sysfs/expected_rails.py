@@ -11,7 +11,7 @@ from ibpulse.events.event import Event, is_port_name, started_states
 from ibpulse.events.log import EventLog
 from ibpulse.model import Fabric, Port, Topology
 from ibpulse.sysfs.files import SHORTAGE, read_link, read_text
-from ibpulse.sysfs.gpus import NEAR, measure
+from ibpulse.sysfs.gpus import NEAR, find_nearest, measure
 from ibpulse.sysfs.kinds import BOND
 from ibpulse.sysfs.pcie import find_chain
 
@@ -56,7 +56,7 @@ class RailFunctions:
                 by_ids.setdefault(function.ids, []).append(port)
         bonds = {_slot(port.identity.pci_address) for port in ports if port.identity.kind == BOND}
         lost = [each for each in functions.values() if not _has_rdma(each.folder) and _slot(each.address) not in bonds]
-        return len(rails) + sum(_is_lost_rail(each, by_ids.get(each.ids, ()), topology) for each in lost)
+        return len(rails) + sum(is_lost_rail(each.chain, by_ids.get(each.ids, ()), topology) for each in lost)
 
     def _list(self, read: set[str]) -> Mapping[str, NetworkFunction]:
         """The network functions at these addresses, and those without an RDMA device."""
@@ -99,15 +99,24 @@ def _has_rdma(folder: str) -> bool:
     return os.path.isdir(os.path.join(folder, "infiniband"))
 
 
-def _is_lost_rail(function: NetworkFunction, alike: Sequence[Port], topology: Topology) -> bool:
-    """Whether a function without an RDMA device was a rail's; `alike` are the ports of the same PCI ids."""
+def is_lost_rail(chain: tuple[str, ...], alike: Sequence[Port], topology: Topology) -> bool:
+    """Whether a function without an RDMA device was a rail's; `alike` are the ports of the same PCI ids.
+
+    `chain` is the path to the function as in `find_chain`.
+    """
     rails = [port for port in alike if port.rail]
-    number = function.address.rpartition(".")[2]
+    number = chain[-1].rpartition(".")[2]
     if not any(port.identity.pci_address.rpartition(".")[2] == number for port in rails):
         return False
     if not any(port.identity.gpu_distance in NEAR for port in rails):
         return len(rails) == len(alike)
-    return any(measure(function.chain, None, gpu.chain, None) in NEAR for gpu in topology.gpus)
+    return bool(find_near_gpus(chain, topology))
+
+
+def find_near_gpus(chain: tuple[str, ...], topology: Topology) -> tuple[str, ...]:
+    """The addresses of the GPUs that are nearest to a function, if they are near; `chain` as in `find_chain`."""
+    nearest, distance = find_nearest({gpu.address: measure(chain, None, gpu.chain, None) for gpu in topology.gpus})
+    return nearest if distance in NEAR else ()
 
 
 class ExpectedRails:
