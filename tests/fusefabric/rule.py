@@ -21,10 +21,11 @@ class Rule:
     of any moment of it; with `quickest_seconds` it takes any time between the two, evenly by its logarithm. `value`
     stands in place of the counter: 2**32 - 1 is a saturated one, a small one a decrease.
     `texts` stand in place of the texts of files, such as `{"rate": "200 Gb/sec (4X HDR)\\n"}`; an empty one makes an
-    empty file. `flapped` takes the link down and up again at once, which only `link_downed` shows. The others act as in
-    a simulated fabric: `factor` is the part of the traffic that is counted, `down` takes the link down, `vanished`
-    removes the device (open handles give ENODEV for ever), `reset` sets the counters to zero once, `stuck` stops them,
-    `refresh_ns` shows new values only at multiples of it.
+    empty file. `name` and `port` stand in place of the names of the device in `class/infiniband` and of the directory
+    of its port; open handles go on. `flapped` takes the link down and up again at once, which only `link_downed` shows.
+    The others act as in a simulated fabric: `factor` is the part of the traffic that is counted, `down` takes the link
+    down, `vanished` removes the device (open handles give ENODEV for ever), `reset` sets the counters to zero once,
+    `stuck` stops them, `refresh_ns` shows new values only at multiples of it.
     """
 
     hang_seconds: float = 0.0
@@ -34,6 +35,8 @@ class Rule:
     value: int | None = None
     files: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    port: str = ""
     factor: float = 1.0
     down: bool = False
     flapped: bool = False

@@ -62,6 +62,11 @@ class DeviceState:
         released.set()
         return at_ns
 
+    def renamed(self) -> dict[str, str]:
+        """The paths that have another name, and that name."""
+        names = {f"/class/infiniband/{self.device.name}": self.rule.name, f"/{self.device.port_path}": self.rule.port}
+        return {path: name for path, name in names.items() if name}
+
     def read(self, node: Node, name: str) -> str:
         """The text of a file now. Raises FuseOSError as the rule says."""
         rule = self.rule
@@ -148,8 +153,10 @@ class FabricOperations(mfusepy.Operations):
 
     def readdir(self, path: str, fh: int) -> list[str]:
         node = self._node(path)
-        base = path.rstrip("/")
-        return [".", ".."] + [name for name in node.children if self._stands(self.nodes[f"{base}/{name}"])]
+        base = self._own_path(path).rstrip("/")
+        standing = [name for name in node.children if self._stands(self.nodes[f"{base}/{name}"])]
+        renamed = self._renamed()
+        return [".", ".."] + [renamed.get(f"{base}/{name}", name) for name in standing]
 
     def open(self, path: str, flags: int) -> int:
         node = self._node(path)
@@ -180,8 +187,21 @@ class FabricOperations(mfusepy.Operations):
     def _stands(self, node: Node) -> bool:
         return node.device is None or not self.states[node.device].rule.vanished
 
+    def _renamed(self) -> dict[str, str]:
+        return {path: name for state in self.states.values() for path, name in state.renamed().items()}
+
+    def _own_path(self, path: str) -> str:
+        """The path in the tree of what has this path now; empty for the old path of what was renamed."""
+        for own, name in self._renamed().items():
+            shown = f"{own.rpartition('/')[0]}/{name}"
+            if f"{path}/".startswith(f"{shown}/"):
+                return own + path[len(shown) :]
+            if f"{path}/".startswith(f"{own}/"):
+                return ""
+        return path
+
     def _node(self, path: str) -> Node:
-        node = self.nodes.get(path)
+        node = self.nodes.get(self._own_path(path))
         if node is None or not self._stands(node):
             raise mfusepy.FuseOSError(errno.ENOENT)
         return node

@@ -335,3 +335,27 @@ def test_a_device_returns_with_its_guid(fabric: FuseFabric) -> None:
     assert not guid.exists()
     fabric.set("mlx5_3")
     assert guid.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["<b>&", "a\nb", "mlx5_\udcff", "x" * 200], ids=ascii)
+def test_a_device_can_have_any_name(fabric: FuseFabric, name: str) -> None:
+    base = fabric.root / "class/infiniband"
+    with opened(fabric, "mlx5_3") as old:
+        fabric.set("mlx5_3", name=name)
+        assert sorted(os.listdir(base)) == sorted(["mlx5_0", "mlx5_1", "mlx5_2", name, "mlx5_an0"])
+        assert not (base / "mlx5_3").exists()
+        assert int((base / name / "ports/1/counters/port_xmit_data").read_text()) >= read(old) - 10**9
+        fabric.clear()
+        assert not (base / name).exists()
+        assert (base / "mlx5_3/ports/1/state").read_text() == "4: ACTIVE\n"
+
+
+def test_a_port_can_have_any_number(fabric: FuseFabric) -> None:
+    ports = fabric.root / "class/infiniband/mlx5_3/ports"
+    fabric.set("mlx5_3", port="999")
+    assert os.listdir(ports) == ["999"]
+    assert (ports / "999/state").read_text() == "4: ACTIVE\n"
+    assert len(os.listdir(ports / "999/counters")) == 21
+    assert not (ports / "1/state").exists()
+    fabric.clear()
+    assert os.listdir(ports) == ["1"]
