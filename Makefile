@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test test-machine test-still check bench docs accuracy fuzz chart format lock clean
+.PHONY: help run stack test test-machine test-still check bench docs accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -63,6 +63,9 @@ fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged f
 CASES := 10000
 FILES := 120000
 SEED := $(shell date +%s)
+
+faults: $(VENV)/dev.stamp ## Inject faults into a running daemon and check invariants (ARGS="--seed=1 --minutes=60", --calm)
+	$(BIN)/python -m bench.faults $(ARGS)
 
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
 	$(BIN)/python -m tools.chart .

@@ -1,0 +1,97 @@
+"""The evidence of an episode: what was sampled, answered and injected in its time, and which spans are excused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.faults.load import Load
+from bench.faults.plan import Happened
+from bench.faults.testbed import Testbed
+from ibpulse.errors import RingError
+
+# single samples are lost on any machine, and more on a busy one
+GAP_SECONDS = 0.3
+# time to answer again after a fault that silences the daemon, and to start again after its end
+SILENCE_SECONDS = 3.0
+START_SECONDS = 15.0
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence for the time from `begin` to `end`; `happened` has all faults since the campaign began."""
+
+    testbed: Testbed
+    load: Load
+    happened: Sequence[Happened]
+    begin: float
+    end: float
+
+    def within(self, at: float) -> bool:
+        """Whether a moment belongs to that time."""
+        return self.begin <= at < self.end
+
+    @property
+    def silent(self) -> list[Span]:
+        """The times in which the daemon may give no answer, or the machine gave it no time."""
+        ended = [(one.begin, one.end + START_SECONDS) for one in self.happened if one.effect.ends_daemon]
+        return [
+            *self.load.stalls,
+            *ended,
+            *((one.begin, one.end + SILENCE_SECONDS) for one in self.happened if one.effect.silences),
+        ]
+
+    def suffering(self, device: str) -> list[Span]:
+        """The times in which a device may go unsampled, because of itself or of the machine."""
+        mine = [one for one in self.happened if one.occurrence.device == device]
+        return [*self.load.stalls, *((one.begin, one.end + one.effect.recovery_seconds) for one in mine)]
+
+    def lost_seconds(self) -> dict[str, float]:
+        """Seconds for which each device went unsampled, except while it suffered a fault itself."""
+        return {
+            device: sum(end - begin for begin, end in gaps(self._samples(device), self, self.suffering(device)))
+            for device in self.testbed.devices
+        }
+
+    def _samples(self, device: str) -> list[float]:
+        """The times of the device's samples in the ring; none without a ring."""
+        try:
+            reader = self.testbed.ring()
+        except RingError:
+            return []
+        slot = reader.ring.slots().get(f"{device}:1")
+        if slot is None:
+            return []
+        last = reader.ring.latest_tick()
+        block = reader.read([slot], max(1, last - reader.readable_ticks + 1), last)
+        good = block.valid()[0].all(axis=0)
+        times: list[float] = (block.stamps()[0, good, 2] / 1e9).tolist()
+        return times
+
+
+def gaps(times: Iterable[float], evidence: Evidence, excused: Sequence[Span]) -> Iterator[Span]:
+    """The spans longer than a short gap between these times, without the parts that are excused."""
+    edges = [evidence.begin, *(at for at in times if evidence.within(at)), evidence.end]
+    for place in np.flatnonzero(np.diff(edges) > GAP_SECONDS).tolist():
+        yield from without((edges[place], edges[place + 1]), excused)
+
+
+def without(span: Span, excused: Sequence[Span]) -> Iterator[Span]:
+    """The parts of a span that no excused one covers."""
+    begin, end = span
+    for from_, to in sorted(excused):
+        if from_ < end and to > begin:
+            if from_ > begin:
+                yield begin, from_
+            begin = max(begin, to)
+    if begin < end:
+        yield begin, end
+
+
+def excuses(spans: Sequence[Span], at: float) -> bool:
+    """Whether one of the spans covers a moment."""
+    return any(begin <= at <= end for begin, end in spans)

@@ -1,0 +1,31 @@
+"""Every fault of a campaign. To add one, add a row to one of the three modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.faults.client_faults import CLIENT_FAULTS
+from bench.faults.device_faults import DEVICE_FAULTS
+from bench.faults.machine_faults import MACHINE_FAULTS
+from bench.faults.plan import Fault
+from bench.faults.testbed import Testbed
+
+FAULTS: tuple[Fault, ...] = (*DEVICE_FAULTS, *MACHINE_FAULTS, *CLIENT_FAULTS)
+
+
+def choose(names: Sequence[str]) -> tuple[Fault, ...]:
+    """The faults with these names; all of them without any.
+
+    Raises:
+        ValueError: no fault has that name; the message lists the known names.
+    """
+    known = {fault.name: fault for fault in FAULTS}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f'no fault is called "{unknown[0]}"; known faults: {", ".join(known)}')
+    return tuple(known[name] for name in names) if names else FAULTS
+
+
+def split_possible(faults: Sequence[Fault], testbed: Testbed) -> tuple[list[Fault], dict[str, str]]:
+    """The faults that can happen on this machine, and why each other one cannot, by name."""
+    reasons = {fault.name: fault.why_not(testbed) for fault in faults}
+    return [fault for fault in faults if not reasons[fault.name]], {name: why for name, why in reasons.items() if why}

@@ -1,0 +1,169 @@
+"""The testbed of a campaign: an exact fabric, a daemon on it, its directories, and its faked wall clock."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.faults.service import Service
+from bench.processes import pss_bytes
+from ibpulse.errors import RingError
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from tests.fusefabric.client import FuseFabric
+
+PORTS = 4
+# every sample of a port has this rate or less
+HEIGHT = 20e9
+WAVE: dict[str, Any] = {"rate_bytes_per_second": HEIGHT, "period_ns": 200_000_000, "duty": 0.4}
+WINDOW_SECONDS = 10
+HISTORY_SECONDS = 60
+FLAGS = (
+    "--web.listen-address=127.0.0.1:0",
+    f"--sampler.history={HISTORY_SECONDS}s",
+    f"--analysis.windows={WINDOW_SECONDS}s",
+    "--analysis.traffic-window=10s",
+    "--slow.interval=1s",
+    "--capture.min-free=1MB",
+    "--capture.max-count=3",
+    "--capture.allow-unauthenticated=true",
+)
+# sizes of the file systems that can fill up
+SIZES = {"ring": "48m", "captures": "24m"}
+
+
+@dataclass
+class Testbed:
+    """A running daemon and everything that a fault can change."""
+
+    place: Path
+    fabric: FuseFabric
+    service: Service
+    # why the two directories are no file systems of their own, and why the wall clock cannot be stepped; empty if so
+    no_mounts: str
+    no_clock: str
+    _rings: dict[int, RingReader] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices."""
+        return [device.name for device in self.fabric.devices]
+
+    def true_bytes(self, begin: float, end: float) -> int:
+        """Bytes that flowed through any one port in one direction between two monotonic times, in seconds."""
+        flowed = self.fabric.schedule.port_bytes
+        return flowed(round(end * 1e9), 0, 0) - flowed(round(begin * 1e9), 0, 0)
+
+    def ring(self) -> RingReader:
+        """The ring as it is now: a daemon may have put another one in its place.
+
+        Raises:
+            RingError: there is none.
+        """
+        path = self.place / "ring/ring"
+        try:
+            inode = path.stat().st_ino
+        except OSError as error:
+            raise RingError(f"ring {path}: {error.strerror}") from error
+        if inode not in self._rings:
+            self._rings[inode] = RingReader(RingFile(path, writable=False))
+        return self._rings[inode]
+
+    def sampler_pid(self) -> int:
+        """The process that samples the healthy devices, 0 without one."""
+        try:
+            pid = self.ring().ring.words[at.lane_at(0) + at.L_PID]
+        except RingError:
+            return 0
+        return pid if pid in self.service.child_pids() else 0
+
+    def memory_bytes(self) -> int:
+        """Proportional set size of the daemon's two permanent processes; 0 if it has ended."""
+        try:
+            return sum(map(pss_bytes, filter(None, (self.service.pid, self.sampler_pid()))))
+        except (OSError, ValueError):
+            return 0
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the daemon's wall clock to the true time plus these seconds."""
+        fresh = self.place / "clock.new"
+        fresh.write_text(f"{seconds:+g}")
+        fresh.replace(self.place / "clock")
+
+
+@contextmanager
+def prepared(place: Path, *, fake_clock: bool = True, flags: Sequence[str] = ()) -> Iterator[Testbed]:
+    """A testbed in a directory, with a daemon that listens.
+
+    `flags` are further ones for the daemon, whose wall clock can be stepped with `fake_clock`.
+    """
+    with ExitStack() as stack:
+        no_mounts = mount_small(place, stack)
+        library = find_libfaketime() if fake_clock else None
+        environment = faked_clock(place, library) if library else {}
+        fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS))
+        where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
+        service = Service([*FLAGS, *where, *flags], place / "log", environment)
+        no_clock = "" if library else "libfaketime is not installed (pip install libfaketime==3.0.1)"
+        testbed = Testbed(place, fabric, service, no_mounts, no_clock)
+        stack.callback(remove_shared_clocks, service)
+        try:
+            service.start()
+            yield testbed
+        finally:
+            # a process with a hung read only ends when the read does
+            fabric.clear()
+            service.stop(patience=10.0)
+
+
+def mount_small(place: Path, stack: ExitStack) -> str:
+    """Make the two directories small file systems in memory until the stack ends; returns why that is not possible."""
+    for name, size in SIZES.items():
+        folder = place / name
+        folder.mkdir(mode=0o700)
+        options = f"size={size},mode=0700"
+        try:
+            done = subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", options, "ibpulse-faults", str(folder)],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+        except FileNotFoundError:
+            return "there is no program called mount"
+        if done.returncode:
+            return f"small file systems cannot be mounted, which takes root: {done.stderr.strip()}"
+        stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, capture_output=True)
+    return ""
+
+
+def find_libfaketime() -> Path | None:
+    """The library of PyPI's libfaketime, whose monotonic clock stays true; None if it is not installed."""
+    found = importlib.util.find_spec("libfaketime")
+    folders = (found.submodule_search_locations or []) if found else []
+    return next((path for folder in folders for path in Path(folder).rglob("libfaketime.so.1")), None)
+
+
+def faked_clock(place: Path, library: Path) -> dict[str, str]:
+    """The environment in which a process takes the offset of its wall clock from a file."""
+    clock = place / "clock"
+    clock.write_text("+0")
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def remove_shared_clocks(service: Service) -> None:
+    """Remove the shared memory of killed processes with a faked clock."""
+    for pid in service.all_pids:
+        for path in Path("/dev/shm").glob(f"*faketime_*_{pid}"):
+            path.unlink(missing_ok=True)

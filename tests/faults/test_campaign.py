@@ -1,0 +1,131 @@
+"""Two minutes of the fault campaign, and that it reports what it was not told about."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.faults.__main__ import run_campaign
+from bench.faults.campaign import Campaign
+from bench.faults.device_faults import BYTES
+from bench.faults.evidence import without
+from bench.faults.fault_table import FAULTS, choose
+from bench.faults.load import Load
+from bench.faults.plan import Episode, plan_episodes
+from bench.faults.testbed import prepared
+from tests.fusefabric.client import ROOT, why_not
+
+needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
+DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
+
+# Faults that the daemon does not survive yet: remove a name as soon as it does.
+NOT_YET = frozenset(
+    {
+        "a crowd of idle connections",
+        "descriptors run out",
+        "descriptors run out and a device vanishes",
+        "the name is bytes that are not UTF-8",
+        "the port is number 999",
+        "the ring's file system is full and a device vanishes",
+    }
+)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ibpulse-faults-", dir="/dev/shm") as scratch:
+        yield Path(scratch)
+
+
+@pytest.mark.fuse
+@needs_fuse
+@pytest.mark.timeout(600)
+def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
+    faults = tuple(fault for fault in FAULTS if fault.name not in NOT_YET)
+    lines: list[str] = []
+    outcome = run_campaign(place, faults, seed=0, minutes=2, longest_seconds=2.0, say=lines.append)
+    assert outcome.violations == [], "\n".join(lines)
+    assert len({one.occurrence.fault.name for one in outcome.happened}) >= 20
+    # whatever was skipped says why
+    assert all(outcome.impossible.values())
+
+
+@pytest.mark.fuse
+@needs_fuse
+def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -> None:
+    lines: list[str] = []
+    with prepared(place, fake_clock=False) as testbed:
+
+        def secret() -> Episode:
+            testbed.fabric.set("mlx5_1", value=2**50, files=BYTES)
+            testbed.fabric.set("mlx5_2", hang_seconds=60.0)
+            return ()
+
+        with Load(testbed) as load:
+            campaign = Campaign(testbed, load, secret, seed=7, say=lines.append)
+            campaign.run(4.0, warm_up_seconds=3.0)
+        testbed.fabric.clear()
+        campaign.stop()
+    found = {violation.invariant: violation.value for violation in campaign.outcome.violations}
+    assert found["no false rate"].startswith("mlx5_1: ") or found["no false rate"].startswith("node: ")
+    assert found["sampled on"].startswith("mlx5_2 unsampled for ")
+    assert any("VIOLATION of sampled on at " in line and "seed 7, calm: mlx5_2" in line for line in lines)
+    # the daemon itself did nothing wrong
+    assert set(found) == {"no false rate", "sampled on"}
+    assert any(line.startswith("none (calm)") for line in campaign.outcome.table())
+
+
+def test_the_seed_alone_decides_what_happens() -> None:
+    first, again, other = (plan_episodes(FAULTS, DEVICES, seed, 5.0) for seed in (3, 3, 4))
+    episodes = [first() for _ in range(100)]
+    assert [again() for _ in range(100)] == episodes
+    assert [other() for _ in range(100)] != episodes
+
+
+def test_every_fault_comes_once_before_any_comes_again() -> None:
+    following = plan_episodes(FAULTS, DEVICES, 1, 5.0)
+    names: list[str] = []
+    while len(names) < len(FAULTS):
+        episode = following()
+        names += [one.fault.name for one in episode]
+        assert len(episode) <= 3
+    assert len(set(names[: len(FAULTS)])) == len(FAULTS)
+
+
+def test_an_episode_spares_a_device_and_shares_nothing() -> None:
+    following = plan_episodes(FAULTS, DEVICES, 2, 5.0)
+    sizes = set()
+    for episode in (following() for _ in range(200)):
+        hit = [one.device for one in episode if one.device]
+        taken = [one.fault.resource for one in episode if one.fault.resource]
+        assert "mlx5_0" not in hit
+        assert len(set(hit)) == len(hit)
+        assert len(set(taken)) == len(taken)
+        assert all(0 <= one.begin <= 2 and 1 <= one.end - one.begin <= 5 for one in episode)
+        sizes.add(len(episode))
+    assert sizes == {1, 2, 3}
+
+
+def test_the_parts_of_a_span_that_nothing_excuses() -> None:
+    assert list(without((0.0, 10.0), [(8.0, 12.0), (2.0, 3.0), (2.5, 4.0), (-1.0, 1.0)])) == [(1.0, 2.0), (4.0, 8.0)]
+    assert list(without((0.0, 1.0), [(0.0, 1.0)])) == []
+    assert list(without((0.0, 1.0), [(1.0, 2.0)])) == [(0.0, 1.0)]
+
+
+def test_names_are_unique_and_an_unknown_one_is_refused() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    with pytest.raises(ValueError, match='no fault is called "nothing"; known faults: reads hang, '):
+        choose(["nothing"])
+
+
+def test_the_list_of_the_command_is_the_table() -> None:
+    command = [sys.executable, "-m", "bench.faults", "--list"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert listed.splitlines() == [fault.name for fault in FAULTS]
+    assert all(before != after for before, after in itertools.pairwise(listed.splitlines()))
