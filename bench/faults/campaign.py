@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from bench.faults.evidence import START_SECONDS, Evidence
+from bench.faults.evidence import Evidence
 from bench.faults.invariants import INVARIANTS, Violation
 from bench.faults.load import Load
 from bench.faults.outcome import Cost, Judged, Outcome
-from bench.faults.plan import Episode, Happened, Occurrence
+from bench.faults.plan import START_SECONDS, Episode, Happened, Occurrence
 from bench.faults.testbed import Testbed
 
-CALM_SECONDS = 10.0
-SETTLE_SECONDS = 3.0
+CALM_SECONDS = 5.0
+# after the daemon answered again
+SETTLE_SECONDS = 1.0
 WARM_UP_SECONDS = 15.0
-STOP_SECONDS = 5.0
+# twice what is documented, because the machine may be slow
+STOP_SECONDS = 10.0
 DRAIN_SECONDS = 20.0
 
 
@@ -44,12 +46,14 @@ class Campaign:
 
     def run(self, seconds: float, warm_up_seconds: float = WARM_UP_SECONDS) -> None:
         """Episodes until the time is over, or until the daemon answers no more."""
+        self._wait_until_answering(self._begun)
         time.sleep(warm_up_seconds)
         self._first, self._life = self._cost(), len(self._testbed.service.all_pids)
         self.outcome.costs.append(self._first)
         while time.monotonic() - self._begun < seconds and self._run_episode(self._next_episode()):
             pass
         self.outcome.costs.append(self._cost())
+        self.outcome.lives = self._load.summarize_lives()
 
     def stop(self) -> None:
         """End the daemon; call it after the load has ended."""
@@ -64,7 +68,8 @@ class Campaign:
         """Let an episode happen and judge it; False if the daemon does not answer afterwards."""
         begin = time.monotonic()
         mine = list(self._suffer(episode, begin))
-        answers = self._settle()
+        answers = self._wait_until_answering(time.monotonic())
+        time.sleep(SETTLE_SECONDS)
         happened = [*self.outcome.happened, *mine]
         evidence = Evidence(self._testbed, self._load, happened, begin, time.monotonic())
         # one fault can violate an invariant many times; the first time is enough
@@ -110,15 +115,18 @@ class Campaign:
             return None
         return happened
 
-    def _settle(self) -> bool:
-        """Wait until the daemon answers again, and for its next seconds; False if it does not answer."""
-        ended = time.monotonic()
-        while not any(probe.at >= ended and probe.answer == 200 for probe in self._load.probes[-1:]):
-            if time.monotonic() > ended + START_SECONDS:
-                return False
+    def _wait_until_answering(self, since: float) -> bool:
+        """Wait for a probe and a fresh scrape that began after `since`; False if the daemon does not answer probes.
+
+        A scrape that stays old is what the invariants find.
+        """
+        load, deadline = self._load, since + START_SECONDS
+        while True:
+            probed = any(probe.at >= since and probe.answer == 200 for probe in load.probes[-1:])
+            scraped = any(one.asked >= since and one.is_fresh for one in load.aggregated[-1:])
+            if (probed and scraped) or time.monotonic() > deadline:
+                return probed
             time.sleep(0.1)
-        time.sleep(SETTLE_SECONDS)
-        return True
 
     def _cost(self) -> Cost:
         testbed = self._testbed

@@ -46,27 +46,35 @@ def _fault(title: str, effect: Effect, **rule: Any) -> Fault:
     return Fault(title, partial(ruled, **rule), effect, hits_device=True)
 
 
-DEVICE_FAULTS = (
+HANGS = (
     _fault("reads hang", HANG, hang_seconds=600.0),
     _fault("every file hangs", HANG, hang_seconds=600.0, files=("*",)),
     _fault("reads are slow", Effect(lost_seconds=1.0), delay_seconds=0.004),
+)
+REFUSALS = (
     _fault("reads return EINVAL", LEFT_ALONE, errno=errno.EINVAL),
     _fault("reads return EIO", LEFT_ALONE, errno=errno.EIO, files=("*",)),
     _fault("counters are garbage", LEFT_ALONE, texts=dict.fromkeys(BYTES, "N/A (no PMA)\n")),
     _fault("counters are empty", LEFT_ALONE, texts=dict.fromkeys(BYTES, "")),
     _fault("counters are endless", LEFT_ALONE, texts=dict.fromkeys(BYTES, "9" * 4000)),
-    _fault("counters jump", Effect(lies=True), value=2**50, files=BYTES),
-    _fault("counters are at the limit of 64 bits", Effect(), value=2**64 - 1, files=BYTES),
-    _fault("counters run at ten times the rate", Effect(lies=True), factor=10.0),
-    _fault("counters stand still", Effect(), stuck=True),
-    Fault("counters wrap", wrapped, Effect(), hits_device=True),
     _fault(
         "the state is garbage",
         Effect(),
         texts={"state": "\x1b[31m\n", "rate": "inf Gb/sec\n", "phys_state": "9" * 4000},
     ),
+)
+LIES = (
+    _fault("counters jump", Effect(lies=True), value=2**50, files=BYTES),
+    _fault("counters are at the limit of 64 bits", Effect(), value=2**64 - 1, files=BYTES),
+    _fault("counters run at ten times the rate", Effect(lies=True), factor=10.0),
+    _fault("counters stand still", Effect(), stuck=True),
+    Fault("counters wrap", wrapped, Effect(), hits_device=True),
+)
+ABSENCES = (
     _fault("the link is down", Effect(), down=True),
     _fault("the device vanishes", Effect(), vanished=True),
-    _fault("the port is number 999", Effect(), port="999"),
+)
+HOSTILE_NAMES = (
     *(_fault(f"the name is {what}", Effect(), name=name) for what, name in NAMES.items()),
+    _fault("the port is number 999", Effect(), port="999"),
 )

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.faults.load import Load
-from bench.faults.plan import Happened
+from bench.faults.plan import START_SECONDS, Happened
 from bench.faults.testbed import Testbed
 from ibpulse.errors import RingError
 
 # single samples are lost on any machine, and more on a busy one
 GAP_SECONDS = 0.3
-# time to answer again after a fault that silences the daemon, and to start again after its end
-SILENCE_SECONDS = 3.0
-START_SECONDS = 15.0
+# time to answer again after a fault that silences the daemon
+SILENCE_SECONDS = 5.0
 
 Span = tuple[float, float]
 
@@ -38,12 +37,16 @@ class Evidence:
     @property
     def silent(self) -> list[Span]:
         """The times in which the daemon may give no answer, or the machine gave it no time."""
-        ended = [(one.begin, one.end + START_SECONDS) for one in self.happened if one.effect.ends_daemon]
         return [
             *self.load.stalls,
-            *ended,
+            *((one.begin, self._restarted(one.end)) for one in self.happened if one.effect.ends_daemon),
             *((one.begin, one.end + SILENCE_SECONDS) for one in self.happened if one.effect.silences),
         ]
+
+    def _restarted(self, ended: float) -> float:
+        """When the daemon had restarted and had time to aggregate, after the end of a fault that ended it."""
+        answered = (probe.at for probe in self.load.probes if probe.at >= ended and probe.answer == 200)
+        return next(answered, ended + START_SECONDS) + SILENCE_SECONDS
 
     def suffering(self, device: str) -> list[Span]:
         """The times in which a device may go unsampled, because of itself or of the machine."""

@@ -1,16 +1,28 @@
-"""Every fault of a campaign. To add one, add a row to one of the three modules."""
+"""Every fault of a campaign, by kind. To add one, add a row to one of the three modules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.faults.client_faults import CLIENT_FAULTS
-from bench.faults.device_faults import DEVICE_FAULTS
-from bench.faults.machine_faults import MACHINE_FAULTS
+from bench.faults.device_faults import ABSENCES, HANGS, HOSTILE_NAMES, LIES, REFUSALS
+from bench.faults.machine_faults import CLOCK_STEPS, DESCRIPTORS, FULL_FILE_SYSTEMS, PROCESSES
 from bench.faults.plan import Fault
 from bench.faults.testbed import Testbed
 
-FAULTS: tuple[Fault, ...] = (*DEVICE_FAULTS, *MACHINE_FAULTS, *CLIENT_FAULTS)
+KINDS: Mapping[str, tuple[Fault, ...]] = {
+    "devices hang or are slow": HANGS,
+    "devices return errors or garbage": REFUSALS,
+    "counters lie": LIES,
+    "links go down and devices vanish": ABSENCES,
+    "names turn hostile": HOSTILE_NAMES,
+    "file systems fill up": FULL_FILE_SYSTEMS,
+    "descriptors run out": DESCRIPTORS,
+    "processes are killed or stopped": PROCESSES,
+    "the wall clock steps": CLOCK_STEPS,
+    "clients misbehave": CLIENT_FAULTS,
+}
+FAULTS: tuple[Fault, ...] = tuple(fault for faults in KINDS.values() for fault in faults)
 
 
 def choose(names: Sequence[str]) -> tuple[Fault, ...]:

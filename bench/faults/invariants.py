@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bench.faults.evidence import Evidence, excuses, gaps
+from bench.faults.load import MOST_AGE_SECONDS
 from bench.faults.testbed import WINDOW_SECONDS
 
 HEALTHY_SECONDS = 5.0
-AGGREGATED_SECONDS = 5.0
 NOISE_SECONDS = 1.0
 # a peak stays in its window, and in the answers until the next second
 LINGER_SECONDS = WINDOW_SECONDS + 5.0
@@ -67,13 +67,13 @@ def aggregated(evidence: Evidence) -> Iterator[Violation]:
     mine = [one for one in evidence.load.aggregated if evidence.within(one.at)]
     moved = [later.at for one, later in pairwise(mine) if later.until != one.until]
     for begin, end in gaps(moved, evidence, evidence.silent):
-        if end - begin > AGGREGATED_SECONDS:
+        if end - begin > MOST_AGE_SECONDS:
             yield Violation("aggregated", begin, f"/metrics shows no newer second for {end - begin:.1f} s")
     for one, later in pairwise(mine):
         if one.life == later.life and later.skipped > one.skipped:
             yield Violation("aggregated", later.at, f"{later.skipped - one.skipped:g} s skipped")
-    if mine and not -1.0 <= (behind := mine[-1].wall - mine[-1].until) <= AGGREGATED_SECONDS:
-        yield Violation("aggregated", mine[-1].at, f"the newest second is {behind:.1f} s old")
+    if mine and not mine[-1].is_fresh:
+        yield Violation("aggregated", mine[-1].at, f"the newest second is {mine[-1].age:.1f} s old")
 
 
 def usable(evidence: Evidence) -> Iterator[Violation]:

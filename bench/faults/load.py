@@ -18,6 +18,7 @@ from tests.running import Metrics
 TIMEOUT_SECONDS = 8.0
 BEAT_SECONDS = 0.05
 STALL_SECONDS = 0.25
+MOST_AGE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,30 @@ class Probe:
 class Aggregated:
     """Aggregation according to a scrape: the newest wall time, and the seconds skipped in this life of the daemon."""
 
+    asked: float
     at: float
     wall: float
     until: float
     skipped: float
     life: int
+
+    @property
+    def age(self) -> float:
+        """Age of the newest aggregated second in seconds, by the true wall clock."""
+        return self.wall - self.until
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether that age is one of a daemon that aggregates, with a wall clock that is right."""
+        return -1.0 <= self.age <= MOST_AGE_SECONDS
+
+
+@dataclass(frozen=True)
+class Life:
+    """A life of the daemon: seconds from its first scrape to its last, and how many of them no metric has."""
+
+    seconds: float
+    skipped_seconds: float
 
 
 @dataclass
@@ -85,6 +105,13 @@ class Load:
             thread.join()
         self._client.close()
 
+    def summarize_lives(self) -> list[Life]:
+        """How long each life of the daemon was observed to aggregate, and how much of that it skipped."""
+        lives: dict[int, list[Aggregated]] = {}
+        for one in self.aggregated:
+            lives.setdefault(one.life, []).append(one)
+        return [Life(mine[-1].at - mine[0].at, mine[-1].skipped) for mine in lives.values()]
+
     def _repeat(self, act: Callable[[str], None], pause: float) -> None:
         while not self._stop.wait(pause):
             try:
@@ -113,7 +140,7 @@ class Load:
         self.probes.append(Probe(begun, time.monotonic() - begun, answer))
 
     def _scrape(self, url: str) -> None:
-        life = len(self.testbed.service.all_pids)
+        life, asked = len(self.testbed.service.all_pids), time.monotonic()
         answer = self._client.get(f"{url}/metrics")
         now = time.monotonic()
         if answer.status_code != 200 or life != len(self.testbed.service.all_pids):
@@ -125,7 +152,7 @@ class Load:
             if name.startswith("ibpulse_aggregator_") and name.endswith("_seconds_total")
         )
         for until in metrics.find("ibpulse_aggregated_until_timestamp_seconds").values():
-            self.aggregated.append(Aggregated(now, time.time(), until, skipped, life))
+            self.aggregated.append(Aggregated(asked, now, time.time(), until, skipped, life))
         self.rates.compare_scrape(now, metrics, life)
 
     def _read_window(self, url: str) -> None:

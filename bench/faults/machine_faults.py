@@ -13,7 +13,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from bench.faults.device_faults import ruled
-from bench.faults.plan import Effect, Fault
+from bench.faults.plan import START_SECONDS, Effect, Fault
 from bench.faults.testbed import Testbed
 
 BLOCK = bytes(1 << 20)
@@ -122,7 +122,7 @@ FULL_RING = partial(filled, name="ring")
 FULL_DISK = partial(filled, name="captures")
 NO_DESCRIPTORS = Effect(silences=True)
 
-MACHINE_FAULTS = (
+FULL_FILE_SYSTEMS = (
     Fault("the disk of the captures is full", FULL_DISK, resource="disk", why_not=_no_mounts),
     Fault("the ring's file system is full", FULL_RING, resource="memory", why_not=_no_mounts),
     Fault(
@@ -132,6 +132,8 @@ MACHINE_FAULTS = (
         resource="memory",
         why_not=_no_mounts,
     ),
+)
+DESCRIPTORS = (
     Fault("descriptors run out", without_descriptors, NO_DESCRIPTORS, resource="daemon"),
     Fault(
         "descriptors run out and a device vanishes",
@@ -140,6 +142,8 @@ MACHINE_FAULTS = (
         hits_device=True,
         resource="daemon",
     ),
+)
+PROCESSES = (
     Fault(
         "the sampler is killed", partial(signalled, number=signal.SIGKILL, sampler=True), RESTARTED, resource="daemon"
     ),
@@ -149,18 +153,18 @@ MACHINE_FAULTS = (
     Fault(
         "the daemon is killed",
         partial(signalled, number=signal.SIGKILL),
-        Effect(lost_seconds=10.0, silences=True, ends_daemon=True),
+        Effect(lost_seconds=START_SECONDS, silences=True, ends_daemon=True),
         resource="daemon",
     ),
     Fault("the daemon is stopped", partial(signalled, number=signal.SIGSTOP), Effect(silences=True), resource="daemon"),
-    *(
-        Fault(
-            f"the wall clock steps by {seconds:+,} s",
-            partial(stepped, seconds=seconds),
-            STEPPED,
-            resource="clock",
-            why_not=_no_clock,
-        )
-        for seconds in (3600, -3600, 5, -5)
-    ),
+)
+CLOCK_STEPS = tuple(
+    Fault(
+        f"the wall clock steps by {seconds:+,} s",
+        partial(stepped, seconds=seconds),
+        STEPPED,
+        resource="clock",
+        why_not=_no_clock,
+    )
+    for seconds in (3600, -3600, 5, -5)
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.faults.fault_table import KINDS
 from bench.faults.invariants import Violation
+from bench.faults.load import Life
 from bench.faults.plan import Happened
 
 CALM = "none (calm)"
@@ -53,6 +55,7 @@ class Outcome:
     episodes: list[Judged] = field(default_factory=list)
     final: list[Violation] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
+    lives: Sequence[Life] = ()
     impossible: Mapping[str, str] = field(default_factory=dict)
     stop_seconds: float = float("nan")
 
@@ -67,9 +70,9 @@ class Outcome:
         return [*(one for episode in self.episodes for one in episode.violations), *self.final]
 
     def table(self) -> Iterator[str]:
-        """The lines of the table."""
+        """The lines of the table: each fault, each kind, and the whole campaign."""
         names = dict.fromkeys(name for episode in self.episodes for name in episode.names)
-        width = max(map(len, names), default=0)
+        width = max(map(len, [*names, *KINDS]), default=0)
         yield f"{'fault':{width}}  {'times':>5}  {'violations':>10}  {'lost beyond its device':>22}"
         for name in sorted(names):
             mine = [episode for episode in self.episodes if name in episode.names]
@@ -77,6 +80,19 @@ class Outcome:
             yield f"{name:{width}}  {len(mine):>5}  {violations:>10}  {lost:>20.2f} s"
         for name, reason in self.impossible.items():
             yield f"skipped: {name}: {reason}"
+        yield f"{'kind':{width}}  {'times':>5}"
+        happened = [one.occurrence.fault.name for one in self.happened]
+        for kind, faults in KINDS.items():
+            yield f"{kind:{width}}  {sum(happened.count(fault.name) for fault in faults):>5}"
+        yield from self._totals()
+
+    def _totals(self) -> Iterator[str]:
+        lost = sum(episode.lost_seconds for episode in self.episodes)
+        yield f"seed {self.seed}: {len(self.happened)} faults, {len(self.violations)} violations"
+        yield f"data lost beyond the faulty devices: {lost:.2f} s"
         if self.costs:
             yield f"at the start: {self.costs[0]}; at the end: {self.costs[-1]}"
-        yield f"the daemon ended within {self.stop_seconds:.1f} s; {len(self.violations)} violations"
+        seconds, skipped = sum(life.seconds for life in self.lives), sum(life.skipped_seconds for life in self.lives)
+        lives = f"{len(self.lives)} lives of the daemon"
+        yield f"aggregated {seconds - skipped:.0f} of {seconds:.0f} s in {lives}"
+        yield f"the daemon ended within {self.stop_seconds:.1f} s"

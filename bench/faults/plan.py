@@ -15,6 +15,8 @@ SHORTEST_SECONDS = 1.0
 # the faults of an episode begin within this time
 SPREAD_SECONDS = 2.0
 MOST_TOGETHER = 3
+# the time that a daemon may take to start, on a slow machine
+START_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,9 @@ def plan_episodes(
         chosen = [waiting.pop(0)]
         free = rng.sample(devices[1:], len(devices) - 1)
         for _ in range(rng.randrange(MOST_TOGETHER)):
-            if waiting and _fits(waiting[0], chosen, len(free)):
-                chosen.append(waiting.pop(0))
+            if fitting := [fault for fault in waiting if _fits(fault, chosen, len(free))]:
+                chosen.append(fitting[0])
+                waiting.remove(fitting[0])
         return tuple(_place(fault, free, rng, longest_seconds) for fault in chosen)
 
     return next_episode

@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.faults.plan import START_SECONDS
+from tests.fusefabric.client import environment_without_coverage
+
 RESTART_SECONDS = 1.0
-START_SECONDS = 30.0
 LAST_LINES = 3
 
 
@@ -30,7 +32,8 @@ class Service:
         self.ends: list[tuple[float, str]] = []
         self.all_pids: list[int] = []
         self._command = [sys.executable, "-m", "ibpulse", "serve", *flags]
-        self._environment = {**os.environ, **environment}
+        # a killed process leaves an incomplete file of coverage behind
+        self._environment = {**environment_without_coverage(), **environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._said = 0
         self._restart_at = 0.0

@@ -110,7 +110,7 @@ def prepared(place: Path, *, fake_clock: bool = True, flags: Sequence[str] = ())
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS))
         where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
         service = Service([*FLAGS, *where, *flags], place / "log", environment)
-        no_clock = "" if library else "libfaketime is not installed (pip install libfaketime==3.0.1)"
+        no_clock = "" if library else "the package libfaketime is not installed, which `make faults` does on x86-64"
         testbed = Testbed(place, fabric, service, no_mounts, no_clock)
         stack.callback(remove_shared_clocks, service)
         try:

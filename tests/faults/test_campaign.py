@@ -16,8 +16,10 @@ from bench.faults.campaign import Campaign
 from bench.faults.device_faults import BYTES
 from bench.faults.evidence import without
 from bench.faults.fault_table import FAULTS, choose
-from bench.faults.load import Load
-from bench.faults.plan import Episode, plan_episodes
+from bench.faults.invariants import Violation
+from bench.faults.load import Life, Load
+from bench.faults.outcome import Cost, Judged, Outcome
+from bench.faults.plan import Episode, Happened, Occurrence, plan_episodes
 from bench.faults.testbed import prepared
 from tests.fusefabric.client import ROOT, why_not
 
@@ -38,9 +40,13 @@ def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
     lines: list[str] = []
     outcome = run_campaign(place, FAULTS, seed=0, minutes=2, longest_seconds=2.0, say=lines.append)
     assert outcome.violations == [], "\n".join(lines)
-    assert len({one.occurrence.fault.name for one in outcome.happened}) >= 20
+    # all of them on an idle machine, and fewer on one that takes longer for each
+    happened = {one.occurrence.fault.name for one in outcome.happened}
+    assert len(happened) >= (len(FAULTS) - len(outcome.impossible)) / 2
     # whatever was skipped says why
     assert all(outcome.impossible.values())
+    assert sum(life.seconds for life in outcome.lives) > 60
+    assert all(life.skipped_seconds == 0 for life in outcome.lives)
 
 
 @pytest.mark.fuse
@@ -103,6 +109,33 @@ def test_the_parts_of_a_span_that_nothing_excuses() -> None:
     assert list(without((0.0, 10.0), [(8.0, 12.0), (2.0, 3.0), (2.5, 4.0), (-1.0, 1.0)])) == [(1.0, 2.0), (4.0, 8.0)]
     assert list(without((0.0, 1.0), [(0.0, 1.0)])) == []
     assert list(without((0.0, 1.0), [(1.0, 2.0)])) == [(0.0, 1.0)]
+
+
+def test_the_table_counts_faults_by_kind_and_adds_up_what_was_lost() -> None:
+    hang, kill = choose(["reads hang", "the sampler is killed"])
+    both = [Happened(Occurrence(fault, "", 0.0, 1.0), 0.0, 1.0) for fault in (hang, kill)]
+    outcome = Outcome(
+        3,
+        episodes=[Judged(both, [], 0.25), Judged(both[:1], [Violation("healthy", 2.0, "503")], 1.5)],
+        costs=[Cost(70_000_000, 30, 1), Cost(71_500_000, 31, 2)],
+        lives=[Life(60.0, 2.0), Life(30.0, 0.0)],
+        impossible={"the daemon is stopped": "no"},
+        stop_seconds=0.5,
+    )
+    table = [" ".join(line.split()) for line in outcome.table()]
+    assert "reads hang 2 1 1.75 s" in table
+    assert "the sampler is killed 1 0 0.25 s" in table
+    assert "skipped: the daemon is stopped: no" in table
+    assert "devices hang or are slow 2" in table
+    assert "processes are killed or stopped 1" in table
+    assert "clients misbehave 0" in table
+    assert table[-5:] == [
+        "seed 3: 3 faults, 1 violations",
+        "data lost beyond the faulty devices: 1.75 s",
+        "at the start: 70.0 MB, 30 descriptors; at the end: 71.5 MB, 31 descriptors",
+        "aggregated 88 of 90 s in 2 lives of the daemon",
+        "the daemon ended within 0.5 s",
+    ]
 
 
 def test_names_are_unique_and_an_unknown_one_is_refused() -> None:

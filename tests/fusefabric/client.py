@@ -35,7 +35,7 @@ def why_not() -> str:
     return ""
 
 
-def _environment() -> dict[str, str]:
+def environment_without_coverage() -> dict[str, str]:
     """Without the variables that start coverage in a child: it would slow each read, and a killed child leaves junk."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
     return {**kept, "PYTHONPATH": f"{ROOT / 'exporter'}{os.pathsep}{ROOT}"}
@@ -73,7 +73,7 @@ class FuseFabric:
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.fusefabric", *self._arguments],
             cwd=ROOT,
-            env=_environment(),
+            env=environment_without_coverage(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
