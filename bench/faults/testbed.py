@@ -144,7 +144,7 @@ def mount_small(place: Path, stack: ExitStack) -> str:
 
 
 def find_libfaketime() -> Path | None:
-    """The library of PyPI's libfaketime, whose monotonic clock stays true; None if it is not installed."""
+    """The library of the Python package libfaketime, whose monotonic clock stays true; None if it is not installed."""
     found = importlib.util.find_spec("libfaketime")
     folders = (found.submodule_search_locations or []) if found else []
     return next((path for folder in folders for path in Path(folder).rglob("libfaketime.so.1")), None)

@@ -1,4 +1,4 @@
-"""What a container engine, a kubelet or systemd does, done with util-linux, for the tests. It asserts nothing by itself.
+"""What a container engine, a kubelet or systemd does, done with util-linux, for the tests. It has no tests itself.
 
 The root is a tmpfs, read-only once it is laid out, that holds an interpreter, its libraries and ibpulse: no shell, and
 no package but those that it is given. The daemon is process 1 of its own process, network, mount and IPC namespaces,
@@ -212,7 +212,15 @@ class Container:
 
     def beside(self, *words: str) -> list[str]:
         """A command that root starts next to the daemon, where it sees what the daemon sees: `ibpulse WORD ...`."""
-        enter = [shutil.which("nsenter") or "nsenter", f"--target={self.pid}", "--mount", "--net", "--pid", "--root", "--wd=/"]
+        enter = [
+            shutil.which("nsenter") or "nsenter",
+            f"--target={self.pid}",
+            "--mount",
+            "--net",
+            "--pid",
+            "--root",
+            "--wd=/",
+        ]
         return ["env", "-i", "TERM=xterm", *self._environment(), *enter, *self._program(), *words]
 
     @property

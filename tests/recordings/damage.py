@@ -1,8 +1,8 @@
 """Damages recordings and counter logs, and opens them: `python -m tests.recordings.damage SEED FIRST COUNT`.
 
-It prints how many of the files FIRST to FIRST + COUNT were read and refused. Anything but a sentence that names the file
-ends it with a stack trace that names its number, and so does a file that takes longer than `HANG_SECONDS`. The same seed
-and number give the same file.
+It prints how many of the files FIRST to FIRST + COUNT were read and refused. Anything but a sentence that names the
+file ends it with a stack trace that names its number, and so does a file that takes longer than `HANG_SECONDS`. The
+same seed and number give the same file.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def open_directly(sample: Sample, path: Path) -> Recording | None:
     try:
         return sample.read(path)
     except RecordingError as error:
-        assert str(path) in str(error), str(error)
-        return None
+        said = str(error)
+    assert str(path) in said, said
+    return None
 
 
 def examine(seed: int, first: int, count: int, folder: Path) -> dict[str, int]:

@@ -101,7 +101,10 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (json.dumps(members(ports=[])).encode(), "invalid metadata: .top level.: 0 ports; a recording has 1"),
         (json.dumps(members(ports=[{"device": "a"}])).encode(), "invalid metadata: ports.0.port: is required"),
         (json.dumps(members(interval_ns=-1)).encode(), "an interval of -1 ns is out of bounds"),
-        (of_port(stride=10**10), "invalid metadata: a number of port mlx5_0:1 is out of bounds; use the file that ibpulse"),
+        (
+            of_port(stride=10**10),
+            "invalid metadata: a number of port mlx5_0:1 is out of bounds; use the file that ibpulse",
+        ),
         (of_port(rate_bytes_per_second=1e300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=1e-300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=float("nan")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
