@@ -80,12 +80,12 @@ JSON document has `verdict`, the worst level, and `findings`, one per subject, e
 ## How it measures
 
 If a daemon samples the same tree, doctor takes the samples from its ring (in `ring.dir` or in
-[`ibpulse-UID`](security.md#other-users-of-the-node) below it), which it only reads: it takes
-no lock and samples nothing a second time. Otherwise it samples for about {seconds} whole seconds itself, using the
-daemon's sampler with a separate ring, so it sees the same as a daemon would. If a daemon is running, resets up to
-{history} s in the past are also found, and so is what the event log ([events.md](events.md)) says: ports that
-disappeared and since when, renamed devices, links that flapped in the last hour. `--no-look` restricts doctor to static
-checks, without sampling.
+[`ibpulse-UID`](security.md#other-users-of-the-node) below it; with the default `ring.dir` also in `/run/ibpulse`, where
+the systemd unit has it), which it only reads: it takes no lock and samples nothing a second time. Otherwise it samples
+for about {seconds} whole seconds itself, using the daemon's sampler with a separate ring, so it sees the same as a
+daemon would. If a daemon is running, resets up to {history} s in the past are also found, and so is what the event log
+([events.md](events.md)) says: ports that disappeared and since when, renamed devices, links that flapped in the last
+hour. `--no-look` restricts doctor to static checks, without sampling.
 
 Each device is examined in its own thread, and all of that in a separate process. A device whose firmware does not
 respond is reported, and delays neither the other devices nor the end of the command, nor that of a program that reads
