@@ -27,7 +27,8 @@ MOST_GROWN_BYTES = 200_000_000
 def test_a_damaged_file_is_read_or_refused_in_a_sentence() -> None:
     outcomes: Counter[str] = Counter()
     for first in range(0, FILES, BATCH):
-        command = [sys.executable, "-m", "tests.recordings.damage", *map(str, (SEED, first, min(BATCH, FILES - first)))]
+        count = min(BATCH, FILES - first)
+        command = [sys.executable, "-m", "tests.recordings.damage", str(SEED), str(first), str(count)]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, **memory.ALLOCATOR}
         )
@@ -35,6 +36,6 @@ def test_a_damaged_file_is_read_or_refused_in_a_sentence() -> None:
         found = json.loads(done.stdout)
         assert found.pop("grown_bytes") < MOST_GROWN_BYTES
         outcomes.update(found)
-        sys.stdout.write(f"damaged files of seed {SEED}, up to {first + BATCH}: {dict(outcomes)}\n")
+        sys.stdout.write(f"damaged files of seed {SEED}, up to {first + count}: {dict(outcomes)}\n")
     assert outcomes["read"] + outcomes["refused"] == FILES
     assert outcomes["read"]
