@@ -87,6 +87,13 @@ def test_a_ring_with_a_damaged_header_is_refused(ring: RingFile, word: int, valu
         RingFile(path)
 
 
+def test_a_damaged_name_of_a_port_is_no_port_of_the_node(ring: RingFile) -> None:
+    slot = ring.assign("mlx5_0:1", 4, 1)
+    damage(ring, at.slot_at(slot) + at.S_NAME, 2**64 - 1)
+    assert ring.slots() == {"\ufffd" * 8: slot}
+    assert ring.assign("mlx5_0:1", 4, 1) != slot
+
+
 def test_a_ring_without_any_record_is_refused(ring: RingFile) -> None:
     path = damage(ring, at.H_CAPACITY, 0)
     os.truncate(path, at.file_bytes(0))

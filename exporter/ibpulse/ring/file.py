@@ -155,7 +155,8 @@ class RingFile:
         """Name of a slot's port, such as `mlx5_0:1`."""
         begin = at.slot_at(slot) + at.S_NAME
         raw = self.words[begin : begin + at.NAME_BYTES // at.WORD].tobytes()
-        return raw.rstrip(b"\0").decode()
+        # a damaged name is that of no port, so its slot is left for a new one
+        return raw.rstrip(b"\0").decode(errors="replace")
 
     def slot_word(self, slot: int, which: int) -> int:
         """One word of a slot's block."""
