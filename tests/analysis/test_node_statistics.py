@@ -15,6 +15,7 @@ from ibpulse.analysis.node_statistics import (
     NodeStatistics,
     NodeTicks,
     Seconds,
+    are_assumed,
     bin_ticks,
     describe_node,
     line_rate,
@@ -168,9 +169,17 @@ def test_the_line_rate_is_the_sum_over_all_rails_whatever_they_carry() -> None:
     )
 
 
-@pytest.mark.parametrize("rates", [[], [0.0], [np.nan], [50 * GB, np.nan], [0.0, np.nan]])
-def test_a_line_rate_is_unknown_without_rails_and_while_that_of_any_rail_is_unknown(rates: list[float]) -> None:
+@pytest.mark.parametrize("rates", [[], [0.0], [np.nan], [np.nan, np.nan], [0.0, np.nan]])
+def test_a_line_rate_is_unknown_while_that_of_no_rail_is_known(rates: list[float]) -> None:
     assert np.isnan(line_rate(np.array(rates)))
+    assert not are_assumed(np.array(rates)).any()
+
+
+def test_a_rail_of_unknown_rate_is_assumed_to_be_as_fast_as_the_fastest_other_rail() -> None:
+    rates = np.array([[25 * GB, 25 * GB], [50 * GB, 25 * GB], [np.nan, np.nan], [0.0, 0.0]])
+    np.testing.assert_array_equal(line_rate(rates), [250 * GB, 150 * GB])
+    np.testing.assert_array_equal(line_rate(rates, 1), [125 * GB, 75 * GB])
+    assert are_assumed(rates).tolist() == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
 
 
 def test_one_late_sample_makes_the_peak_and_not_the_usual_peak() -> None:

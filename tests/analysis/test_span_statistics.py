@@ -186,16 +186,13 @@ def test_without_a_line_rate_there_is_no_utilisation() -> None:
     assert found.node.peak == 2 * GB
 
 
-def test_the_line_rate_is_unknown_until_that_of_every_rail_was_known() -> None:
+def test_a_rate_is_assumed_until_it_is_known() -> None:
     rates = np.full((2, 2, 2000), 10 * GB)
     line_rates = np.full((2, 2000), LINE)
+    line_rates[0, :1000] = LINE / 2
     line_rates[1, :1000] = np.nan
     found = with_states(rates, np.ones((2, 2000), np.bool_), line_rates)
-    assert np.isnan([found.line, found.peak_utilization]).all()
-    # where there is no data it does not matter
-    rates[:, :, :1000] = np.nan
-    found = with_states(rates, np.ones((2, 2000), np.bool_), line_rates)
-    assert (found.line, found.peak_utilization) == (pytest.approx(4 * LINE), pytest.approx(40 * GB / (4 * LINE)))
+    assert (found.line, found.peak_utilization) == (pytest.approx(3 * LINE), pytest.approx(40 * GB / (2 * LINE)))
 
 
 def test_a_line_rate_that_does_not_change_is_exact() -> None:

@@ -20,10 +20,13 @@ from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
 from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.reports.comparison import assemble
+from ibpulse.reports.report_table import remarks
+from ibpulse.reports.span import ReportOptions
 from ibpulse.terminal.screen import lay_out
 from ibpulse.terminal.styled_text import BLOCKS
 from ibpulse.terminal.watchers import RingWatcher
-from tests.aggregator.rings import MS, Ring, follow, port
+from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
 from tests.terminal.test_watchers_ring import Clocked
 from tests.web.conftest import make_client
@@ -75,7 +78,8 @@ def story(path: Path, *changes: tuple[int, str, PortState | None], down: PortSta
     for tick in range(FIRST, LAST + 1):
         at_tick = [log.history.at(name, tick) for name in RATES]
         rates = [state.rate_bytes_per_second for state in at_tick if state is not None]
-        line = 2 * sum(rates) if None not in rates else float("nan")
+        fastest = max(rate for rate in rates if rate is not None)
+        line = 2 * sum(fastest if rate is None else rate for rate in rates)
         utilizations.append(2 * sum(sent(name, tick, down_from) for name in RATES) / line)
     ring.change(*(show(each, log.history.now(str(each.id))) for each in ring.fabric.ports))
     return Story(ring, log, line, max(utilizations))
@@ -138,7 +142,7 @@ async def every_view(told: Story, path: Path) -> dict[str, Found]:
     known = tuple(KnownPort(each, history.now(str(each.id))) for each in ring.fabric.ports)
     view = RingWatcher(reader, lambda: known, lambda: 0, AggregatorOptions(), "", told.log).fetch(20, 100 * MS)
     screen = "\n".join("".join(span.text for span in row) for row in lay_out(view, 120, 40, BLOCKS))
-    said = f"({told.peak_utilization * 100:.4g} % of line rate {told.line / 1e9:.1f})"
+    said = f"({told.peak_utilization * 100:.2f} % of line rate {told.line / 1e9:.1f})"
     assert (said in screen) == (found["summary"][0] is not None)
     assert view.summary
     node = view.summary.node
@@ -201,9 +205,32 @@ async def test_a_peak_is_of_the_line_rate_at_its_sample_in_every_view(
     assert {name: value for name, (value, _) in found.items()} == dict.fromkeys(found, line)
 
 
-async def test_the_line_rate_is_unknown_in_every_view_if_that_of_a_rail_was_never_known(tmp_path: Path) -> None:
-    found = await every_view(story(tmp_path, down=NEVER), tmp_path)
-    assert found == dict.fromkeys(("metrics", "summary", "stream", "report", "top"), (None, None))
+async def test_every_view_assumes_that_a_rail_of_unknown_rate_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
+    told = story(tmp_path, down=NEVER)
+    assert told.line == 400e9
+    expected = 400e9, pytest.approx(told.peak_utilization, rel=1e-6)
+    views = ("metrics", "summary", "stream", "report", "top")
+    assert await every_view(told, tmp_path) == dict.fromkeys(views, expected)
+
+
+def test_a_rate_that_is_assumed_is_said_while_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = story(tmp_path, down=NEVER)
+    told.log.history.change(DOWN, 2150, NEVER, STATES[DOWN])
+    aggregator = Aggregator(told.ring.reader, AggregatorOptions(), told.log.history)
+    said = [update(told.ring, aggregator, second).fabric.notices for second in range(20, 25)]
+    text = (
+        "mlx5_3:1 is a rail whose data rate was never known: the line rate of the node assumes that of the fastest "
+        "other rail. Its link has not been ACTIVE since the event log began, or its driver does not report the rate"
+    )
+    assert said == [(text,), (text,), (), (), ()]
+    assert [each for each in caplog.messages if "never known" in each] == [text]
+
+
+def test_a_report_says_which_rates_it_assumes(tmp_path: Path) -> None:
+    run = run_of(record(story(tmp_path, down=NEVER), tmp_path / "a.parquet"))
+    assert run.assumed_rates == (DOWN,)
+    said = [remark for remark in remarks(assemble([run], ReportOptions())) if "never known" in remark]
+    assert said == ["a: the rate of mlx5_3:1 was never known; the line rate assumes that of the fastest other rail."]
 
 
 def test_a_recording_has_the_rates_of_its_rails_at_every_sample(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ NO_EVENTS: Mapping[str, int] = {}
 AGREE_SECONDS = 5
 # How long a sample above the line rate is pointed out.
 NOTICE_SECONDS = 60
+ASSUMED_RATE = (
+    "{port} is a rail whose data rate was never known: the line rate of the node assumes that of the fastest other "
+    "rail. Its link has not been ACTIVE since the event log began, or its driver does not report the rate"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class Aggregator:
                 self._skipped_seconds += due.end - due.first
                 raise
             self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
-        self._note_unexplained(placed, rows)
+        self._update_notices(placed, rows)
         snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
         return replace(
             snapshot,
@@ -158,14 +162,16 @@ class Aggregator:
         )
 
     def with_notices(self, fabric: Fabric) -> Fabric:
-        """The fabric, with a notice for each port that was above its line rate for no known reason in the last minute.
+        """The fabric, with notices of this aggregator; it may be called at any time.
 
-        It may be called at any time.
+        They are about ports that were above their line rate for no known reason in the last minute, and about rails
+        whose rate is assumed.
         """
         return replace(fabric, notices=(*fabric.notices, *self._notices)) if self._notices else fabric
 
-    def _note_unexplained(self, placed: Sequence[RingPort], rows: Rows) -> None:
-        if not self._notices and not self._totals.table.unexplained.any():
+    def _update_notices(self, placed: Sequence[RingPort], rows: Rows) -> None:
+        assumed = self._totals.assumed_rates
+        if not self._notices and not assumed and not self._totals.table.unexplained.any():
             return
         since = (self._schedule.next_second or 0) - NOTICE_SECONDS
         unexplained = self._totals.table.unexplained[rows]
@@ -175,6 +181,7 @@ class Aggregator:
             "adapter (loopback), or the rate is wrong"
             for port in found
         )
+        notices += tuple(ASSUMED_RATE.format(port=port) for port in assumed)
         for notice in notices:
             if notice not in self._notices:
                 log.warning("%s", notice)

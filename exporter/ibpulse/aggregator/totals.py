@@ -12,10 +12,10 @@ from ibpulse.aggregator.past_ports import rail_rates
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
-from ibpulse.analysis.node_statistics import line_rate, sum_rails, whole_seconds
+from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
-from ibpulse.model import STORAGE
+from ibpulse.model import STORAGE, PortId
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
@@ -26,7 +26,8 @@ TICKS_AT_ONCE = 2000
 class RunningTotals:
     """Totals of the ports, of their sum and of their traffic over the seconds added.
 
-    `phases` watches the seconds that count.
+    `phases` watches the seconds that count. `assumed_rates` are the rails whose rate the node's line rate assumes at
+    the last sample.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class RunningTotals:
         self.table = PortTable(options.active_bytes_per_second, longest)
         self.node = NodeTotals(options, reader.interval_ns)
         self.traffic = Traffic(options)
+        self.assumed_rates: tuple[PortId, ...] = ()
 
     @property
     def seconds_at_once(self) -> int:
@@ -69,7 +71,9 @@ class RunningTotals:
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
         summed = sum_rails(seconds.chosen(chosen))
-        lines = line_rate(rail_rates(ports, self._history, first_tick, last_tick + 1))
+        rates_of_rails = rail_rates(ports, self._history, first_tick, last_tick + 1)
+        self.assumed_rates = tuple(ports[index].port.id for index in np.flatnonzero(are_assumed(rates_of_rails[:, -1])))
+        lines = line_rate(rates_of_rails)
         lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))
         self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails), lines)
         self.traffic.add_seconds(summed, lines, ports, rows, seconds, resolutions, counting)

@@ -187,10 +187,24 @@ def line_rate(rail_rates: Floats, directions: int = 2) -> Floats:
 
     `rail_rates` (rails, ...) are the data rates of one direction, whether a rail carries traffic, is idle or is down;
     of a link that is down, it is the last one while it was ACTIVE. They are 0 where a port does not exist or is not a
-    rail, and NaN where a rate was never known. The result (...) is NaN where any is NaN, and where there is no rail.
+    rail, and NaN where a rate was never known: that rail is assumed to be as fast as the fastest other one. The result
+    (...) is NaN where no rate is known, and where there is no rail.
     """
+    unknown = np.isnan(rail_rates)
+    if unknown.any():
+        rail_rates = np.where(unknown, _highest_known(rail_rates), rail_rates)
     total = directions * rail_rates.sum(axis=0)
     return np.asarray(np.where(total > 0, total, np.nan))
+
+
+def are_assumed(rail_rates: Floats) -> Bools:
+    """Whether the `line_rate` assumes the rate of each rail: (rails, ...), like `rail_rates`."""
+    return np.asarray(np.isnan(rail_rates) & (_highest_known(rail_rates) > 0))
+
+
+def _highest_known(rail_rates: Floats) -> Floats:
+    """The highest known rate of a rail, 0 if there is none: (...)."""
+    return np.asarray(np.nan_to_num(rail_rates).max(axis=0, initial=0.0))
 
 
 def usual_peak(peaks: Floats, observed_seconds: Floats) -> float:

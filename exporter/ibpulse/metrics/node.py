@@ -46,7 +46,8 @@ ROWS = (
     NODE.gauge(
         "ibpulse_node_line_rate_bytes_per_second",
         "Sum of the line rates of all rails, both directions, whether they are active, idle or down. While a link is "
-        "down, its last rate while it was ACTIVE counts. Absent if the rate of a rail was never known.",
+        "down, its last rate while it was ACTIVE counts. A rail whose rate was never known counts like the "
+        "fastest other one.",
         lambda snapshot: snapshot.node_line_rate,
         "bytes_per_second",
     ),

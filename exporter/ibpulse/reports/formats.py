@@ -98,6 +98,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "events": [_event(event) for event in run.events],
         "events_left_out": run.events_left_out,
         "merged_samples": run.merged_samples,
+        "assumed_rates": list(run.assumed_rates),
         "phases": [_phase(run, phase) for phase in run.phases.phases],
         "phase_remarks": list(run.phases.remarks),
     }

@@ -12,7 +12,7 @@ from ibpulse.events import Event
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
-from ibpulse.text import NOT_KNOWN, SCALES, escape_controls, find_scale, significant, statistic_text
+from ibpulse.text import NOT_KNOWN, SCALES, escape_controls, find_scale, names_text, significant, statistic_text
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 MAX_MOMENTS = 20
@@ -264,6 +264,11 @@ def _remarks_on(run: Run) -> list[str]:
         found.append(
             f"{run.merged_samples} samples are means of two to five, because one was above the line rate: a counter or "
             "its read was late."
+        )
+    if run.assumed_rates:
+        found.append(
+            f"the rate of {names_text(map(escape_controls, run.assumed_rates))} was never known; the line rate assumes "
+            "that of the fastest other rail."
         )
     if run.units == "step":
         found.append(f"resampled in {run.unit_count} whole steps.")

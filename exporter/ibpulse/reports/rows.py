@@ -143,7 +143,7 @@ _BEFORE = (
         "line rate",
         "rate",
         "2 x the sum of the rates of all rails, active, idle or down; while a link is down, its last rate while it was "
-        "ACTIVE. None if a rate was never known. The mean if it changed.",
+        "ACTIVE. A rail whose rate was never known counts like the fastest other one. The mean if it changed.",
         of_span=lambda span: span.line,
         compared=False,
     ),

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ibpulse.analysis.bootstrap import find_interval, resample
+from ibpulse.analysis.node_statistics import are_assumed
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
@@ -58,8 +59,8 @@ class Run:
     `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
     after. `units` names the resampled units: `step`, `block`, or empty if there are too few. `events` are those of the
     covered part; `events_left_out` counts those of the recording that were too many for it. `merged_samples` are
-    means of several samples, because one was above the line rate. The samples of
-    `phases` count from `start_ns` on.
+    means of several samples, because one was above the line rate. `assumed_rates` are the rails whose rate the line
+    rate assumes at any sample. The samples of `phases` count from `start_ns` on.
     """
 
     path: Path
@@ -77,6 +78,7 @@ class Run:
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
     merged_samples: int = 0
+    assumed_rates: tuple[str, ...] = ()
     phases: RecordedPhases = NO_PHASES
 
 
@@ -114,6 +116,7 @@ def describe_run(
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
         merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
+        assumed_rates=_assumed_rates(span),
         phases=describe_phases(chosen, options.active_bytes_per_second),
     )
 
@@ -166,6 +169,11 @@ def _scatter(
 def _around(value: float, replicates: Floats, middle: float) -> Floats:
     """The replicates shifted, in proportion, from the units' own value to the value of the whole window."""
     return replicates * (value / middle) if middle > 0 else replicates
+
+
+def _assumed_rates(span: SpanStatistics) -> tuple[str, ...]:
+    rails = span.series.rails
+    return tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1)))
 
 
 def _ports(span: SpanStatistics) -> tuple[PortLine, ...]:
