@@ -117,6 +117,47 @@ def test_other_ports_empty_the_store(shown: Live) -> None:
     assert found == [True, 0, 0]
 
 
+def test_merged_samples_are_marked_from_the_stream_and_from_a_window(shown: Live) -> None:
+    found = run(
+        shown,
+        """const at = (width, series, ms) => store.merged(series, width, start + ms, start + ms + width);
+        store.span(10, start, start + 10); store.span(50, start, start + 50);
+        store.add({ start_ms: start, megabytes_per_second: [[5, 5, 5, 5], [1, 1, 1, 1]], merged: [[0, 1, 2]] });
+        const streamed = [0, 10, 20, 30].map((ms) => [at(10, 0, ms), at(10, 1, ms)]);
+        const [tile] = store.span(50, start, start + 50);
+        const rows = [Float32Array.from([5e6, 5e6, 5e6]), Float32Array.from([1e6, 1e6, 1e6])];
+        store.fill(tile, rows, { start_ms: start, points: 3, end_ms: start + 150,
+          series: ['b:1 transmit', 'a:1 receive'], implausible: { places: [[0, 0, 3], [1, 1, 2]] } });
+        return [streamed, [0, 50, 100].map((ms) => [at(50, 0, ms), at(50, 1, ms)])];""",
+    )
+    assert found == [
+        [[False, False], [True, False], [True, False], [False, False]],
+        [[True, False], [False, True], [False, True]],
+    ]
+
+
+def test_a_white_bar_marks_merged_samples_in_the_waterfall(shown: Live) -> None:
+    """Eight columns of 10 ms, a row of each direction; the upper edge and the middle of each, as brightness."""
+    found = run(
+        shown,
+        """const { drawRows, paintHeat } = await import('/static/heat.js');
+        const { prepare } = await import('/static/states.js');
+        const port = { port: 'a:1', rate_bytes_per_second: 50e9, active: true, state: 'ACTIVE', rail: true };
+        store.describe(prepare({ interval_ms: 10, history_ms: 60000, ports: [port] }));
+        store.span(10, start, start + 80);
+        const none = Array(8).fill(0);
+        store.add({ start_ms: start, megabytes_per_second: [none, none], merged: [[0, 2, 3]] });
+        const rows = [0, 1].map((series) => ({ port: store.layout.ports[0], series, top: 50e9 }));
+        const context = new OffscreenCanvas(8, 40).getContext('2d');
+        const painted = paintHeat(store, rows, start, start + 80, 8, 'viridis', 0xff000000);
+        drawRows(context, painted, 0, [{ y: 0, height: 20 }, { y: 20, height: 20 }], 1);
+        const light = (x, y) => Math.min(...context.getImageData(x, y, 1, 1).data.slice(0, 3)) > 240;
+        return [1, 10, 21, 30].map((y) => Array.from({ length: 8 }, (_, x) => light(x, y)));""",
+    )
+    marked = [2 <= column < 5 for column in range(8)]
+    assert found == [marked, [False] * 8, [False] * 8, [False] * 8]
+
+
 def test_widths_go_up_in_steps_of_one_two_and_five(shown: Live) -> None:
     found = run(shown, "return [1, 10, 19, 20, 49, 50, 99, 100, 1999, 5000].map((ms) => store.widthFor(ms));")
     assert found == [10, 10, 10, 20, 20, 50, 50, 100, 1000, 5000]

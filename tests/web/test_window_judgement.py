@@ -1,4 +1,4 @@
-"""Windows with samples above the line rate, and with uncertain ones."""
+"""Windows, and batches of the stream, with samples above the line rate, and with uncertain ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from ibpulse.events import EventLog
 from ibpulse.model import PortState
 from ibpulse.ring import layout as at
+from ibpulse.web.stream.hub import Feed
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, Node, full_node
 from tests.web.test_window import assert_close, at_ms, get
@@ -38,6 +39,20 @@ async def test_a_late_counter_is_merged_in_every_statistic_and_its_place_is_told
     assert highest["implausible"] == {"merged": 1, "unexplained": 0, "places": [[0, 5, 2]]}
     assert wide["implausible"]["places"] == [[0, 1, 1]]
     assert other["implausible"] == {"merged": 0, "unexplained": 0, "places": []}
+
+
+async def test_the_stream_tells_the_places_of_merged_samples_too(tmp_path: Path) -> None:
+    node, log = late_node(tmp_path)
+    feed = Feed(node.parts(events=log))
+
+    def told(first: int, end: int) -> list[list[int]] | None:
+        (message,) = feed.batches(EPOCH + first, EPOCH + end)
+        places: list[list[int]] | None = json.loads(message.partition(b"data: ")[2]).get("merged")
+        return places
+
+    assert told(100, 120) == [[0, 5, 2]]
+    assert (told(100, 106), told(106, 120)) == ([[0, 5, 1]], [[0, 0, 1]])
+    assert told(110, 120) is None
 
 
 async def test_what_no_line_can_carry_is_shown_as_it_is_and_counted(tmp_path: Path) -> None:

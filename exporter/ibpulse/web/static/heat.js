@@ -1,4 +1,5 @@
-// Paints the rows of the picture: colours for traffic, and patterns for missing data and for a link that is down.
+// Paints the rows of the picture: colours for traffic, patterns for missing data and for a link that is down, and marks
+// of merged samples.
 
 import { SHADES, shades } from "./colours.js";
 import { statesWithin } from "./states.js";
@@ -7,16 +8,20 @@ import { TILE_BINS } from "./store.js";
 // both are transparent, to show the pattern behind them
 const MISSING = 0;
 const DOWN = 1;
+const MARK_INK = "#ffffff";
+const MARK_EDGE = "#000000";
 
 /**
  * The image of a time span, one row per series, as 32-bit words. `rows` are {series, port, top}: the highest colour
  * means `top` bytes per second, or without it the data rate of the port that was in force at the time. `ground` is the
  * pixel for times that are not loaded or still to come. Bins are `widthMs` wide, or as wide as fits the columns.
+ * `merged` is 1 for each pixel with merged samples, null without any.
  */
 export function paintHeat(store, rows, fromMs, toMs, columns, map, ground, widthMs = 0) {
   const image = new ImageData(columns, Math.max(1, rows.length));
   const words = new Uint32Array(image.data.buffer).fill(ground);
-  if (!store.layout) return { image, words };
+  const painted = { image, words, merged: null };
+  if (!store.layout) return painted;
   const perColumn = (toMs - fromMs) / columns;
   widthMs ||= store.widthFor(perColumn);
   const laws = rows.map((row) => lawOf(row, fromMs, perColumn, columns));
@@ -29,10 +34,15 @@ export function paintHeat(store, rows, fromMs, toMs, columns, map, ground, width
       const begin = fromMs + column * perColumn - tile.startMs;
       const first = Math.max(0, Math.floor(begin / widthMs + 1e-6));
       const last = Math.min(known, Math.max(first + 1, Math.ceil((begin + perColumn) / widthMs - 1e-6)));
-      if (first < last) paintColumn(tile, laws, first, last, words, column, columns, colours);
+      if (first >= last) continue;
+      paintColumn(tile, laws, first, last, words, column, columns, colours);
+      if (tile.merged) {
+        painted.merged ??= new Uint8Array(words.length);
+        markColumn(tile, laws, first, last, painted.merged, column, columns);
+      }
     }
   }
-  return { image, words };
+  return painted;
 }
 
 /** The value of the highest colour of each column, and whether the link is down in it; numbers where they are constant. */
@@ -74,8 +84,15 @@ function paintColumn(tile, laws, first, last, words, column, columns, colours) {
   }
 }
 
+function markColumn(tile, laws, first, last, marks, column, columns) {
+  laws.forEach(({ series }, row) => {
+    const base = series * TILE_BINS;
+    if (tile.merged.subarray(base + first, base + last).includes(1)) marks[row * columns + column] = 1;
+  });
+}
+
 /** Draw painted rows at their places, `{y, height}`, from `x` on. */
-export function drawRows(context, { image, words }, x, places, scale) {
+export function drawRows(context, { image, words, merged }, x, places, scale) {
   const { width } = image;
   const strip = new OffscreenCanvas(width, image.height);
   strip.getContext("2d").putImageData(image, 0, 0);
@@ -89,7 +106,20 @@ export function drawRows(context, { image, words }, x, places, scale) {
       context.fillRect(x + from, place.y, to - from, place.height);
     }
     context.drawImage(strip, 0, row, width, 1, x, place.y, width, place.height);
+    for (const [from, to] of merged ? runsOf(merged.subarray(row * width, (row + 1) * width), 1) : []) {
+      drawMark(context, x + from, to - from, place, scale);
+    }
   });
+}
+
+/** A bar at the upper edge of a row, white between black lines, so that it is seen on every colour; plain in a low row. */
+export function drawMark(context, x, width, { y, height }, scale) {
+  const thick = Math.min(Math.round(4 * scale), Math.floor(height / 2));
+  const edge = thick > 2 * scale ? Math.max(1, Math.round(scale)) : 0;
+  context.fillStyle = MARK_EDGE;
+  context.fillRect(x, y, width, thick);
+  context.fillStyle = MARK_INK;
+  context.fillRect(x, y + edge, width, thick - 2 * edge);
 }
 
 /** Begin and end of each run of a word. */

@@ -2,7 +2,7 @@
 
 import { shade } from "./colours.js";
 import { clock, duration, fullTime } from "./format.js";
-import { drawRows, hatching, lattice, paintHeat } from "./heat.js";
+import { drawMark, drawRows, hatching, lattice, paintHeat } from "./heat.js";
 import { stateAt } from "./states.js";
 
 // background where nothing is loaded: --ground of the style sheet
@@ -106,10 +106,12 @@ export function paintKeys(context, x, y, map, colours, scale) {
     [shade(map, 0), "No traffic"],
     [lattice(context, scale), "Link down"],
     [hatching(context, scale), "No data"],
+    ["", "Samples merged"],
   ];
   for (const [fill, words] of keys) {
-    context.fillStyle = fill;
+    context.fillStyle = fill || shade(map, 0.5);
     context.fillRect(x, y, 20 * scale, 12 * scale);
+    if (!fill) drawMark(context, x, 20 * scale, { y, height: 12 * scale }, scale);
     context.strokeStyle = colours.line;
     context.strokeRect(x, y, 20 * scale, 12 * scale);
     context.fillStyle = colours.soft;

@@ -51,11 +51,12 @@ export class Reading {
     const { port } = rows[Math.min(rows.length - 1, this.#place.row)];
     const first = store.layout.ports.findIndex((each) => each.port === port.port) * 2;
     const rates = [0, 1].map((way) => store.highest(first + way, widthMs, startMs, startMs + widthMs));
-    this.#write(port, startMs, widthMs, store.intervalMs, rates);
+    const merged = [0, 1].some((way) => store.merged(first + way, widthMs, startMs, startMs + widthMs));
+    this.#write(port, startMs, widthMs, store.intervalMs, rates, merged);
     this.#move(((startMs + widthMs / 2 - span.fromMs) / (span.toMs - span.fromMs)) * size.width, size);
   }
 
-  #write(port, startMs, widthMs, intervalMs, rates) {
+  #write(port, startMs, widthMs, intervalMs, rates, merged) {
     this.#box.replaceChildren();
     const head = element("div", "", this.#box);
     element("b", "", head).textContent = port.port;
@@ -69,7 +70,8 @@ export class Reading {
       remark.textContent = rates.includes(undefined) ? "not loaded yet" : word ? `no data: ${word}` : "no data";
       return;
     }
-    remark.textContent = word ? `link ${word} ${since(state)}` : "";
+    const mean = merged ? "mean of merged samples, one of them above the line rate" : "";
+    remark.textContent = [word ? `link ${word} ${since(state)}` : "", mean].filter(Boolean).join("; ");
     const list = element("dl", "", this.#box);
     ["transmit", "receive"].forEach((way, index) => {
       element("dt", "", list).textContent = way;

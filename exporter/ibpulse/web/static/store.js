@@ -16,6 +16,7 @@ class Tile {
     this.endMs = this.startMs + TILE_BINS * widthMs;
     this.widthMs = widthMs;
     this.values = new Float32Array(series * TILE_BINS).fill(NaN);
+    this.merged = null; // 1 for each bin with merged samples, if there are any
     this.whole = false; // everything before knownMs has been loaded
     this.knownMs = this.startMs;
     this.askedAt = -Infinity;
@@ -38,6 +39,18 @@ class Tile {
       }
     }
     if (last > first) this.knownMs = Math.max(this.knownMs, Math.min(this.endMs, startMs + last * stepMs));
+  }
+
+  /** Mark merged samples; `places` are [series, first sample, number of samples], counted from `startMs` on. */
+  mark(places, startMs, stepMs) {
+    for (const [series, begin, count] of places) {
+      const fromMs = startMs + begin * stepMs - this.startMs;
+      const first = Math.max(0, Math.floor(fromMs / this.widthMs));
+      const last = Math.min(TILE_BINS, Math.ceil((fromMs + count * stepMs) / this.widthMs));
+      if (first >= last) continue;
+      this.merged ??= new Uint8Array(this.values.length);
+      this.merged.fill(1, series * TILE_BINS + first, series * TILE_BINS + last);
+    }
   }
 }
 
@@ -142,6 +155,7 @@ export class Store {
     const endMs = batch.start_ms + rows[0].length * this.intervalMs;
     if (tile.startMs >= endMs || tile.endMs <= batch.start_ms) return;
     tile.fold(rows, batch.start_ms, this.intervalMs, rows[0].length, MEGABYTE);
+    tile.mark(batch.merged ?? [], batch.start_ms, this.intervalMs);
   }
 
   /**
@@ -150,6 +164,13 @@ export class Store {
    */
   fill(tile, rows, about) {
     tile.fold(rows, about.start_ms, tile.widthMs, about.points, 1);
+    const places = about.implausible?.places ?? [];
+    const named = places.map(([series, ...bins]) => [this.names.indexOf(about.series[series]), ...bins]);
+    tile.mark(
+      named.filter(([series]) => series >= 0),
+      about.start_ms,
+      tile.widthMs,
+    );
     tile.knownMs = Math.max(tile.knownMs, Math.min(tile.endMs, about.end_ms));
     const covered = Math.max(this.liveFromMs, this.recent[0]?.start_ms ?? 0);
     tile.whole = about.end_ms >= Math.min(tile.endMs, covered);
@@ -169,6 +190,17 @@ export class Store {
       }
     }
     return found;
+  }
+
+  /** Whether any sample of a series in a span is merged. */
+  merged(series, widthMs, fromMs, toMs) {
+    return this.span(widthMs, fromMs, toMs).some((tile) => {
+      if (!tile.merged) return false;
+      const first = Math.max(0, Math.floor((fromMs - tile.startMs) / widthMs));
+      const last = Math.min(TILE_BINS, Math.ceil((toMs - tile.startMs) / widthMs));
+      const base = series * TILE_BINS;
+      return first < last && tile.merged.subarray(base + first, base + last).includes(1);
+    });
   }
 
   /** The oldest time with a loaded sample; 0 without one. */

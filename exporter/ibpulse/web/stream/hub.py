@@ -118,7 +118,11 @@ class Feed:
         found = read_rates(self._reader, self._slots, widest, run.tick, last_tick, lines)
         # each port's transmit before its receive
         values = found.peaks.reshape(2 * len(self._slots), run.count)
-        return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values)
+        merged = [
+            (2 * row + way, max(0, first), min(last + 1, run.count) - max(0, first))
+            for row, way, first, last in found.merges.places.tolist()
+        ]
+        return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values, merged)
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
         """The batches of an interruption, one per second, preceded by the part that is too old."""

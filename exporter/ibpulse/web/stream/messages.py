@@ -98,13 +98,19 @@ def _entry(found: Event) -> dict[str, Any]:
     }
 
 
-def batch_event(last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64]) -> bytes:
-    """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick."""
+def batch_event(
+    last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64], merged: Sequence[tuple[int, int, int]]
+) -> bytes:
+    """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick.
+
+    `merged` are the places of merged samples: series, first sample, number of samples.
+    """
     megabytes = np.rint(bytes_per_second / BYTES_PER_MEGABYTE)
     whole = np.nan_to_num(megabytes).astype(np.int32).astype(object)
     whole[np.isnan(megabytes)] = None
     numbers = orjson.dumps(whole.tolist())
-    data = b'{"start_ms":%d,"megabytes_per_second":%b}' % (start_ns // MILLISECOND_NS, numbers)
+    more = b',"merged":%b' % orjson.dumps(merged) if merged else b""
+    data = b'{"start_ms":%d,"megabytes_per_second":%b%b}' % (start_ns // MILLISECOND_NS, numbers, more)
     return event("batch", data, last_tick)
 
 
