@@ -108,7 +108,7 @@ def test_a_file_in_place_of_the_ring_directory_is_named(tmp_path: Path) -> None:
         [sys.executable, "-m", "ibpulse", "serve", *flags], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert f"ring.dir: {tmp_path / 'ring'} cannot be used: File exists; name a writable directory" in ended.stderr
+    assert f"ring.dir: {tmp_path / 'ring'} cannot be used: File exists; choose a directory" in ended.stderr
 
 
 def test_a_node_without_devices_is_ready_and_says_so(empty_node: Running) -> None:
