@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -132,7 +133,8 @@ def test_a_fault_is_named_and_nothing_else(faulty: Answer, fault: str) -> None:
     troubles = faulty.troubles()
     assert [(one["topic"], one["level"]) for one in troubles] == [(topic, level)], troubles
     assert troubles[0]["subject"] == (CARD if fault == "vanish" else f"{DEVICE}:1")
-    assert words in troubles[0]["sentence"].replace("99.9 ms", "100 ms")
+    # measured on a machine that may be busy
+    assert words in re.sub(r"\b(99|100)\.\d ms", "100 ms", troubles[0]["sentence"])
     assert faulty.document["verdict"] == level
     assert faulty.code == (1 if level == "FAIL" else 0)
 

@@ -62,7 +62,7 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
 
         with Load(testbed) as load:
             campaign = Campaign(testbed, load, secret, seed=7, say=lines.append)
-            campaign.run(4.0, warm_up_seconds=3.0)
+            campaign.run(10.0, warm_up_seconds=3.0)
         testbed.fabric.clear()
         campaign.stop()
     found = {violation.invariant: violation.value for violation in campaign.outcome.violations}

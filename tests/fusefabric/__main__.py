@@ -88,8 +88,8 @@ def answer(operations: FabricOperations, line: str) -> dict[str, object]:
 
 def command(operations: FabricOperations, document: dict[str, object]) -> int:
     if document:
-        return operations.states[str(document["device"])].apply(Rule.from_json(document["rule"]))
-    return max(state.apply(HEALTHY) for state in operations.states.values())
+        return operations.apply(Rule.from_json(document["rule"]), [str(document["device"])])
+    return operations.apply(HEALTHY, operations.states)
 
 
 if __name__ == "__main__":

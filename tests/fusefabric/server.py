@@ -8,6 +8,7 @@ import random
 import stat
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import mfusepy
@@ -137,9 +138,17 @@ class FabricOperations(mfusepy.Operations):
     def __init__(self, devices: tuple[Device, ...], schedules: dict[str, Schedule]) -> None:
         self.states = {device.name: DeviceState(device, schedules[device.name]) for device in devices}
         self.nodes = plant(devices)
+        # the paths that have another name, and that name
+        self.renamed: dict[str, str] = {}
         self.handles: dict[int, Handle] = {}
         self.numbers = itertools.count(1)
         self.ready = threading.Event()
+
+    def apply(self, rule: Rule, devices: Iterable[str]) -> int:
+        """Puts the rule in place of the old ones of devices; the monotonic instant from which it holds for all."""
+        at_ns = max(self.states[device].apply(rule) for device in devices)
+        self.renamed = {path: name for state in self.states.values() for path, name in state.renamed().items()}
+        return at_ns
 
     def init(self, path: str) -> None:
         self.ready.set()
@@ -155,8 +164,7 @@ class FabricOperations(mfusepy.Operations):
         node = self._node(path)
         base = self._own_path(path).rstrip("/")
         standing = [name for name in node.children if self._stands(self.nodes[f"{base}/{name}"])]
-        renamed = self._renamed()
-        return [".", ".."] + [renamed.get(f"{base}/{name}", name) for name in standing]
+        return [".", ".."] + [self.renamed.get(f"{base}/{name}", name) for name in standing]
 
     def open(self, path: str, flags: int) -> int:
         node = self._node(path)
@@ -187,12 +195,9 @@ class FabricOperations(mfusepy.Operations):
     def _stands(self, node: Node) -> bool:
         return node.device is None or not self.states[node.device].rule.vanished
 
-    def _renamed(self) -> dict[str, str]:
-        return {path: name for state in self.states.values() for path, name in state.renamed().items()}
-
     def _own_path(self, path: str) -> str:
         """The path in the tree of what has this path now; empty for the old path of what was renamed."""
-        for own, name in self._renamed().items():
+        for own, name in self.renamed.items():
             shown = f"{own.rpartition('/')[0]}/{name}"
             if f"{path}/".startswith(f"{shown}/"):
                 return own + path[len(shown) :]
