@@ -147,7 +147,8 @@ class Running:
         return Metrics.parse(self.ask("/metrics").text)
 
     def window(self, last: str, ports: Sequence[str] = (), **params: Any) -> dict[str, list[float | None]]:
-        """Values of each series, named `mlx5_0:1 transmit`."""
-        answer = self.ask("/api/v1/window", last=last, port=list(ports), format="json", **params)
+        """Mean rates of each series, named `mlx5_0:1 transmit`; those of single samples in a short window."""
+        asked = {"last": last, "port": list(ports), "format": "json", "statistic": "mean", **params}
+        answer = self.ask("/api/v1/window", **asked)
         assert answer.status_code == 200, answer.text
         return {f"{series['port']} {series['direction']}": series["values"] for series in answer.json()["series"]}
