@@ -73,10 +73,9 @@ def test_totals_are_the_kernels_and_rates_are_the_truth(
         # three whole seconds within the traffic, mean of all samples against the sender's log
         begin_ns, end_ns = (int(log[0, 0] + 1.5e9), int(log[0, 0] + 4.5e9))
         truth = np.diff(np.interp([begin_ns, end_ns], log[:, 0], log[:, 1]))[0] / 3.0
-        answer = daemon.ask(
-            "/api/v1/window",
-            **{"from": begin_ns // 1_000_000, "to": end_ns // 1_000_000, "port": "mlx5_0:1", "direction": "transmit"},
-        ).json()
+        span = {"from": begin_ns // 1_000_000, "to": end_ns // 1_000_000}
+        series = {"port": "mlx5_0:1", "direction": "transmit", "statistic": "mean"}
+        answer = daemon.ask("/api/v1/window", **span, **series).json()
         values = np.array([value for value in answer["series"][0]["values"] if value is not None])
         assert len(values) > 0.9 * 3.0 / {"10ms": 0.01, "1ms": 0.001}[interval]
         assert np.mean(values) / 4 == pytest.approx(truth, rel=0.01)
