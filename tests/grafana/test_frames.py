@@ -55,8 +55,8 @@ async def ask_as(target: Target, ring: Node, **params: Any) -> Any:
 
 @pytest.fixture
 async def found(library: Path, ring: Node) -> Any:
-    """Grafana's findings about the minute."""
-    return run_grafana(library, frames=[await ask(ring)])["frames"][0]
+    """Grafana's findings about the rates of the minute: the mean of one sample is its rate."""
+    return run_grafana(library, frames=[await ask(ring, statistic="mean")])["frames"][0]
 
 
 async def test_grafana_reads_a_minute_of_sixteen_series_on_a_regular_grid(found: Any) -> None:
