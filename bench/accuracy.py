@@ -101,9 +101,7 @@ def preface(seconds: int) -> Iterator[str]:
     yield (
         "If a schedule changes within a sample, the wake-up delay shifts the beginning and end of that sample, so "
         "peaks of single samples and CV have the largest errors. The worst case is a change exactly at a sample: a "
-        "read that is slightly late then turns a silent sample into an active one. A sample that began late is also "
-        "shorter than the interval. Where traffic changes within every sample, as in *expert-parallel*, the mean of "
-        "the shorter time, which is right for that time, can be above that of any 10 ms.\n"
+        "read that is slightly late then turns a silent sample into an active one.\n"
     )
     yield from describe()
     yield ""

@@ -35,10 +35,44 @@ def lower_bound(rates: npt.NDArray[np.floating[Any]], steps: Steps) -> Floats:
     return np.where(steps > SURE_STEPS, rates / (1 + steps / STEPS), rates)
 
 
-def uncertainty_steps(widths_ns: npt.NDArray[np.int64], elapsed_ns: npt.NDArray[np.int64]) -> Steps:
-    """The uncertainty of rates, from the widths of both reads together and the time between their midpoints."""
-    steps = widths_ns * (STEPS // 2) // np.maximum(elapsed_ns, 1) + 1
+def uncertainty_steps(
+    widths_ns: npt.NDArray[np.int64], elapsed_ns: npt.NDArray[np.int64], nominal_ns: int = 0
+) -> Steps:
+    """The uncertainty of rates, from the widths of both reads together and the time between their midpoints.
+
+    A sample that is shorter than `nominal_ns`, because the read before it was late, says nothing about the rest of
+    that time: as the mean over `nominal_ns`, its rate is too high by up to what is missing ÷ what was measured.
+    """
+    short = np.maximum(nominal_ns - elapsed_ns, 0)
+    steps: Counts = (widths_ns * (STEPS // 2) + short * STEPS) // np.maximum(elapsed_ns, 1) + 1
     return np.minimum(steps, MOST_STEPS).astype(np.uint16)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Samples, each with the one before it: arrays (..., 2) of rates, NaN if missing, and of elapsed times.
+
+    `widths_ns` (...) is the duration of the first and the last of the three reads together.
+    """
+
+    rates: npt.NDArray[np.floating[Any]]
+    elapsed_ns: npt.NDArray[np.int64]
+    widths_ns: npt.NDArray[np.int64]
+
+
+def limit_by_sample_before(steps: Steps, pairs: Pairs, nominal_ns: int) -> Steps:
+    """The uncertainty `steps` (...) of the second samples of pairs, limited where the sample before limits it.
+
+    The mean over both samples is certain and lasts for at least `nominal_ns`, so the rate of the second one is too high
+    by its distance from that mean at most.
+    """
+    moved = (pairs.rates * pairs.elapsed_ns).sum(axis=-1)
+    certain = moved / np.maximum(pairs.elapsed_ns.sum(axis=-1) + pairs.widths_ns / 2, nominal_ns)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.floor((pairs.rates[..., 1] / certain - 1) * STEPS) + 1
+    # NaN without a sample before or without traffic
+    limited: Floats = np.fmin(steps, np.maximum(distance, 1))
+    return limited.astype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from ibpulse.analysis.plausible import (
     UNLIMITED,
     LineRate,
     Merges,
+    Pairs,
     Steps,
+    limit_by_sample_before,
     lower_bound,
     uncertainty_steps,
 )
@@ -33,6 +35,8 @@ LONG_NS = 2**40
 """Stands for the time between two samples of which one is missing."""
 CLEARLY = 1 - 1e-6
 """A float32 rate of at most this part of the line rate is not above it before rounding."""
+HALF_SURE_STEPS = SURE_STEPS // 2
+"""An uncertain sample is short by this much of its time, or has a long read by this much, or both."""
 
 
 Detail = Literal["rates", "peaks", "uncertainty"]
@@ -70,17 +74,21 @@ def rate_series(
     line: LineRate = UNLIMITED,
     first_tick: int = 0,
     detail: Detail = "peaks",
+    interval_ns: int = 0,
 ) -> RateSeries:
     """Bytes per second at each tick; NaN in the first `stride` ticks.
 
     `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
     counter was not read; `present` is (ticks,), as is `stride` if it changed. `line` is the line rate, `first_tick`
     the tick of the first of them. `detail` is the most that is needed: the rates, their peaks, or their uncertainties.
+    Ticks are `interval_ns` apart, as in `Timing`.
     """
     found, exact = None, detail == "uncertainty"
     if not exact and isinstance(stride, int) and stride == 1 and len(present) > 1:
-        found = _fast_series(stamps, counters, present, scale, line.lowest * CLEARLY, detail == "peaks")
-    return found or _slow_series(stamps, counters, present, scale, np.array([stride]), line, first_tick, exact)
+        nominal = interval_ns if detail == "peaks" else None
+        found = _fast_series(stamps, counters, present, scale, line.lowest * CLEARLY, nominal)
+    timing = Timing(stamps[None], [line], first_tick, exact, interval_ns)
+    return found or _slow_series(stamps, counters, present, scale, np.array([stride]), timing)
 
 
 def _fast_series(
@@ -89,9 +97,9 @@ def _fast_series(
     present: Bools,
     scale: int,
     limit: float,
-    peaks: bool,
+    nominal_ns: int | None,
 ) -> RateSeries | None:
-    """The series of a port of stride 1; None if a rate is above the limit."""
+    """The series of a port of stride 1, with peaks unless `nominal_ns` is None; None if a rate is above the limit."""
     out = np.empty((2, len(present)), dtype=np.float32)
     out[:, :1] = np.nan
     gaps = NO_GAPS
@@ -100,19 +108,26 @@ def _fast_series(
         gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
     # twice the midpoint of each read, to avoid rounding when halving
     instants = [stamps[:, 0] + stamps[:, 1], stamps[:, 1] + stamps[:, 2]]
-    nearest = LONG_NS
+    nearest, short = LONG_NS, [NO_GAPS]
     for direction in (0, 1):
         elapsed = instants[direction][1:] - instants[direction][:-1]
         moved = counters[1:, direction] - counters[:-1, direction]
         bad, least = _find_holes(moved, elapsed, counters[:, direction], gaps)
         nearest = min(nearest, least)
+        # both in half nanoseconds
+        shortest = (nominal_ns or 0) * 2 * STEPS // (STEPS + HALF_SURE_STEPS)
+        if least <= shortest:
+            short.append(np.flatnonzero(elapsed <= shortest) + 1)
         rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
         rate *= np.float32(2 * SECOND_NS * scale)
         if rate.max() > limit:
             return None
         if len(bad):
             rate[bad] = np.nan
-    return RateSeries(out, _certain_part(out, stamps, instants[1] - instants[0], nearest // 2) if peaks else out)
+    if nominal_ns is None:
+        return RateSeries(out, out)
+    ends = np.concatenate([*short, _ends_of_long_reads(instants[1] - instants[0], nearest // 2)])
+    return RateSeries(out, _certain_part(out, stamps, ends, nominal_ns) if len(ends) else out)
 
 
 def _find_holes(
@@ -136,21 +151,33 @@ def _find_holes(
     return np.concatenate((gaps, bad)), int(elapsed.min())
 
 
-def _certain_part(rates: Singles, stamps: npt.NDArray[np.int64], both_ns: npt.NDArray[np.int64], least: int) -> Singles:
-    """The peaks of rates, computed only where a read is long.
+def _ends_of_long_reads(both_ns: npt.NDArray[np.int64], least: int) -> npt.NDArray[np.intp]:
+    """The samples with a long read at either end.
 
     The reads of a tick take `both_ns` (ticks,) together; those of one direction are at least `least` ns apart.
     """
-    certain_ns = least * SURE_STEPS // STEPS
-    if int(both_ns.max()) < certain_ns:
-        return rates
-    long = np.flatnonzero(both_ns >= certain_ns)
-    ends = np.concatenate((long[long > 0], long[long < len(both_ns) - 1] + 1))
-    first, last = stamps[ends - 1], stamps[ends]
-    widths = (first[:, 1:] - first[:, :2]) + (last[:, 1:] - last[:, :2])
-    elapsed = ((last[:, 1:] + last[:, :2]) >> 1) - ((first[:, 1:] + first[:, :2]) >> 1)
+    long_ns = least * HALF_SURE_STEPS // STEPS
+    if int(both_ns.max()) < long_ns:
+        return NO_GAPS
+    long = np.flatnonzero(both_ns >= long_ns)
+    return np.concatenate((long[long > 0], long[long < len(both_ns) - 1] + 1))
+
+
+def _certain_part(
+    rates: Singles, stamps: npt.NDArray[np.int64], ends: npt.NDArray[np.intp], nominal_ns: int
+) -> Singles:
+    """The peaks of rates, which differ from them at `ends` only."""
+    # both samples, of which the first may be missing: three reads of (2, ends)
+    three = ends + np.array([[-2], [-1], [0]])
+    reads = stamps[three].transpose(2, 0, 1)
+    widths, middles = np.diff(reads, axis=0), (reads[1:] + reads[:-1]) >> 1
+    elapsed = np.diff(middles, axis=1)
+    steps = uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
+    pairs = Pairs(rates[:, three[1:]].swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
+    short = elapsed[:, 1] < nominal_ns
+    steps = np.where(short, limit_by_sample_before(steps, pairs, nominal_ns), steps)
     peaks = rates.copy()
-    peaks[:, ends] = lower_bound(rates[:, ends], uncertainty_steps(widths, elapsed).T)
+    peaks[:, ends] = lower_bound(rates[:, ends], steps)
     return peaks
 
 
@@ -160,9 +187,7 @@ def _slow_series(
     present: Bools,
     scale: int,
     stride: npt.NDArray[np.int64],
-    line: LineRate,
-    first_tick: int,
-    exact: bool,
+    timing: Timing,
 ) -> RateSeries:
     """The same from `rates`."""
     middles = (stamps[:, :-1] + stamps[:, 1:]) >> 1
@@ -172,8 +197,8 @@ def _slow_series(
         ((counters != NOT_READ) & present[:, None]).T[None],
         np.array([scale]),
         stride,
-        Timing(stamps[None], [line], first_tick, exact),
+        timing,
     )
     values = found.bytes_per_second[0].astype(np.float32)
     peaks = values if found.steps is None else found.peaks[0].astype(np.float32)
-    return RateSeries(values, peaks, found.merges, found.steps[0] if exact and found.steps is not None else None)
+    return RateSeries(values, peaks, found.merges, found.steps[0] if timing.exact and found.steps is not None else None)

@@ -18,9 +18,11 @@ from ibpulse.analysis.plausible import (
     SURE_STEPS,
     LineRate,
     Merges,
+    Pairs,
     Samples,
     Steps,
     join_merges,
+    limit_by_sample_before,
     lower_bound,
     merge,
     uncertainty_steps,
@@ -76,13 +78,14 @@ class Timing:
 
     `stamps` (ports, ticks, 3) are the monotonic ns before, between and after the two reads, `lines` the line rates of
     the ports, and `first_tick` the tick of the first column. Unless `exact`, uncertainties are only computed where some
-    are above 1 %.
+    are above 1 %. Ticks are `interval_ns` apart; with 0, no sample is short.
     """
 
     stamps: npt.NDArray[np.int64]
     lines: Sequence[LineRate]
     first_tick: int = 0
     exact: bool = False
+    interval_ns: int = 0
 
     def chosen(self, rows: Rows) -> Timing:
         """That of some ports, in order."""
@@ -94,10 +97,11 @@ class Timing:
         """Duration of each read: (ports, 2, ticks)."""
         return np.ascontiguousarray(np.diff(self.stamps, axis=2).transpose(0, 2, 1))
 
-    def certain(self, elapsed_ns: npt.NDArray[np.int64]) -> bool:
-        """Whether every rate over these times is clearly certain to 1 %, as nearly always."""
+    def certain(self, elapsed_ns: npt.NDArray[np.int64], nominal_ns: int) -> bool:
+        """Whether every rate over these times, which should be `nominal_ns`, is clearly certain to 1 %."""
         longest = int((self.stamps[:, :, 2] - self.stamps[:, :, 0]).max(initial=0))
-        return not self.exact and longest * STEPS < SURE_STEPS * int(elapsed_ns.min(initial=2**62))
+        least = int(elapsed_ns.min(initial=2**62))
+        return not self.exact and (longest + max(0, nominal_ns - least)) * STEPS < SURE_STEPS * least
 
     def possible(self, rates: Floats) -> bool:
         """Whether no rate (ports, 2, ticks) is above the lowest line rate of its port."""
@@ -216,12 +220,14 @@ def _subtract(
 
 def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
     """Merge implausible samples in place; returns the uncertainty of each rate, None if all are at most 1 %."""
-    possible = timing.possible(found.rate)
-    if possible and timing.certain(found.elapsed_ns):
+    stride, possible = found.stride, timing.possible(found.rate)
+    nominal_ns = stride * timing.interval_ns
+    if possible and timing.certain(found.elapsed_ns, nominal_ns):
         return None, NO_MERGES
-    stride, widths = found.stride, timing.widths_ns()
-    steps = uncertainty_steps(widths[..., stride:] + widths[..., :-stride], found.elapsed_ns)
+    widths = timing.widths_ns()
+    steps = uncertainty_steps(widths[..., stride:] + widths[..., :-stride], found.elapsed_ns, nominal_ns)
     if possible:
+        _limit_short(steps, found, widths, nominal_ns, NO_MERGES)
         needed = timing.exact or bool((found.good & (steps > SURE_STEPS)).any())
         return (steps if needed else None), NO_MERGES
     good = np.pad(found.good, ((0, 0), (0, 0), (stride, 0)))
@@ -230,8 +236,30 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
     limits = np.stack([line.over(timing.first_tick, good.shape[2]) for line in timing.lines])
     samples = Samples(stride, found.time_ns, widths, found.counters, found.scale, good)
     merges = merge(samples, rate, doubt, limits)
-    found.rate[:] = rate[..., stride:]
-    return doubt[..., stride:], merges
+    found.rate[:], steps = rate[..., stride:], doubt[..., stride:]
+    _limit_short(steps, found, widths, nominal_ns, merges)
+    return steps, merges
+
+
+def _limit_short(
+    steps: Steps, found: _Differences, widths_ns: npt.NDArray[np.int64], nominal_ns: int, merges: Merges
+) -> None:
+    """Limit the uncertainty of samples shorter than `nominal_ns` by the sample before, in place; not of merged ones."""
+    stride = found.stride
+    short = found.good & (steps > SURE_STEPS) & (found.elapsed_ns < nominal_ns)
+    if merges:
+        merged = merges.marks(widths_ns.shape)
+        # a merged sample before does not have its own bytes
+        short &= ~merged[..., stride:] & ~merged[..., :-stride]
+    row, way, place = np.nonzero(short[..., stride:])
+    if not len(row):
+        return
+    # the difference at a place ends with the read `stride` places later
+    both = row[:, None], way[:, None], place[:, None] + np.array([0, stride])
+    widths = widths_ns[row, way, place] + widths_ns[row, way, place + 2 * stride]
+    last = row, way, place + stride
+    pairs = Pairs(found.rate[both], found.elapsed_ns[both], widths)
+    steps[last] = limit_by_sample_before(steps[last], pairs, nominal_ns)
 
 
 def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: Steps | None) -> None:

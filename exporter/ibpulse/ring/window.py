@@ -102,7 +102,7 @@ class StrideGroup:
     def rates(self, exact: bool = False) -> Rates:
         """Rates of these ports at the ticks of the span; with `exact`, the uncertainty of each."""
         block = self.block
-        timing = Timing(block.stamps(), self.lines, block.first_tick, exact)
+        timing = Timing(block.stamps(), self.lines, block.first_tick, exact, block.interval_ns)
         found = rates(block.time_ns(), self.counters, self.valid, block.scale, block.taken_every(), timing)
         return found.cut(self.span)
 
@@ -218,6 +218,7 @@ def _series(block: Block, index: int, line: LineRate, detail: Detail) -> RateSer
         line,
         block.first_tick,
         detail,
+        block.interval_ns,
     )
 
 
