@@ -53,9 +53,9 @@ class Ring:
     fabric: Fabric
 
     @classmethod
-    def create(cls, path: Path, *ports: Port, interval_ms: int = 10, seconds: int = 400) -> Ring:
+    def create(cls, path: Path, *ports: Port, interval_ms: int = 10, seconds: int = 400, first_tick: int = 1) -> Ring:
         file = RingFile.create(path / "ring", interval_ms * MS, seconds * 1000 // interval_ms)
-        file.begin_segment(1, 0)
+        file.begin_segment(first_tick, 0)
         return cls(file, RingReader(file), Fabric(ports))
 
     @property

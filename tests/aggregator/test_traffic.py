@@ -284,16 +284,21 @@ def test_the_signature_is_that_of_the_features_of_the_window(tmp_path: Path) -> 
     assert found.traffic.confidence == pytest.approx(0.6, abs=0.02)
 
 
-def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+def moe_like(hold_seconds: float) -> tuple[tuple[Traffic, Traffic], AggregatorOptions]:
+    """Traffic between 48 and 15 GB/s in both directions, and options that call it MoE-like."""
     levels = np.array([48e9, 15e9])
-    flow = (lambda tick: float(levels[tick // 2 % 2]),) * 2
     here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
     options = AggregatorOptions(
         traffic_window_ns=10 * SECOND_NS,
         signature=SignatureOptions(moe=here, others=()),
-        moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
+        moe_saturation=MoeSaturationOptions(hold_seconds=hold_seconds),
     )
+    return (lambda tick: float(levels[tick // 2 % 2]),) * 2, options
+
+
+def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    flow, options = moe_like(hold_seconds=5.0)
     aggregator = Aggregator(ring.reader, options)
     at_end = ring.write("mlx5_0:1", flow, 1, 450)
     assert not follow(ring, aggregator, 1, 4).traffic.moe_saturated
@@ -304,18 +309,23 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     assert found.moe_saturated_seconds == pytest.approx(8.0)
 
 
+def test_no_time_before_the_first_sample_counts_as_moe_saturation(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), first_tick=50_001)
+    flow, options = moe_like(hold_seconds=8.0)
+    aggregator = Aggregator(ring.reader, options)
+    ring.write("mlx5_0:1", flow, 50_001, 51_050)
+    # the window of five minutes begins 300 s earlier, in a ring that was empty
+    first = update(ring, aggregator, 506).traffic
+    assert (first.signature, first.moe_saturated, first.moe_saturated_seconds) == ("moe_like", False, 0.0)
+    found = follow(ring, aggregator, 507, 510).traffic
+    assert (found.moe_saturated, found.moe_saturated_seconds) == (True, 3.0)
+
+
 @pytest.mark.parametrize("idle", range(4))
 def test_idle_rails_hide_no_moe_saturation(tmp_path: Path, idle: int) -> None:
     names = [f"mlx5_{number}" for number in range(4)]
     ring = Ring.create(tmp_path, *(port(f"{name}:1") for name in names))
-    levels = np.array([48e9, 15e9])
-    busy = (lambda tick: float(levels[tick // 2 % 2]),) * 2
-    here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
-    options = AggregatorOptions(
-        traffic_window_ns=10 * SECOND_NS,
-        signature=SignatureOptions(moe=here, others=()),
-        moe_saturation=MoeSaturationOptions(hold_seconds=5.0),
-    )
+    busy, options = moe_like(hold_seconds=5.0)
     found = played(
         ring, 12, options, **{name: (IDLE, IDLE) if number < idle else busy for number, name in enumerate(names)}
     )

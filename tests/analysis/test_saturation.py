@@ -101,7 +101,7 @@ GOOD = Signature("moe_like", 0.5)
         (Signature("unknown", 0.5), 0.92, 0.94, False),
         (Signature("dense_like", 0.5), 0.92, 0.94, False),
         (GOOD, 0.84, 0.94, False),
-        (GOOD, 0.92, 0.89, False),
+        (GOOD, 0.92, 0.84, False),
         (GOOD, float("nan"), 0.94, False),
         (GOOD, 0.92, float("nan"), False),
     ],

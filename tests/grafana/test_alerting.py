@@ -53,7 +53,13 @@ SHORT = {
     "missed_for": "30s",
     "missed_ratio": "0.5",
 }
-FLAGS = ("--analysis.traffic-window=20s", "--analysis.moe-saturation-hold=5s", "--slow.interval=1s")
+FLAGS = (
+    "--analysis.traffic-window=20s",
+    "--analysis.moe-saturation-hold=5s",
+    # a quarter of the reads is uncertain where twelve daemons and their simulators share two processors
+    "--analysis.moe-saturation-peak=0.8",
+    "--slow.interval=1s",
+)
 QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "20"))
 """How long the healthy nodes must stay silent; the full quarter of an hour is for a manual run."""
 

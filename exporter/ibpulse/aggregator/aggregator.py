@@ -113,7 +113,8 @@ class Aggregator:
         self._options = options
         self._schedule = AggregationSchedule(reader.interval_ns, reader.capacity, options.longest_seconds())
         self._ticks_per_second = self._schedule.ticks_per_second
-        self._first_counted_second = -(-reader.ring.latest_tick() // self._ticks_per_second)
+        # None in an empty ring, until its first sample
+        self._first_counted: int | None = -(-reader.ring.latest_tick() // self._ticks_per_second) or None
         self._phases = PhaseWatch(options.active_bytes_per_second, reader.interval_ns)
         self._totals = RunningTotals(reader, options, self._history, self._phases)
         self._step = StepWatch(reader, options.traffic_window_ns)
@@ -206,7 +207,7 @@ class Aggregator:
 
     def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
-        begin = min(due.end, max(due.first, self._first_counted_second))
+        begin = min(due.end, max(due.first, self._first_counted_second()))
         ports = placed
         for first, end, counting in ((due.first, begin, False), (begin, due.end, True)):
             for start, stop, ports in self._split(placed, first, end):
@@ -216,6 +217,13 @@ class Aggregator:
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)
         self._phases.note_period(self._step.found)
+
+    def _first_counted_second(self) -> int:
+        if self._first_counted is None:
+            # windows reach back before the first sample, where no state held
+            first_tick, _ = self._reader.ring.segments()[0]
+            self._first_counted = (first_tick - 1) // self._ticks_per_second
+        return self._first_counted
 
     def _split(self, placed: list[RingPort], first: int, end: int) -> Iterator[tuple[int, int, list[RingPort]]]:
         at_once = self._totals.seconds_at_once
