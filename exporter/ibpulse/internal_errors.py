@@ -49,6 +49,12 @@ class Occurrences:
         return news
 
 
+def find_cause(error: BaseException) -> Hashable:
+    """The type of an exception and the place that raised it, whatever its message says."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return type(error), frame.f_code.co_filename, line
+
+
 class InternalErrors:
     """The exceptions that parts of the daemon ended with, and went on; any thread may use it."""
 
@@ -104,12 +110,11 @@ class InternalErrors:
 
     def _note(self, part: str, subject: str, error: Exception) -> None:
         known = isinstance(error, IbpulseError)
-        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         text = f"internal error in {part}{subject and f' ({subject})'}: "
         text += str(error) if known else "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
         with self._lock:
             self._counts[part] += 1
             self._shown[part, subject] = (self._monotonic() + LONGEST_PAUSE_SECONDS, f"{text}; retrying")
-            news = self._occurrences.is_news((part, subject, type(error), frame.f_code.co_filename, line))
+            news = self._occurrences.is_news((part, subject, find_cause(error)))
         if news:
             log.error("%s; retrying", text, exc_info=None if known else error)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ibpulse.internal_errors import Occurrences, find_cause
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.problems import KINDS, problem_response
 
@@ -41,6 +42,7 @@ class OuterMiddleware:
         self, app: ASGIApp, counts: WebCounts, max_query_bytes: int, headers: Callable[[], Headers] = tuple
     ) -> None:
         self._app, self._counts, self._max_query_bytes, self._headers = app, counts, max_query_bytes, headers
+        self._failures = Occurrences()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -71,8 +73,10 @@ class OuterMiddleware:
                 headers = {"Connection": "close", "Retry-After": "1"}
                 ended = problem_response(503, "The server is stopping; try again in a moment.", headers=headers)
                 await ended(scope, receive, exchange.send)
-        except Exception:
-            log.exception("request %s failed", scope["path"])
+        except Exception as error:
+            # any client may be able to repeat the request
+            if self._failures.is_news(find_cause(error)):
+                log.exception("request %s failed", scope["path"])
             if exchange.status == 0:
                 await problem_response(500, "Internal error; see the server's log.")(scope, receive, exchange.send)
 

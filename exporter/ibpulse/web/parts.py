@@ -13,6 +13,7 @@ from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.internal_errors import Occurrences
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
@@ -40,13 +41,15 @@ class WebLimits:
 class CaptureParts:
     """The flight recorder, and who may change captures: anyone if `allow_unauthenticated`, else requests with a user.
 
-    `default_span_ns` is the default time before and after the trigger of a capture.
+    `default_span_ns` is the default time before and after the trigger of a capture; `failures` says which failures of
+    the disk to log.
     """
 
     recorder: FlightRecorder
     alert_receiver: AlertReceiver
     default_span_ns: tuple[int, int]
     allow_unauthenticated: bool = False
+    failures: Occurrences = field(default_factory=Occurrences)
 
 
 @dataclass(frozen=True, slots=True)

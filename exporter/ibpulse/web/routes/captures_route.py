@@ -56,10 +56,11 @@ def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
     return ProblemError("unknown-capture", 404, f"No such capture: {name[:100]!r}. See {PATH} for the list.")
 
 
-def unavailable(error: CaptureError) -> ProblemError:
-    """The error for a request that failed on the disk."""
-    # the message names paths on this node, so it only goes to the log
-    log.error("captures: %s", error)
+def unavailable(captures: CaptureParts, error: CaptureError, cause: str = "") -> ProblemError:
+    """The error for a request that failed on the disk; `cause` is the same for every file of a disk."""
+    # the message names paths on this node, so it only goes to the log, and not for every request that fails so
+    if captures.failures.is_news(cause or str(error)):
+        log.error("captures: %s", error)
     return ProblemError("no-captures", 503, "Captures are currently unavailable; see the server's log.")
 
 
@@ -78,7 +79,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         try:
             stored = await recorder.refresh()
         except CaptureError as error:
-            raise unavailable(error) from error
+            raise unavailable(captures, error) from error
         return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem()))
 
     @router.get(
@@ -98,7 +99,8 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         except FileNotFoundError as error:
             raise unknown(name, recorder.pending()) from error
         except OSError as error:
-            raise unavailable(CaptureError(f"capture {parsed} cannot be read: {error.strerror}")) from error
+            failure = CaptureError(f"capture {parsed} cannot be read: {error.strerror}")
+            raise unavailable(captures, failure, str(error.strerror)) from error
 
     return router
 
@@ -148,7 +150,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         try:
             removed = await captures.recorder.remove(parsed)
         except CaptureError as error:
-            raise unavailable(error) from error
+            raise unavailable(captures, error) from error
         if not removed:
             raise unknown(name, captures.recorder.pending())
         log.info("capture %s deleted by %s", parsed, request.scope.get(USER, "an anonymous request"))
