@@ -342,6 +342,24 @@ def test_unequal_costs_are_told_when_the_configuration_is_checked(tmp_path: Path
     assert "the hashes have costs of 4 and 5, so the time of a refusal tells" in done.stderr
 
 
+def test_tls_is_set_up_as_the_page_says(tree: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text()
+    block = page.partition("### TLS in five lines\n\n```sh\n")[2].partition("```")[0].replace("node1", "localhost")
+    make, write, _, serve, ask = block.replace("\\\n", "").splitlines()
+    for line in (make, write):
+        subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True, capture_output=True)
+    flag = serve.removeprefix("ibpulse serve ").replace("web.yml", str(tmp_path / "web.yml"))
+    daemon = Running(tree, tmp_path / "ring", flag)
+    context = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+    # the certificate is for the name, which curl asks for
+    context.check_hostname = False
+    daemon.http = {"verify": context}
+    with daemon:
+        words = ask.replace("localhost:10055", f"localhost:{httpx.URL(daemon.url).port}").split()
+        done = subprocess.run([*words, "--ipv4"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "ibpulse_build_info" in done.stdout
+
+
 def test_a_configuration_without_faults_is_checked_and_printed(secured: SecuredDaemon) -> None:
     done = run_ibpulse("config", "print", "--format=json", f"--web.config.file={secured.path}")
     assert json.loads(done.stdout)["web"]["config.file"] == str(secured.path)

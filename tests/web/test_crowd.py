@@ -205,6 +205,18 @@ def test_a_client_is_an_address_or_a_network_of_ipv6() -> None:
 
 
 @on_uvloop
+async def test_the_address_of_a_client_is_that_of_its_connection_whatever_a_header_says() -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(scope["client"][0])(scope, receive, send)
+
+    async with running(answer) as server:
+        # many programs believe these from 127.0.0.1
+        client = await Client.open(server, "127.0.0.1")
+        headers = [f"{name}: 10.0.0.9" for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded")]
+        assert (await client.get("/", *headers))[2] == b"127.0.0.1"
+
+
+@on_uvloop
 async def test_a_viewer_of_another_address_takes_a_place_of_the_client_with_most(node: Node) -> None:
     parts = node.parts(limits=WebLimits(max_viewers=4))
     async with running(create_app(parts)) as server:

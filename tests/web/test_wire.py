@@ -17,11 +17,12 @@ from starlette.types import Receive, Scope, Send
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web import connection
 from ibpulse.web.app import create_app
+from ibpulse.web.host_names import HostCheck
 from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.server import WebServer, serve
 from tests.web.raw_client import Client, on_uvloop
 from tests.web.rings import Node
-from tests.web.test_crowd import running, with_users
+from tests.web.test_crowd import LOGIN, running, with_users
 from tests.web.test_stream import advance
 
 READY = b"GET /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -178,6 +179,35 @@ async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypat
                 await asyncio.sleep(0.05)
         parts.ending.set()
         deaf.close()
+
+
+@on_uvloop
+async def test_no_refused_request_writes_to_the_log_and_each_is_counted(
+    node: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = [
+        ("GET /metrics", "Host: localhost", 401),
+        ("GET /metrics", "Host: localhost\r\nAuthorization: Basic eDp5", 401),
+        ("POST /metrics", f"Host: localhost\r\n{LOGIN}\r\nSec-Fetch-Site: cross-site", 403),
+        ("GET /nowhere", f"Host: localhost\r\n{LOGIN}", 404),
+        ("PUT /metrics", f"Host: localhost\r\n{LOGIN}", 405),
+        ("POST /metrics", f"Host: localhost\r\n{LOGIN}\r\nContent-Length: 2000000\r\nExpect: 100-continue", 413),
+        ("GET /metrics?" + "x" * 20_000, f"Host: localhost\r\n{LOGIN}", 414),
+        ("GET /metrics", f"Host: evil.example\r\n{LOGIN}", 421),
+        ("GET /api/v1/window?last=x", f"Host: localhost\r\n{LOGIN}", 422),
+    ]
+    counts = WebCounts()
+    parts = node.parts(web_config=with_users(tmp_path), counts=counts, hosts=HostCheck("127.0.0.1"))
+    async with running(create_app(parts)) as server:
+        caplog.set_level(logging.INFO)
+        for line, headers, status in refused:
+            client = await Client.open(server)
+            await client.send(f"{line} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
+            assert (await client.answer())[0] == status, line
+        assert not caplog.records
+    for status in {status for *_, status in refused}:
+        counted = sum(count for (_, code), count in counts.requests.items() if code == status)
+        assert counted == sum(status == each for *_, each in refused), status
 
 
 @on_uvloop
