@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from ibpulse import memory
+from ibpulse.config import load
+from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.recordings import counter_log, resampling
+from ibpulse.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
 from ibpulse.web import connection, open_connections, server, wide_requests
 from ibpulse.web.auth import access, passwords
 from ibpulse.web.parts import WebLimits
@@ -18,6 +24,7 @@ UNREAD = f"{connection.UNREAD_SECONDS:g} s"
 WIDE = str(WebLimits().max_wide_requests)
 OPEN, OWN = open_connections.MAX_CONNECTIONS, open_connections.MAX_CONNECTIONS_PER_CLIENT
 CROWDED = f"idle connection after a refused request, or while more than {open_connections.CROWD} are open"
+MOST_VALUES = load({}, {}).web.max_points
 BOUNDS = {
     "docs/security.md": {
         "request head": HEAD,
@@ -30,8 +37,16 @@ BOUNDS = {
         "connections": str(OPEN),
         "queued password checks": str(passwords.MAX_WAITING),
         "queued wide requests of a kind": f"{wide_requests.MAX_WAITING}, {wide_requests.WAIT_SECONDS:g} s",
+        "`report`, `render`": f"{ROW_BYTES} bytes per sample of a port, and {TICK_BYTES} per sampling time",
+        "`replay`": f"one row group, at most {MAX_GROUP_ROWS:,} rows: up to 300 MB",
+        "`import`": (
+            f"{counter_log.COLUMN_COPIES} times the columns that are used, and {counter_log.ROW_BYTES} bytes per row; "
+            f"{resampling.SAMPLE_BYTES} bytes per sample of the result"
+        ),
     },
     "docs/api.md": {
+        "values in one response (`web.max-points`)": f"{MOST_VALUES:,}",
+        "pending captures": str(CaptureOptions(Path(), "").max_pending),
         f"concurrent wide windows (over {WebLimits().wide_values:,} values read or returned)": WIDE,
         "concurrent summaries": WIDE,
         f"concurrent answers with more than {events_route.MAX_IN_LOOP:,} events": WIDE,
@@ -51,3 +66,17 @@ BOUNDS = {
 def test_the_limits_are_those_of_the_server(page: str) -> None:
     rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]*?) \| [^|]* \|$", (ROOT / page).read_text(), re.MULTILINE))
     assert {limit: rows.get(limit) for limit in BOUNDS[page]} == BOUNDS[page]
+
+
+def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
+    page = (ROOT / "docs/security.md").read_text()
+    ticks = 3600 * 100
+    assert f"sampling time | {round(ticks * (8 * ROW_BYTES + TICK_BYTES), -7) // 10**6} MB |" in page
+    assert f"{memory.LIBRARIES_BYTES // 10**6} MB and {memory.THREAD_BYTES // 10**6} MB per CPU" in " ".join(
+        page.split()
+    )
+    assert memory.SHARE == 0.75
+
+
+def test_the_example_of_a_refusal_has_the_default_bound() -> None:
+    assert f'"limit":{MOST_VALUES},' in (ROOT / "docs/api.md").read_text()
