@@ -1,4 +1,4 @@
-"""The wheel, built once as docker/Dockerfile builds it, and what it depends on."""
+"""The wheel, built once as docker/Dockerfile builds it, what it depends on, and a fabric for containers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.docker.container import simulated_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +69,22 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.is_file():
             _forget(path)
     return directory
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """A directory in memory: where the fabric is, and the volumes."""
+    directory = Path(tempfile.mkdtemp(prefix="ibpulse-container-", dir="/dev/shm"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def tree(memory: Path) -> Iterator[Path]:
+    """A fabric that carries 20 GB/s."""
+    with simulated_tree(memory / "sys", "--workload=constant", "--rate=20GB/s") as tree:
+        yield tree
 
 
 def _forget(path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,6 @@ from tests.docker.container import (
     MemoryLimit,
     can_contain,
     docker_run,
-    simulated_tree,
 )
 from tests.running import Metrics, eventually
 
@@ -31,21 +28,6 @@ pytestmark = [
     pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
 ]
 FLAGS = ("--capture.dir=/var/lib/ibpulse/captures", "--capture.allow-unauthenticated=true")
-
-
-@pytest.fixture(scope="module")
-def memory() -> Iterator[Path]:
-    """A directory in memory: where the fabric is, and the volumes."""
-    directory = Path(tempfile.mkdtemp(prefix="ibpulse-container-", dir="/dev/shm"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture(scope="module")
-def tree(memory: Path) -> Iterator[Path]:
-    with simulated_tree(memory / "sys", "--workload=constant", "--rate=20GB/s") as tree:
-        yield tree
 
 
 @pytest.fixture(scope="module")

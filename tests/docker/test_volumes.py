@@ -9,19 +9,16 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import stat
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ibpulse.recordings import load
-from tests.docker.container import PORT, USER, Container, MemoryLimit, Run, can_contain, simulated_tree
+from tests.docker.container import PORT, USER, Container, MemoryLimit, Run, can_contain
 from tests.helm.rendering import container as rendered_container
 from tests.helm.rendering import needs, one, pod, render
 from tests.running import eventually
@@ -42,21 +39,6 @@ VOLUMES: dict[str, dict[str, Any]] = {
     "hostPath": {"volume": "hostPath"},
     "existingClaim": {"volume": "existingClaim", "existingClaim": "shared"},
 }
-
-
-@pytest.fixture(scope="module")
-def memory() -> Iterator[Path]:
-    """A directory in memory: where the fabric is, and the volumes."""
-    directory = Path(tempfile.mkdtemp(prefix="ibpulse-volumes-", dir="/dev/shm"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
-
-
-@pytest.fixture(scope="module")
-def tree(memory: Path) -> Iterator[Path]:
-    with simulated_tree(memory / "sys", "--workload=constant", "--rate=20GB/s") as tree:
-        yield tree
 
 
 @pytest.fixture(scope="module")
