@@ -1,4 +1,4 @@
-"""Half a minute of the fault campaign, and that it reports what it was not told about."""
+"""Two minutes of the fault campaign, and that it reports what it was not told about."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def place() -> Iterator[Path]:
 @pytest.mark.fuse
 @needs_fuse
 @pytest.mark.timeout(600)
-def test_half_a_minute_of_faults_violates_nothing(place: Path) -> None:
+def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
     lines: list[str] = []
-    outcome = run_campaign(place, FAULTS, seed=0, minutes=0.5, longest_seconds=2.0, say=lines.append)
+    outcome = run_campaign(place, FAULTS, seed=0, minutes=2, longest_seconds=2.0, say=lines.append)
     assert outcome.violations == [], "\n".join(lines)
-    # a busy machine takes longer for each
-    assert len({one.occurrence.fault.name for one in outcome.happened}) >= 3
+    # nearly all of them on an idle machine, and fewer on one that takes longer for each
+    assert len({one.occurrence.fault.name for one in outcome.happened}) >= 10
     # whatever was skipped says why
     assert all(outcome.impossible.values())
-    assert sum(life.seconds for life in outcome.lives) > 15
+    assert sum(life.seconds for life in outcome.lives) > 60
     assert all(life.skipped_seconds == 0 for life in outcome.lives)
 
 
