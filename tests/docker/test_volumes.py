@@ -38,6 +38,7 @@ VOLUMES: dict[str, dict[str, Any]] = {
     "emptyDir": {},
     "hostPath": {"volume": "hostPath"},
     "existingClaim": {"volume": "existingClaim", "existingClaim": "shared"},
+    "ephemeral": {"volume": "ephemeral"},
 }
 
 
@@ -72,6 +73,9 @@ def kubelet_run(values: dict[str, Any], scratch: Path, tree: Path) -> Run:
             # as its comment in the values wants it
             os.chown(path, USER, USER)
             path.chmod(0o750)
+        elif "ephemeral" in volume:
+            # a file system of its own
+            (path / "lost+found").mkdir(0o700, exist_ok=True)
         if "hostPath" not in volume:
             own_by_group(path, context["fsGroup"])
         (shown if places[name].get("readOnly") else volumes)[places[name]["mountPath"]] = path
@@ -202,6 +206,7 @@ def test_in_the_volumes_of_the_chart(memory: Path, tree: Path, packages: list[Pa
         f"captures-emptyDir/ibpulse-{USER}",
         "captures-hostPath",
         f"captures-existingClaim/{NODE}",
+        f"captures-ephemeral/ibpulse-{USER}",
     }
 
 
