@@ -395,6 +395,17 @@ def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> No
         resample([log], ONE, GridOptions(interval_ns=10**6))
 
 
+def test_a_long_recording_with_hardly_any_data_is_refused(path: Path) -> None:
+    later = 600_000
+    write(path, "time,sent,received", *[f"{second},1,1" for second in (*range(100), *range(later, later + 101))])
+    assert imported(path, ONE).ticks == later + 100
+    with pytest.raises(ValueError, match="has data for 3m19s of 166h41m40s; correct its times, cut it into pieces"):
+        imported(path, ONE, interval_ns=SECOND_NS // 2)
+    # one row in each five seconds is no gap
+    write(path, "time,sent,received", *[f"{5 * second},1,1" for second in range(1200)])
+    assert imported(path, ONE, interval_ns=5_000_000).ticks == 1199 * 1000
+
+
 def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "spare_bytes", lambda: 100)
     write(path, "time,sent,received", *[f"{second},1,1" for second in range(4)])

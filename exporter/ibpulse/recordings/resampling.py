@@ -17,7 +17,7 @@ from ibpulse import memory
 from ibpulse.arrays import Floats
 from ibpulse.recordings.counter_log import LogColumns, PortLog
 from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
-from ibpulse.text import size_text
+from ibpulse.text import elapsed_text, size_text
 from ibpulse.units import SECOND_NS
 
 SOURCE = "import"
@@ -25,6 +25,9 @@ SOURCE = "import"
 LONGEST_GAP = 5
 # memory for making and writing a recording, measured: at most this much for each sample of a port
 SAMPLE_BYTES = 200
+# of a longer result, at least this part must have data: one wrong time makes a small log a recording of years
+LEAST_COVERED = 0.01
+FREE_SAMPLES = 1_000_000
 # sampling whose distances differ by less is regular
 REGULAR = 0.01
 # the interval for an uneven log is at least this fraction of its typical distance
@@ -62,7 +65,8 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     interpolated running sum.
 
     Raises:
-        ValueError: there are fewer than two samples or a negative amount, or the grid would be too long.
+        ValueError: there are fewer than two samples or a negative amount, or the grid would be too long, or nearly
+            empty.
     """
     typical_ns = _typical_distance(logs)
     interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
@@ -78,6 +82,8 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
             f"{size_text(need_bytes)} of memory; {size_text(spare_bytes)} can be spared; give a longer --interval, cut "
             "the log into pieces, or use a machine with more memory"
         )
+    if ticks * len(logs) > FREE_SAMPLES:
+        _check_coverage(logs, ticks * interval_ns, longest_ns)
     rates, seconds = np.full((len(logs), 2, ticks), np.nan), np.zeros((len(logs), 2, ticks))
     edges = interval_ns * np.arange(ticks + 1, dtype=np.int64)
     for row, log in enumerate(logs):
@@ -89,6 +95,16 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     ports = tuple(_port(log, columns, options) for log in logs)
     meta = RecordingMeta(options.host, interval_ns, ports, SOURCE, options.reason)
     return Recording(meta, start_ns + interval_ns, rates, seconds)
+
+
+def _check_coverage(logs: Sequence[PortLog], length_ns: int, longest_ns: int) -> None:
+    distances = [np.diff(log.time_ns) for log in logs]
+    covered_ns = max(int(distance[distance <= longest_ns].sum()) for distance in distances)
+    if covered_ns < LEAST_COVERED * length_ns:
+        raise ValueError(
+            f"has data for {elapsed_text(covered_ns / SECOND_NS)} of {elapsed_text(length_ns / SECOND_NS)}; correct "
+            "its times, cut it into pieces, or give a longer --interval"
+        )
 
 
 def _typical_distance(logs: Sequence[PortLog]) -> int:
