@@ -34,11 +34,17 @@ class ExportedRates:
     testbed: Testbed
     excesses: list[Excess] = field(default_factory=list)
     _bytes: dict[tuple[int, str, str], tuple[float, float]] = field(default_factory=dict)
+    # the last totals of devices whose comparison begins anew; None before the first
+    _outdated: dict[tuple[int, str, str], float | None] = field(default_factory=dict)
 
     def rebase(self, device: str) -> None:
-        """Compare the totals of a device with the truth from now on, because they include traffic that it invented."""
+        """Compare the totals of a device with the truth from now on, because they include traffic that it invented.
+
+        They are compared once they have moved: while the device is left alone, they lack what flowed since.
+        """
         for key in [key for key in list(self._bytes) if key[1] == device]:
             del self._bytes[key]
+            self._outdated[key] = None
 
     def compare_scrape(self, now: float, metrics: Metrics, life: int) -> None:
         """Compare the peaks and totals of a scrape in a life of the daemon, whose totals begin at 0."""
@@ -58,9 +64,20 @@ class ExportedRates:
         for way in ("transmit", "receive"):
             for labels, value in metrics.find(f"ibpulse_port_{way}_bytes_total").items():
                 device = dict(labels)["device"]
+                if self._is_outdated((life, device, way), value):
+                    continue
                 since, first = self._bytes.setdefault((life, device, way), (now - SCRAPE_AGE_SECONDS, value))
                 flowed = self.testbed.true_bytes(since, now)
                 self._compare(now, device, f"{way} bytes in {now - since:.0f} s", value - first, flowed)
+
+    def _is_outdated(self, key: tuple[int, str, str], value: float) -> bool:
+        if key not in self._outdated:
+            return False
+        before, self._outdated[key] = self._outdated[key], value
+        if before in (None, value):
+            return True
+        del self._outdated[key]
+        return False
 
     def compare_window(self, now: float, window: dict[str, Any]) -> None:
         """Compare each sample of a window of mean rates with their uncertainty."""
