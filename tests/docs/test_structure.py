@@ -12,7 +12,7 @@ PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # 240 for what 0.1 had, the event log with its route and its readers, the streams of child processes, roles,
 # phases, the pace of simulators, and the daemon's own files
-MOST_FILES = 281
+MOST_FILES = 282
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

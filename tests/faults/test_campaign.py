@@ -15,6 +15,7 @@ from bench.faults.__main__ import run_campaign
 from bench.faults.campaign import Campaign
 from bench.faults.device_faults import BYTES
 from bench.faults.evidence import without
+from bench.faults.exported_rates import ExportedRates
 from bench.faults.fault_table import FAULTS, choose
 from bench.faults.invariants import Violation
 from bench.faults.load import Life, Load
@@ -22,6 +23,7 @@ from bench.faults.outcome import Cost, Judged, Outcome
 from bench.faults.plan import Episode, Happened, Occurrence, plan_episodes
 from bench.faults.testbed import prepared
 from tests.fusefabric.client import ROOT, why_not
+from tests.running import Metrics
 
 needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
 DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
@@ -50,6 +52,21 @@ def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
 
 @pytest.mark.fuse
 @needs_fuse
+def test_a_device_that_hangs_while_no_descriptor_is_left_holds_no_other_up(place: Path) -> None:
+    exhausted, hang = choose(["descriptors run out", "reads hang"])
+    episode = (Occurrence(exhausted, "", 0.0, 9.0), Occurrence(hang, "mlx5_3", 1.0, 9.0))
+    lines: list[str] = []
+    with prepared(place, fake_clock=False) as testbed:
+        with Load(testbed) as load:
+            campaign = Campaign(testbed, load, lambda: episode, seed=0, say=lines.append)
+            campaign.run(5.0, warm_up_seconds=3.0)
+        campaign.stop()
+    assert len(campaign.outcome.happened) == 2
+    assert campaign.outcome.violations == [], "\n".join(lines)
+
+
+@pytest.mark.fuse
+@needs_fuse
 def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -> None:
     lines: list[str] = []
     with prepared(place, fake_clock=False) as testbed:
@@ -71,6 +88,29 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
     # the daemon itself did nothing wrong
     assert set(found) == {"no false rate", "sampled on"}
     assert any(line.startswith("none (calm)") for line in campaign.outcome.table())
+
+
+class Flow:
+    """Traffic of 1 GB/s on every port."""
+
+    def true_bytes(self, begin: float, end: float) -> int:
+        return round(1e9 * (end - begin))
+
+
+def test_the_total_of_a_device_that_was_left_alone_is_compared_once_it_has_moved() -> None:
+    rates = ExportedRates(Flow())
+
+    def scrape(now: float, total: float) -> int:
+        text = f'ibpulse_port_transmit_bytes_total{{device="mlx5_1",port="1"}} {total}\n'
+        rates.compare_scrape(now, Metrics.parse(text), 1)
+        return len(rates.excesses)
+
+    assert [scrape(100.0, 5e9), scrape(101.0, 6e9)] == [0, 0]
+    rates.rebase("mlx5_1")
+    # sampled again 20 s later, with all that flowed
+    assert [scrape(102.0, 6e9), scrape(103.0, 6e9), scrape(122.0, 26e9), scrape(123.0, 27e9)] == [0, 0, 0, 0]
+    # what never flowed is found, beyond the age that a scrape may have
+    assert scrape(124.0, 36e9) == 1
 
 
 def test_the_seed_alone_decides_what_happens() -> None:

@@ -17,6 +17,7 @@ from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import NOT_ASKED
 from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
+from ibpulse.sampler.spare_descriptors import SpareDescriptors
 from tests.sampler.tree import Tree, eventually
 
 LANE = at.lane_at(2)
@@ -35,7 +36,7 @@ def ending() -> Iterator[EndingProcesses]:
 
 def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -> None:
     """Not by a newer one, in which the numbers mean other devices."""
-    lane = Lane(ring, 2)
+    lane = Lane(ring, 2, SpareDescriptors())
     lane.write_plan(Plan(1, 1, ports=planned("mlx5_0", "mlx5_1")))
     ring.words[LANE + at.L_PLAN_APPLIED] = 1
     ring.words[LANE + at.L_DEVICE] = 1
@@ -48,7 +49,7 @@ def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -
 
 
 def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile) -> None:
-    lane = Lane(ring, 2)
+    lane = Lane(ring, 2, SpareDescriptors())
     ring.words[LANE + at.L_HEARTBEAT_NS] = 5
     assert [lane.poll().seconds for _ in range(3)] == [0.0, 0.0, 0.0]
     assert lane.poll().seconds > 0
@@ -77,17 +78,17 @@ def test_a_sampler_is_silent_after_a_second_and_while_it_starts_after_longer(
     ring: RingFile, applied: int, stall: Stall, silent: bool
 ) -> None:
     ring.words[LANE + at.L_PLAN_APPLIED] = applied
-    assert Lane(ring, 2).is_silent(stall) == silent
+    assert Lane(ring, 2, SpareDescriptors()).is_silent(stall) == silent
 
 
 def test_a_slow_interval_is_not_silence(tmp_path: Path) -> None:
     ring = RingFile.create(tmp_path / "ring", 1_000_000_000, 10)
     ring.words[LANE + at.L_PLAN_APPLIED] = 1
-    assert [Lane(ring, 2).is_silent(Stall(seconds, "")) for seconds in (2.9, 3.1)] == [False, True]
+    assert [Lane(ring, 2, SpareDescriptors()).is_silent(Stall(seconds, "")) for seconds in (2.9, 3.1)] == [False, True]
 
 
 def test_a_lane_without_a_process_has_no_exit_status(ring: RingFile) -> None:
-    lane = Lane(ring, 2)
+    lane = Lane(ring, 2, SpareDescriptors())
     assert (lane.is_started(), lane.exit_status(), lane.kill(), lane.terminate()) == (False, None, None, None)
 
 
@@ -100,7 +101,7 @@ def test_a_process_that_does_not_end_when_asked_is_killed(ending: EndingProcesse
 
 
 def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, ending: EndingProcesses) -> None:
-    quarantine = Quarantine(ring, 10.0, ending)
+    quarantine = Quarantine(ring, 10.0, ending, SpareDescriptors())
     needed = []
     for _ in range(2000):
         quarantine.add("mlx5_0")
@@ -122,7 +123,7 @@ def test_a_hung_device_recovers_when_it_has_answered_for_long_enough(
     ring: RingFile, tree: Tree, ending: EndingProcesses
 ) -> None:
     tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 0.3, ending)
+    quarantine = Quarantine(ring, 0.3, ending, SpareDescriptors())
     quarantine.add("mlx5_0")
     quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"), *planned("other"))))
     assert eventually(quarantine.poll) == ["mlx5_0"]
@@ -135,7 +136,7 @@ def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree,
     """Between two of its ticks there is no sign of life for far longer than a hung read."""
     ring = RingFile.create(tmp_path / "slow", 1_000_000_000, 10)
     tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 1.5, ending)
+    quarantine = Quarantine(ring, 1.5, ending, SpareDescriptors())
     quarantine.add("mlx5_0")
     quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
     assert eventually(quarantine.poll) == ["mlx5_0"]
@@ -147,7 +148,7 @@ def test_an_isolated_process_that_stops_or_ends_is_restarted(
     ring: RingFile, tree: Tree, ending: EndingProcesses, number: signal.Signals
 ) -> None:
     tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 1000.0, ending)
+    quarantine = Quarantine(ring, 1000.0, ending, SpareDescriptors())
     quarantine.add("mlx5_0")
     quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
     watch(quarantine, "mlx5_0")
@@ -166,7 +167,7 @@ def test_a_hung_device_waits_while_all_lanes_are_taken(
     ring: RingFile, ending: EndingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    quarantine = Quarantine(ring, 10.0, ending)
+    quarantine = Quarantine(ring, 10.0, ending, SpareDescriptors())
     names = [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
     for name in names:
         quarantine.add(name)
@@ -185,7 +186,7 @@ def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, m
     monkeypatch.setattr(sys, "executable", "/bin/false")
     for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED):
         ring.words[LANE + which] = 7
-    lane = Lane(ring, 2)
+    lane = Lane(ring, 2, SpareDescriptors())
     lane.start()
     eventually(lambda: lane.exit_status() == 1)
     assert [lane.word(which) for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED)] == [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import SamplerError
-from ibpulse.events import EventLog
+from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import Fabric
@@ -93,28 +93,28 @@ async def test_a_scan_that_fails_leaves_the_last_one_in_force(ring: RingFile, tr
 async def test_an_event_that_cannot_be_recorded_ends_nothing(
     ring: RingFile, inventory: ListedInventory, tmp_path: Path
 ) -> None:
-    """The descriptor of the file of events is closed behind its back."""
-    events, errors = EventLog(EventFile(tmp_path / "events")), InternalErrors()
+    file, errors = BrokenFile(tmp_path / "events"), InternalErrors()
+    events = EventLog(file)
     events.load(0)
     supervisor = Supervisor(ring, inventory, SupervisorOptions(scan_seconds=0.05), events, errors=errors)
     async with at_work(supervisor):
         await sampled_anew(ring, 0)
-        (number,) = (int(link.name) for link in Path("/proc/self/fd").iterdir() if is_same(link, tmp_path / "events"))
-        kept = os.dup(number)
-        os.close(number)
+        file.broken = True
         inventory.fabric = Fabric(inventory.fabric.ports[:1])
         await soon(lambda: errors.counts()["events"] > 0)
         await sampled_anew(ring, 0)
-        os.dup2(kept, number)
-        os.close(kept)
     events.close()
 
 
-def is_same(link: Path, file: Path) -> bool:
-    try:
-        return link.readlink() == file
-    except OSError:
-        return False
+class BrokenFile(EventFile):
+    """A file of events with a fault in its code."""
+
+    broken = False
+
+    def append(self, event: Event) -> bool:
+        if self.broken:
+            raise ZeroDivisionError
+        return super().append(event)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import STOP, Plan, plan_path, write_plan
 from ibpulse.sampler.process import MAIN_LANE, NOT_ASKED
+from ibpulse.sampler.spare_descriptors import SpareDescriptors
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,9 @@ class Stall:
 class Lane:
     """A block in the ring's header for one sampler process, and the process that uses it."""
 
-    def __init__(self, ring: RingFile, number: int) -> None:
+    def __init__(self, ring: RingFile, number: int, spare: SpareDescriptors) -> None:
         self.number = number
+        self._spare = spare
         self.plan: Plan | None = None
         self._written: dict[int, Plan] = {}
         self.started_monotonic = 0.0
@@ -69,7 +71,8 @@ class Lane:
             SamplerError: it cannot be written; the lane keeps its last plan.
         """
         try:
-            write_plan(plan_path(self._ring.path, self.number), plan)
+            with self._spare.released():
+                write_plan(plan_path(self._ring.path, self.number), plan)
         except OSError as error:
             raise SamplerError(
                 f"the sampler's plan {plan_path(self._ring.path, self.number)} cannot be written: {error.strerror}; "
@@ -111,7 +114,8 @@ class Lane:
         words[self._words + at.L_FIFO] = words[self._words + at.L_PINNED] = NOT_ASKED
         command = [sys.executable, "-m", "ibpulse.sampler.process", str(self._ring.path), str(self.number)]
         try:
-            self._process = PipedProcess(command)
+            with self._spare.released():
+                self._process = PipedProcess(command)
         except OSError as error:
             raise SamplerError(f"the sampler process {command[0]} cannot be started: {error.strerror}") from error
         self._signless_polls = 0

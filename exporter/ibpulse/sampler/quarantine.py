@@ -17,6 +17,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, EndingProcesses, Lane
 from ibpulse.sampler.plan import Plan
 from ibpulse.sampler.process import MAIN_LANE
+from ibpulse.sampler.spare_descriptors import SpareDescriptors
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +44,15 @@ class Quarantine:
     """Isolates hung and slow devices from the others, and detects which have recovered."""
 
     def __init__(
-        self, ring: RingFile, steady_seconds: float, ending: EndingProcesses, errors: InternalErrors | None = None
+        self,
+        ring: RingFile,
+        steady_seconds: float,
+        ending: EndingProcesses,
+        spare: SpareDescriptors,
+        errors: InternalErrors | None = None,
     ) -> None:
         self._errors = errors or InternalErrors()
+        self._spare = spare
         self._ring = ring
         self._steady_seconds = steady_seconds
         self._ending = ending
@@ -138,7 +145,7 @@ class Quarantine:
         # it continues from the tick of the main sampler
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
-        lane = Lane(self._ring, free)
+        lane = Lane(self._ring, free, self._spare)
         self._start(device, lane)
         return lane
 

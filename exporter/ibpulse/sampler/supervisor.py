@@ -33,6 +33,7 @@ from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.sampler.sampling_interval import stride_for
 from ibpulse.sampler.scheduling import throttled_periods
+from ibpulse.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
@@ -89,25 +90,24 @@ class Supervisor:
         self._inventory = inventory
         self._threads = DaemonThreads(1, "scan")
         self._options = options
-        self._main = Lane(ring, MAIN_LANE)
+        self._spare = SpareDescriptors()
+        self._main = Lane(ring, MAIN_LANE, self._spare)
         self._ending = EndingProcesses()
         self._errors = errors or InternalErrors()
-        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._errors)
+        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._spare, self._errors)
         self._adaptive = AdaptiveInterval(self._reader)
         self._header_log = HeaderLog(ring)
         self._generation = 0
         self._restarts = 0
         self._takeovers = 0
-        self._restart_seconds = 0.0
-        self._restart_after = 0.0
+        self._restart_seconds = self._restart_after = 0.0
         self._last_fault = NOT_STARTED
         self._rescan_seen = ring.words[at.H_RESCAN]
         self._rescan_wanted = asyncio.Event()
         self._planned: tuple[PlannedPort, ...] = ()
         self._faults: tuple[str, ...] = ()
         self._logged = Occurrences()
-        self._scanned = False
-        self._failed_scans = 0
+        self._scanned, self._failed_scans = False, 0
 
     @property
     def fabric(self) -> Fabric:
@@ -168,8 +168,7 @@ class Supervisor:
         return max(0.0, (time.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
 
     async def _follow_fabric(self) -> None:
-        reopen_after = 0.0
-        pause = self._options.scan_seconds
+        reopen_after, pause = 0.0, self._options.scan_seconds
         while True:
             try:
                 await asyncio.wait_for(self._rescan_wanted.wait(), pause)
@@ -398,3 +397,4 @@ class Supervisor:
         self._quarantine.stop()
         self._ending.add(self._main.terminate())
         self._ending.wait(STOP_SECONDS)
+        self._spare.close()
