@@ -68,7 +68,8 @@ class Campaign:
         """Let an episode happen and judge it; False if the daemon does not answer afterwards."""
         begin = time.monotonic()
         mine = list(self._suffer(episode, begin))
-        answers = self._wait_until_answering(time.monotonic())
+        settled = max((one.end + one.effect.settle_seconds for one in mine), default=0.0)
+        answers = self._wait_until_answering(max(time.monotonic(), settled))
         time.sleep(SETTLE_SECONDS)
         happened = [*self.outcome.happened, *mine]
         evidence = Evidence(self._testbed, self._load, happened, begin, time.monotonic())

@@ -116,8 +116,8 @@ def _no_clock(testbed: Testbed) -> str:
     return testbed.no_clock
 
 
-# the clock of the ring follows a step within a second
-STEPPED = Effect(lost_seconds=2.0)
+# the clock of the ring follows a step within a second, and the newest second is up to five seconds old
+STEPPED = Effect(lost_seconds=2.0, settle_seconds=6.0)
 FULL_RING = partial(filled, name="ring")
 FULL_DISK = partial(filled, name="captures")
 NO_DESCRIPTORS = Effect(silences=True)
