@@ -42,8 +42,28 @@ def test_a_read_between_two_pauses_is_noticed_by_the_second(tmp_path: Path, read
     reads.watch(path)
     path.read_text()
     path.read_text()
-    assert reads.pause(60)
+    assert len(reads.pause(60)) == 1
     assert not reads.pause(0)
+
+
+def test_it_says_which_files_were_read_and_forgets_those_that_are_gone(tmp_path: Path, reads: CounterReads) -> None:
+    paths = [tmp_path / f"mlx5_{rail}" for rail in range(3)]
+    for path in paths:
+        path.write_text("1\n")
+        reads.watch(path)
+    seen = []
+    for read in ((0,), (1,), (2, 0), (1, 1, 1)):
+        for which in read:
+            paths[which].read_text()
+        seen.append(reads.pause(60))
+    first, second, third, fourth = seen
+    assert first != second == fourth
+    assert third > first
+    assert len(third) == 2
+    assert second.isdisjoint(third)
+    paths[0].unlink()
+    # the kernel reports the end of a watch, too
+    assert not reads.pause(1)
 
 
 def test_without_inotify_it_sleeps(tmp_path: Path, reads: CounterReads, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,7 +147,7 @@ class SimulatedFabric:
         stop: Stop,
         wall: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        pause: Callable[[float], bool | None] | None = None,
+        pause: Callable[[float], Set[int] | None] | None = None,
     ) -> Slips:
         """Keep the tree up to date until `stop` is set; call `build` first. Clocks are in ns.
 

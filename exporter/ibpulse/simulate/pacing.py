@@ -5,13 +5,16 @@ A tree of plain files changes in steps, and a reader divides the step by the tim
 - The next step is shown between two multiples, when no sampler reads, and only if there is time before the multiple.
   A step that is late is not shown, and never made up for: the schedule slips, as if the job had paused.
 - A step is at most as large as the line rate allows between the last read and the next multiple. The rest slips too.
+- A port that was read after most of the last steps, but not yet after the newest one, may be read at any moment, late.
+  Then a step is at most as large as the line rate allows until now.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Set
 from typing import Protocol
 
 from ibpulse.text import count_text
@@ -23,6 +26,8 @@ log = logging.getLogger(__name__)
 LEAD = 0.4
 # time before a multiple that a write needs
 SPARE = 0.05
+# an even number, so that a port that is sampled at every second tick is not read after most of them
+RECENT_STEPS = 16
 # smaller slips are the resolution of the clocks
 LEAST_SLIP = 0.01
 WARN_EVERY_NS = 10 * SECOND_NS
@@ -72,14 +77,15 @@ class Pace:
 
     These are the instant to show, in ns of the schedule, and the time (ns) since the counters were last read, in which
     no counter may grow by more than its line rate. It returns the instant that it has shown, the given one or an
-    earlier one. `pause` sleeps for a number of seconds, or until a counter is read, which it says. Clocks are in ns.
+    earlier one. `pause` sleeps for a number of seconds, or until a counter is read; it returns the numbers of the ports
+    that were read since its last call. Clocks are in ns.
     """
 
     def __init__(
         self,
         show: Callable[[int, int], int],
         interval_ns: int,
-        pause: Callable[[float], bool | None] = time.sleep,
+        pause: Callable[[float], Set[int] | None] = time.sleep,
         wall: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -91,6 +97,9 @@ class Pace:
         self._pause, self._wall, self._monotonic = pause, wall, monotonic
         # monotonic times: the multiple of the last step, and the last read
         self._due_ns = self._read_ns = 0
+        # ports read since the last step, and after each step before it
+        self._read: Set[int] = frozenset()
+        self._read_before: deque[Set[int]] = deque(maxlen=RECENT_STEPS)
         self._shown_ns: int | None = None
 
     def run(self, stop: Stop) -> None:
@@ -115,11 +124,11 @@ class Pace:
         assert self._shown_ns is not None
         interval_ns = self._interval_ns
         passed = due - self._due_ns
-        shown = self._show(
-            self._shown_ns + min(passed, interval_ns), min(interval_ns, due - max(self._read_ns, self._due_ns))
-        )
+        shown = self._show(self._shown_ns + min(passed, interval_ns), self._line_time(due))
         slipped = passed - (shown - self._shown_ns)
         self._shown_ns, self._due_ns = shown, due
+        self._read_before.append(self._read)
+        self._read = frozenset()
         clock = self._monotonic()
         if clock > due:
             # the reads until now may have missed the step, so that of the next multiple shows it
@@ -129,10 +138,19 @@ class Pace:
         if slipped > interval_ns * LEAST_SLIP:
             self.slips.add(slipped, clock)
 
+    def _line_time(self, due: int) -> int:
+        """The time (ns) for which the next step may move a port at the line rate."""
+        most = min(self._interval_ns, due - max(self._read_ns, self._due_ns))
+        missing = frozenset().union(*self._read_before) - self._read
+        if any(sum(port in read for read in self._read_before) > len(self._read_before) / 2 for port in missing):
+            return min(most, self._monotonic() - self._due_ns)
+        return most
+
     def _wait(self, until_ns: int) -> None:
-        """Wait until a wall time, and note the time of a read."""
+        """Wait until a wall time, and note which ports are read, and when."""
         now = self._wall()
-        if self._pause(max(0, until_ns - now) / SECOND_NS):
+        if ports := self._pause(max(0, until_ns - now) / SECOND_NS):
+            self._read |= ports
             now, clock = self._wall(), self._monotonic()
             # a sampler reads at most half an interval after a multiple
             self._read_ns = clock - max(0, now % self._interval_ns - self._interval_ns // 2)

@@ -7,6 +7,7 @@ import logging
 import os
 import select
 import shutil
+import struct
 import time
 from pathlib import Path
 
@@ -21,9 +22,11 @@ TOP = ("class", "devices", "bus")
 MARKERS = (SIMULATED_FILE, "faults.json", "replay.json")
 # from inotify.h
 IN_ACCESS = 0x1
+# number of the watch, mask, cookie, length of the name; a watched file has no name
+EVENT = struct.Struct("iIII")
 # a sampler reads all ports within this time
 SETTLE_SECONDS = 0.0002
-EVENT_BYTES = 65_536
+MOST_EVENTS = 4096
 
 
 class SimulatedCounterFile:
@@ -112,17 +115,18 @@ class CounterReads:
         if self._descriptor >= 0 and self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_ACCESS) < 0:
             log.warning("inotify: %s: %s", path, self._why())
 
-    def pause(self, seconds: float) -> bool:
-        """Sleep, or return early when a file was read; says whether one was since the last call."""
+    def pause(self, seconds: float) -> set[int]:
+        """Sleep, or return early when a file was read; the numbers of those that were since the last call."""
         if self._descriptor < 0:
             time.sleep(seconds)
-            return False
+            return set()
         if select.select([self._descriptor], [], [], seconds)[0]:
             time.sleep(min(seconds, SETTLE_SECONDS))
         try:
-            return bool(os.read(self._descriptor, EVENT_BYTES))
+            events = os.read(self._descriptor, MOST_EVENTS * EVENT.size)
         except BlockingIOError:
-            return False
+            return set()
+        return {number for number, mask, *_ in EVENT.iter_unpack(events) if mask & IN_ACCESS}
 
     def close(self) -> None:
         """Stop watching."""
