@@ -45,6 +45,12 @@ def symbol_errors(daemon: Running, device: str) -> float | None:
     return next(iter(found.values()), None)
 
 
+def is_sampled(daemon: Running, device: str) -> bool:
+    """Whether its newest 200 ms have the rate of the fabric, in all samples but those that were late."""
+    known = [rate for rate in daemon.window("200ms")[f"{device}:1 transmit"] if rate is not None]
+    return len(known) > 10 and known == pytest.approx([RATE] * len(known), rel=0.2)
+
+
 def test_a_healthy_port_has_its_counters_and_no_more(daemon: Running) -> None:
     metrics = daemon.metrics()
     found = {
@@ -104,7 +110,7 @@ def test_a_counter_that_hangs_leaves_the_others_fresh(daemon: Running, fabric: F
     metrics = daemon.metrics()
     # its bytes are sampled and its status is the last that was known
     assert metrics.port("up", "mlx5_4") == 1
-    assert daemon.window("200ms")["mlx5_4:1 transmit"][0] == pytest.approx(RATE, rel=0.2)
+    eventually(lambda: is_sampled(daemon, "mlx5_4"))
     fabric.clear()
     eventually(lambda: symbol_errors(daemon, "mlx5_4") is not None)
 
@@ -122,7 +128,7 @@ def test_hundreds_of_refusing_files_are_a_few_lines(daemon: Running, fabric: Fus
     assert 1 <= len(lines) <= PORTS
     assert all("which cannot be read: Invalid argument" in line for line in lines)
     assert not daemon.metrics().find("ibpulse_symbol_error_total")
-    assert daemon.window("200ms")["mlx5_0:1 transmit"][0] == pytest.approx(RATE, rel=0.2)
+    eventually(lambda: is_sampled(daemon, "mlx5_0"))
 
 
 def test_all_counters_can_be_asked_for(tmp_path: Path, fabric: FuseFabric) -> None:
