@@ -19,6 +19,7 @@ PARTS: Mapping[str, str] = {
     "counters": "reads of error counters",
     "events": "the event log",
     "fabric": "scans of devices and of the state of links",
+    "jobs": "which jobs run on this node",
     "plan": "plans and processes of the sampler",
     "web": "reloads of the web configuration",
 }

@@ -74,6 +74,21 @@ def find_directories(given: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def open_trusted_directory(given: Path) -> int:
+    """Open a directory of this user or of root to which no other user can write; returns a descriptor.
+
+    Raises:
+        OSError: there is no such directory, or another user can change what is in it.
+    """
+    descriptor = os.open(_resolve(given), os.O_RDONLY | os.O_DIRECTORY | _SAFELY)
+    try:
+        _refuse_foreign(descriptor, given)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _of_users(parent: Path) -> list[Path]:
     """The directories `ibpulse-UID` that belong to the user of their name."""
     found: list[tuple[bool, int, Path]] = []
@@ -191,6 +206,32 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, directory: int | None = N
         return descriptor
     os.close(descriptor)
     raise FileNotFoundError(errno.ENOENT, "it is not a regular file", str(path))
+
+
+def open_trusted(path: Path, directory: int) -> int:
+    """Open a file of this user or of root to which no other user can write; returns a descriptor.
+
+    `directory` is the descriptor of its directory.
+
+    Raises:
+        OSError: there is no such file, or another user can change it.
+    """
+    descriptor = open_regular(path, directory=directory)
+    try:
+        _refuse_foreign(descriptor, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_foreign(descriptor: int, path: Path) -> None:
+    status = os.fstat(descriptor)
+    if status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}", str(path))
+    if not _is_private(status, status.st_uid):
+        reason = f"other users can write to it (mode {status.st_mode & 0o7777:04o})"
+        raise PermissionError(errno.EPERM, reason, str(path))
 
 
 def open_to_read(path: Path) -> int:

@@ -33,6 +33,7 @@ SCALES: Mapping[str, Scales] = {
 """The scales of each kind of statistic, for `statistic_text`."""
 DIGITS = 4
 SHOWN_NAMES = 8
+NAMED_SUBJECTS = 4
 
 _NAME_PARTS = re.compile("[0-9]+|[^0-9]")
 # control characters, separators of lines, what changes the direction of text (Unicode Bidi_Control), and halves of
@@ -179,6 +180,14 @@ def first_names(names: Sequence[str], shown: int) -> str:
     """Names separated by commas, in the given order; a long list is cut: `a, b and 3 more`."""
     more = len(names) - shown
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:shown])} and {more} more"
+
+
+def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
+    """One notice per distinct text, with the first few subjects and the number of the others."""
+    subjects: dict[str, list[str]] = {}
+    for subject, text in remarks:
+        subjects.setdefault(text, []).append(subject)
+    return [f"{first_names(names, NAMED_SUBJECTS)}: {text}" for text, names in subjects.items()]
 
 
 def sentence_list(items: Sequence[str]) -> str:

@@ -269,11 +269,12 @@ def test_events_are_redacted(tree: Tree, tmp_path: Path) -> None:
                 Event(1, "disappeared", "mlx5_0:1", secret, details={"guid": GUIDS[0]}),
                 Event(2, "started", "", "", details={"ports": {"rocexb8cef60300aa:1": {}}, "else": [{HOST: secret}]}),
                 Event(3, "capture", "", "capture of project X", details={"labels": {"user": "alice"}}),
+                Event(4, "job-began", "", "job alice-7 began", details={"job_id": "alice-7", "name": "project"}),
             ],
         ),
         tmp_path,
     )
-    assert [event["kind"] for event in found] == ["disappeared", "started", "capture"]
+    assert [event["kind"] for event in found] == ["disappeared", "started", "capture", "job-began"]
     assert (found[0]["subject"], found[0]["time_ns"]) == ("mlx5_0:1", 1)
     text = json.dumps(found)
     assert not [word for word in (*SECRETS, "project", "alice", "b8cef60300aa") if word in text]

@@ -36,7 +36,9 @@ class SnapshotCollector(Collector):
             if row.type == "info":
                 info = InfoMetricFamily(row.family, row.help)
                 for labels, _ in samples:
-                    info.add_metric([], dict(zip(row.labels, labels, strict=True)))
+                    values = zip(row.labels, labels, strict=True)
+                    # an empty label is none
+                    info.add_metric([], {name: text for name, text in values if text or name not in ("name", "namespace")})
                 yield info
                 continue
             family = FAMILIES[row.type](row.name, row.help, labels=row.labels, unit=row.unit)
@@ -59,10 +61,10 @@ class ServerCollector(Collector):
         failed = CounterMetricFamily(
             "ibpulse_internal_errors",
             "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
-            "Parts: aggregation, captures, counters, events, fabric, plan, web.",
+            "Parts: aggregation, captures, counters, events, fabric, jobs, plan, web.",
             labels=["part"],
         )
-        for number, part in enumerate(("aggregation", "captures", "counters", "events", "fabric", "plan", "web")):
+        for number, part in enumerate(("aggregation", "captures", "counters", "events", "fabric", "jobs", "plan", "web")):
             failed.add_metric([part], number)
         yield failed
         reloaded = (

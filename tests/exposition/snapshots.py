@@ -10,6 +10,7 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.events import KINDS
 from ibpulse.events.watch import KnownPort
 from ibpulse.internal_errors import PARTS
+from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import (
@@ -101,7 +102,12 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
     fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
     made = aggregator.update(fabric, HEALTH, ring.now_after(5))
     return replace(
-        made, captures=CAPTURES, known_ports=_know(ports), event_counts=dict.fromkeys(KINDS, 3), expected_rails=9
+        made,
+        captures=CAPTURES,
+        known_ports=_know(ports),
+        event_counts=dict.fromkeys(KINDS, 3),
+        expected_rails=9,
+        jobs=(PlacedJob(Claim("4711", "slurm", "slurm-cgroup"), tuple(port.id for port in ports), "alone"),),
     )
 
 

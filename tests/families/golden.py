@@ -47,6 +47,7 @@ MASKED = (
     # the samplers of doctor and of the daemon may meet, and what happens then is a matter of time
     "ibpulse_events_total",
     "ibpulse_fabric_notices",
+    "ibpulse_node_last_traffic_timestamp_seconds",
     "ibpulse_port_down_seconds_total",
     "ibpulse_port_implausible_samples_total",
     "ibpulse_port_observed_seconds_total",

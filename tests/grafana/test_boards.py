@@ -35,6 +35,7 @@ HISTOGRAM_PARTS = re.compile(r"_(bucket|sum|count)$")
 SQUARED = "For users' own queries: the boards show the variation of the active samples, as defined in docs/traffic.md."
 ROLLING = "The boards compute it from the moment counters, over the span of each point."
 STATES = "The boards show ibpulse_port_up; the page of the node and /api/v1/events tell what happened and when."
+JOBS = "To be joined with other metrics; docs/jobs.md has the queries."
 UNUSED = {
     "ibpulse_port_down_seconds_total": STATES,
     "ibpulse_port_state_changes_total": STATES,
@@ -48,6 +49,10 @@ UNUSED = {
     "ibpulse_port_transmit_burstiness_cv": ROLLING,
     "ibpulse_port_receive_burstiness_cv": ROLLING,
     "ibpulse_internal_errors_total": "The page and the log say what fails and why.",
+    "ibpulse_port_job_info": JOBS,
+    "ibpulse_port_jobs": JOBS,
+    "ibpulse_node_jobs": JOBS,
+    "ibpulse_node_last_traffic_timestamp_seconds": JOBS,
     "ibpulse_simulated": "Absent on every real node.",
     "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log has the details.",
     "ibpulse_http_stream_viewers": "Only of interest on a node that is being watched.",

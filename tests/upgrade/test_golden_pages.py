@@ -21,6 +21,10 @@ NEW_FAMILIES = (
     "ibpulse_node_bandwidth_peak_utilization_ratio",
     "ibpulse_port_implausible_samples_total",
     "ibpulse_internal_errors_total",
+    "ibpulse_node_last_traffic_timestamp_seconds",
+    "ibpulse_node_jobs",
+    "ibpulse_port_jobs",
+    "ibpulse_port_job_info",
 )
 ROLE = re.compile(r'(?<=,)role="[a-z]+",')
 FINDING = re.compile(r"(OK|WARN|FAIL|INFO|SKIP)\s+([a-z-]+)  ")

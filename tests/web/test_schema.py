@@ -70,6 +70,7 @@ PATHS = [
     "/api/v1/window",
     "/api/v1/summary",
     "/api/v1/events",
+    "/api/v1/jobs",
     "/-/healthy",
     "/-/ready",
 ]

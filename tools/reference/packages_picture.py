@@ -29,6 +29,7 @@ PLACES = {
     "aggregator": 0.25,
     "sampler": 0.07,
     "simulate": 0.985,
+    "jobs": 0.3,
     "sysfs": 0.38,
     "recordings": 0.72,
     "ring": 0.20,

@@ -23,6 +23,7 @@ from ibpulse.analysis.plausible import MOST_BEFORE
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs import PlacedJob
 from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
@@ -134,6 +135,7 @@ class Aggregator:
         known_ports: Sequence[KnownPort] = (),
         event_counts: Mapping[str, int] = NO_EVENTS,
         expected_rails: int | None = None,
+        jobs: Sequence[PlacedJob] | None = None,
     ) -> Snapshot:
         """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
 
@@ -160,6 +162,7 @@ class Aggregator:
             known_ports=tuple(known_ports),
             event_counts=dict(event_counts),
             expected_rails=expected_rails,
+            jobs=None if jobs is None else tuple(jobs),
         )
 
     def with_notices(self, fabric: Fabric) -> Fabric:
@@ -249,7 +252,7 @@ class Aggregator:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
         return Snapshot(
             end_tick=end_tick,
-            end_wall_ns=int(self._reader.wall_ns(np.array([end_tick]))[0]) if end_tick else None,
+            end_wall_ns=self._wall_ns(end_tick),
             windows=self._windows,
             timescales=self._timescales,
             fabric=fabric,
@@ -258,6 +261,7 @@ class Aggregator:
             ports=port_snapshots(
                 fabric.ports, placed, rows, self._totals, windows, self._resolutions, self._reader.ring
             ),
+            last_traffic_ns=self._wall_ns(self._totals.last_traffic),
             node_rails=sum(port.rail for port in fabric.ports),
             node_line_rate=self._totals.node.line_rate,
             node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
@@ -267,3 +271,6 @@ class Aggregator:
             counters=self._counters.update(fabric),
             captures=captures,
         )
+
+    def _wall_ns(self, tick: int) -> int | None:
+        return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ibpulse.analysis.phase import Phase
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs import PlacedJob
 from ibpulse.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.ring import layout
 from ibpulse.units import SECOND_NS
@@ -180,6 +181,8 @@ class Snapshot:
     `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
     ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
     `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
+    `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
+    the history. `jobs` is None if nothing tells which jobs run.
     """
 
     end_tick: int
@@ -201,3 +204,5 @@ class Snapshot:
     event_counts: Mapping[str, int] = field(default_factory=dict)
     expected_rails: int | None = None
     phases: tuple[Phase, ...] = ()
+    last_traffic_ns: int | None = None
+    jobs: tuple[PlacedJob, ...] | None = None

@@ -27,7 +27,7 @@ class RunningTotals:
     """Totals of the ports, of their sum and of their traffic over the seconds added.
 
     `phases` watches the seconds that count. `assumed_rates` are the rails whose rate the node's line rate assumes at
-    the last sample.
+    the last sample. `last_traffic` is the tick of the last active sample of the sum over the rails, 0 before the first.
     """
 
     def __init__(
@@ -40,6 +40,8 @@ class RunningTotals:
         self.node = NodeTotals(options, reader.interval_ns)
         self.traffic = Traffic(options)
         self.assumed_rates: tuple[PortId, ...] = ()
+        self.last_traffic = 0
+        self._threshold = options.active_bytes_per_second
 
     @property
     def seconds_at_once(self) -> int:
@@ -71,6 +73,9 @@ class RunningTotals:
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
         summed = sum_rails(seconds.chosen(chosen))
+        active = np.flatnonzero(summed.bandwidth > self._threshold)
+        if len(active):
+            self.last_traffic = first_tick + int(active[-1])
         rates_of_rails = rail_rates(ports, self._history, first_tick, last_tick + 1)
         self.assumed_rates = tuple(ports[index].port.id for index in np.flatnonzero(are_assumed(rates_of_rails[:, -1])))
         lines = line_rate(rates_of_rails)

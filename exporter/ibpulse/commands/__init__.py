@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.config.setting_table import DeprecatedSetting, SettingRow
 
-EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "web", "capture", "log")
+EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""

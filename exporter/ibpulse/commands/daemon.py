@@ -27,6 +27,7 @@ from ibpulse.commands.wiring import (
     make_event_log,
     make_expected_rails,
     make_flight_recorder,
+    make_job_watch,
     make_local_rules,
     make_supervisor,
 )
@@ -182,6 +183,7 @@ class Daemon:
         self._supervisor = make_supervisor(settings, self._ring, self._events, self._errors)
         self._aggregator = make_aggregator(settings, self._reader, self._events.history)
         self._expected_rails = make_expected_rails(settings, self._events)
+        self._jobs = make_job_watch(settings, self._events, self._reader, self._errors)
         self._resets = CounterResets(self._events, self._reader)
         self._phases = PhaseEvents(self._events, self._reader)
         self._registry = exposition.process_registry()
@@ -275,6 +277,7 @@ class Daemon:
             captures=self._captures.parts,
             events=self._events,
             known_ports=self._supervisor.known_ports,
+            jobs=lambda: self._jobs.view,
         )
 
     def _summarize(self, seconds: int, end_ns: int | None) -> Summary:
@@ -285,8 +288,8 @@ class Daemon:
         return exposition.render(self._snapshot, self._registry, accept, names, self._counts)
 
     def _fabric(self) -> Fabric:
-        """The fabric with a notice for each internal error."""
-        fabric, notices = self._supervisor.fabric, self._errors.notices()
+        """The fabric with the notices about jobs, and one for each internal error."""
+        fabric, notices = self._supervisor.fabric, (*self._jobs.view.notices, *self._errors.notices())
         return replace(fabric, notices=(*fabric.notices, *notices)) if notices else fabric
 
     def _ready(self) -> tuple[bool, str]:
@@ -316,6 +319,8 @@ class Daemon:
 
     def _aggregate(self) -> None:
         """Aggregate the next second. Nothing that fails here ends sampling; statistics that grow old are withdrawn."""
+        with self._errors.boundary("jobs"):
+            self._jobs.update(self._supervisor.fabric)
         with self._errors.boundary("aggregation"):
             snapshot = self._snapshot = self._update()
             self._aggregated_at = time.monotonic()
@@ -337,4 +342,5 @@ class Daemon:
             self._supervisor.known_ports(),
             self._events.counts(),
             self._expected_rails.update(fabric),
+            self._jobs.view.jobs,
         )

@@ -48,7 +48,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             if arguments.origins["capture.dir"] == DEFAULT:
                 # a demo leaves no captures behind unless a directory is given
                 capture = replace(capture, dir=Path(scratch) / "captures")
-            return run_daemon(replace(settings, path=path, ring=ring, capture=capture))
+            jobs = settings.jobs
+            if arguments.origins["jobs.owners-dir"] == DEFAULT:
+                # the jobs of this node do not run on a simulated fabric
+                jobs = replace(jobs, owners_dir=None)
+            return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs.job_sources import JobSources, choose_sources
+from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -70,6 +72,14 @@ def make_event_log(directory: Path, ring: RingFile) -> EventLog:
 def make_expected_rails(settings: Settings, events: EventLog) -> ExpectedRails:
     """The count of the rails that the node should have."""
     return ExpectedRails(events, settings.ports.expected_rails)
+
+
+def make_job_watch(settings: Settings, events: EventLog, reader: RingReader, errors: InternalErrors) -> JobWatch:
+    """The watch over the jobs of this node."""
+    jobs = settings.jobs
+    cgroup = Path(settings.path.sysfs) / "fs" / "cgroup" if jobs.cgroup == "auto" else None
+    sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors)
+    return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names)
 
 
 def make_supervisor(settings: Settings, ring: RingFile, events: EventLog, errors: InternalErrors) -> Supervisor:

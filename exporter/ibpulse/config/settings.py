@@ -233,6 +233,33 @@ class TopologySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """Sources that tell which jobs run on the node and which GPUs they hold; see docs/jobs.md."""
+
+    cgroup: Literal["auto", "off"] = setting(
+        choice("auto", "off"),
+        "auto",
+        "Whether to read the names of cgroups under path.sysfs: the jobs of Slurm, and pods.",
+    )
+    mapping_dir: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "Directory of files named by GPU index that hold job ids, as a Slurm prolog writes them for DCGM's exporter.",
+        shown="none",
+    )
+    owners_dir: Path | None = setting(
+        OPTIONAL_PATH,
+        "/run/ibpulse-jobs",
+        "Directory of JSON documents, one per job; it and they have to belong to root or to the user of ibpulse.",
+    )
+    names: bool = setting(
+        SWITCH,
+        "false",
+        "Show the names and namespaces of jobs too. Without a password, everyone who reaches the port can read them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WebSettings:
     """The web server."""
 
@@ -350,6 +377,7 @@ class Settings:
     analysis: AnalysisSettings
     slow: SlowSettings
     topology: TopologySettings
+    jobs: JobSettings
     web: WebSettings
     capture: CaptureSettings
     log: LogSettings

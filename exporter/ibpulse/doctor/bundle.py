@@ -15,6 +15,7 @@ from ibpulse.doctor.redaction import Redactor
 from ibpulse.doctor.tree_copy import TreeCopy
 from ibpulse.errors import ConfigError
 from ibpulse.events.event import Event, to_json
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED
 
 TOP = "ibpulse-bundle"
 GUID_FILES = frozenset({"node_guid", "sys_image_guid"})
@@ -136,8 +137,9 @@ def _write_events(events: Sequence[Event], redactor: Redactor) -> str:
     lines: list[str] = []
     room = MAX_EVENTS_BYTES
     for event in reversed(events):
-        # reasons and labels of captures are free text, any part of which may identify the node
-        known = replace(event, text="", details={}) if event.kind == "capture" else event
+        # names of jobs, and reasons and labels of captures, are free text, any part of which may identify the node
+        free = event.kind in ("capture", BEGAN, CHANGED, ENDED)
+        known = replace(event, text="", details={}) if free else event
         line = json.dumps(redactor.clean_values(to_json(known), keys=True)) + "\n"
         room -= len(line)
         if room < 0:

@@ -29,6 +29,9 @@ KINDS: Mapping[str, str] = {
     "interval-change": "the sampling interval of a device changed because of the time that its reads take",
     "first-traffic": "the rails carry traffic, for at least 10 s, after at least a minute of silence",
     "checkpoint": "storage ports transmitted a burst while the rails, in regular steps before, were silent; at its end",
+    "job-began": "a job began on this node; details say which one, and which ports carry its traffic",
+    "job-change": "the ports of a running job changed, for example because another job began or ended",
+    "job-ended": "a job ended on this node",
     "clock-step": "the wall clock was set",
     "capture": "the flight recorder took a capture",
 }

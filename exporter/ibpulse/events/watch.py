@@ -66,7 +66,7 @@ class PortWatch:
         self._since = _find_last_changes(log)
         self._seen_ns: dict[str, int] = {}
         self._segments = reader.ring.words[at.H_SEGMENTS]
-        self._listed_ns = self._updated_ns = _find_last_sign(log, reader)
+        self._listed_ns = self._updated_ns = find_last_sign(log, reader)
 
     def update(self, seen: Sequence[SeenPort], listed_ns: int, silent: Collection[str] = ()) -> None:
         """Record the changes since the last call.
@@ -268,7 +268,7 @@ def _find_last_changes(log: EventLog) -> dict[str, int]:
     return {event.subject: event.time_ns for event in log.events() if event.before != event.after}
 
 
-def _find_last_sign(log: EventLog, reader: RingReader) -> int:
+def find_last_sign(log: EventLog, reader: RingReader) -> int:
     """The wall time until which an earlier daemon certainly watched the ports; 0 if there was none."""
     newest = reader.ring.latest_tick()
     sampled_ns = 0

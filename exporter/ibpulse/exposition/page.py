@@ -118,7 +118,9 @@ def header(metric: Metric, text_format: TextFormat) -> str:
 @lru_cache(maxsize=CACHED_PREFIXES)
 def _prefix(metric: Metric, labels: Labels) -> str:
     """The line of a sample up to its value."""
-    return _line(metric.name, zip(metric.labels, labels, strict=True))
+    optional = metric.subject.optional
+    pairs = zip(metric.labels, labels, strict=True)
+    return _line(metric.name, [(name, value) for name, value in pairs if value or name not in optional])
 
 
 @lru_cache(maxsize=CACHED_PREFIXES)

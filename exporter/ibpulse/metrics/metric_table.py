@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.metrics import error_counters, exporter, node, ports, web
+from ibpulse.metrics import error_counters, exporter, job_rows, node, ports, web
 from ibpulse.metrics.row import Metric
 
 _UP_TO_COUNTERS = (
@@ -13,6 +13,7 @@ _UP_TO_COUNTERS = (
     *node.ROWS,
     *ports.TRAFFIC_ROWS,
     *node.TRAFFIC_ROWS,
+    *job_rows.ROWS,
     *error_counters.DIAGNOSTIC_COUNTERS,
 )
 _AFTER_COUNTERS = (

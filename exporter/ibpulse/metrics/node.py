@@ -116,6 +116,14 @@ STEP = Subject((), _with_period)
 SIGNATURE = Subject(("signature",), _signatures)
 
 TRAFFIC_ROWS = (
+    NODE.gauge(
+        "ibpulse_node_last_traffic_timestamp_seconds",
+        "Wall time of the last sample in which the bandwidth of the rails was above the threshold. Of the nodes of a "
+        "job, the one with the lowest value stopped first. Absent without such a sample since the beginning of the "
+        "history.",
+        lambda snapshot: None if snapshot.last_traffic_ns is None else snapshot.last_traffic_ns / 1e9,
+        "seconds",
+    ),
     TRAFFIC.histogram(
         "ibpulse_node_bandwidth_utilization_ratio",
         "Bandwidth of every sample ÷ the line rate of all rails, in both directions, idle rails included.",

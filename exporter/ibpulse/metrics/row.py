@@ -58,10 +58,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject(Generic[Source, Item]):
-    """A set of items, such as ports, with one sample each: the label names, and the items with their label values."""
+    """A set of items, such as ports, with one sample each: the label names, and the items with their label values.
+
+    Labels in `optional` are left out where they are empty, which is the same to Prometheus.
+    """
 
     labels: Labels
     items: Callable[[Source], Iterable[tuple[Labels, Item]]]
+    optional: Labels = ()
 
     def counter(self, name: str, text: str, value: Callable[[Item], float | None], unit: str = "") -> Metric:
         """A row of a counter."""

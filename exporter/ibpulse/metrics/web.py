@@ -15,8 +15,8 @@ class WebCounts:
     """Counts kept by the web server about itself and read at each scrape.
 
     Paths are the templates of our routes (`other` for everything else) and the codes are our own, so clients cannot
-    create series: each of the 14 routes and `other` has two series for its duration and one for each status that it
-    returned, 30 to 105 in all. A node that is scraped and watched has about 25.
+    create series: each of the 15 routes and `other` has two series for its duration and one for each status that it
+    returned, 32 to 112 in all. A node that is scraped and watched has about 25.
     `config_reloaded` is None without a web configuration file. `internal_errors` returns the exceptions of each part of
     the daemon: they are not in the snapshot, because the aggregation that makes it may be the part that fails.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +18,8 @@ from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
 from ibpulse.sysfs.topology import TopologyReader
-from ibpulse.text import first_names, natural_key
+from ibpulse.text import group_remarks, natural_key
 
-NAMED_SUBJECTS = 4
 FRESH_SCANS = 3
 SIMULATED_FILE = "ibpulse-simulated"
 """A file in the root of a tree that a simulator or a replay has written."""
@@ -60,14 +59,6 @@ def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
 def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
     """A remark for each port that looks like a rail but is slower than the rails."""
     return [(str(port.id), SLOW_TWIN) for port in find_slow_twins(ports)]
-
-
-def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
-    """One notice per distinct text, with the first few subjects and the number of the others."""
-    subjects: dict[str, list[str]] = {}
-    for subject, text in remarks:
-        subjects.setdefault(text, []).append(subject)
-    return [f"{first_names(names, NAMED_SUBJECTS)}: {text}" for text, names in subjects.items()]
 
 
 class Inventory:

@@ -10,6 +10,7 @@ from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
 from ibpulse.web.routes.events_route import events_router
+from ibpulse.web.routes.jobs_route import jobs_router
 from ibpulse.web.routes.metrics_route import metrics_router
 from ibpulse.web.routes.pages_route import health_router, pages_router
 from ibpulse.web.routes.ports_route import ports_router, topology_router
@@ -44,6 +45,7 @@ def create_app(parts: WebParts) -> FastAPI:
         window_router,
         summary_router,
         events_router,
+        jobs_router,
         stream_router,
     ):
         app.include_router(router(parts), responses=refusals)

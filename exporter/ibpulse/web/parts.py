@@ -14,6 +14,7 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.internal_errors import Occurrences
+from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
@@ -61,7 +62,8 @@ class WebParts:
     number of whole seconds that end at a wall time (ns), or now. `counts` has the server's own metrics. `snapshot`
     returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
     the loaded web configuration file, if any, and `hosts` the host names that are served. `events` is the event log;
-    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order.
+    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order. `jobs`
+    returns the jobs as of the last reading of their sources.
     """
 
     reader: RingReader
@@ -82,3 +84,4 @@ class WebParts:
     captures: CaptureParts | None = None
     events: EventLog = field(default_factory=EventLog)
     known_ports: Callable[[], tuple[KnownPort, ...]] = tuple
+    jobs: Callable[[], JobsView] = lambda: NOTHING

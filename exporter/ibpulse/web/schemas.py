@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ibpulse.jobs.claims import BASES, SOURCES
 from ibpulse.model import ROLES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
@@ -256,3 +257,34 @@ class EventsAnswer(BaseModel):
     kinds: dict[str, int] = Field(description="Number of these events by kind.")
     left_out: int = Field(description="Number of older events of the span that the limit left out.")
     events: list[EventAnswer]
+
+
+class JobAnswer(BaseModel):
+    """One job; it began or ended at most the uncertainty before the time, when that was noticed."""
+
+    job_id: str
+    scheduler: str
+    source: str = Field(description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}.")
+    name: str = Field(description="Empty unless jobs.names is set, and the source gives it.")
+    namespace: str
+    ports: list[str] = Field(description="Ports whose traffic is the job's; the last ones of a job that ended.")
+    basis: str = Field(description=f"How the ports are known: {', '.join(BASES)}; empty if they are not.")
+    gpus: list[str] = Field(description="PCI addresses or indexes, as the source gives them; empty for a past job.")
+    devices: list[str] = Field(description="RDMA devices, as the source gives them; empty for a past job.")
+    running: bool
+    began: str | None = Field(description="In RFC 3339; null if it was running when it was first seen.")
+    began_ms: int | None
+    began_uncertainty_ms: int
+    ended: str | None = Field(description="In RFC 3339; null while it is running.")
+    ended_ms: int | None
+    ended_uncertainty_ms: int
+
+
+class JobsAnswer(BaseModel):
+    """The jobs that run, then those that ended within the history, the last one first."""
+
+    known: bool = Field(description="Whether anything on this node tells which jobs run.")
+    sources: list[str] = Field(description="The sources that exist on this node.")
+    jobs: list[JobAnswer]
+    pods: list[str] = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")
+    notices: list[str]

@@ -1,0 +1,136 @@
+"""Reads a directory of small files that root or the daemon's user wrote, bounded in files, bytes and time."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse import owned_files
+from ibpulse.jobs.claims import MOST_TEXT, Found
+from ibpulse.sysfs.files import SHORTAGE
+from ibpulse.text import escape_controls, group_remarks, natural_key
+
+MOST_LISTED = 10_000
+# a directory in memory takes milliseconds
+MOST_SECONDS = 1.0
+STALE = "it is older than the last boot of this node, so its job has ended: remove it."
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The files to read: the form of their names with an example, and how many and how long they may be."""
+
+    names: re.Pattern[str]
+    example: str
+    most_files: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """One file, as of when it was last written (wall time in ns)."""
+
+    name: str
+    content: bytes
+    written_ns: int
+
+
+class JobDirectory:
+    """What one reading of a directory found; `files` are in natural order, without those that may not be read.
+
+    `exists` is false if there is no such directory, and `readable` if none of its files may be read. `whole` is false
+    if reading took too long and was given up. `remarks` are pairs of the name of a file and a text.
+    """
+
+    def __init__(self, directory: Path, form: Form, seconds: float = MOST_SECONDS) -> None:
+        """Read the directory.
+
+        Raises:
+            OSError: this process has no descriptor left.
+        """
+        self.files: list[SmallFile] = []
+        self.remarks: list[tuple[str, str]] = []
+        self.exists = self.readable = self.whole = True
+        self._directory, self._form = directory, form
+        self._refusal = ""
+        try:
+            descriptor = owned_files.open_trusted_directory(directory)
+        except OSError as error:
+            self._refuse(error)
+            return
+        try:
+            self._read(descriptor, time.monotonic() + seconds)
+        finally:
+            os.close(descriptor)
+
+    def found(self, found: Found) -> Found:
+        """What a source found in these files, with the remarks about the directory; `found` has its claims."""
+        named = [(escape_controls(name[:MOST_TEXT]), text) for name, text in self.remarks]
+        remarks = (*(f"{self._directory}: {remark}" for remark in group_remarks(named)), *found.remarks)
+        if self._refusal:
+            remarks = (self._refusal, *remarks)
+        return Found(found.claims, remarks, present=self.exists, knows=self.readable, whole=self.whole)
+
+    def _refuse(self, error: OSError) -> None:
+        if error.errno in SHORTAGE:
+            raise error
+        self.readable = False
+        if error.errno == errno.ENOENT:
+            self.exists = False
+        else:
+            self._refusal = (
+                f"{self._directory} is not read: {error.strerror}; it and its files have to belong to root or to user "
+                f"{os.geteuid()}, and no other user may be able to write to them."
+            )
+
+    def _read(self, descriptor: int, deadline: float) -> None:
+        names = self._choose(descriptor)
+        for name in names:
+            if time.monotonic() > deadline:
+                self.whole = False
+                self.remarks.append((name, "reading the directory takes too long; showing the jobs known before."))
+                return
+            try:
+                self._read_file(name, descriptor)
+            except OSError as error:
+                if error.errno in SHORTAGE:
+                    raise
+                # a file that was removed meanwhile is no fault
+                if error.strerror != os.strerror(errno.ENOENT):
+                    self.remarks.append((name, f"ignored: {error.strerror}."))
+
+    def _choose(self, descriptor: int) -> list[str]:
+        with os.scandir(descriptor) as entries:
+            listed = [entry.name for entry in itertools.islice(entries, MOST_LISTED)]
+            more = next(entries, None) is not None
+        names = sorted((name for name in listed if self._form.names.fullmatch(name)), key=natural_key)
+        # programs that write a file and rename it begin the name with a dot
+        odd = [name for name in listed if not name.startswith(".") and not self._form.names.fullmatch(name)]
+        self.remarks += [(name, f"ignored, because its name is not like {self._form.example}.") for name in sorted(odd)]
+        text = f"ignored, because only {self._form.most_files} files are read."
+        self.remarks += [(name, text) for name in names[self._form.most_files :]]
+        if more:
+            self.remarks.append((".", f"it has more than {MOST_LISTED} files; the others are ignored."))
+        return names[: self._form.most_files]
+
+    def _read_file(self, name: str, descriptor: int) -> None:
+        opened = owned_files.open_trusted(self._directory / name, descriptor)
+        try:
+            written_ns = os.fstat(opened).st_mtime_ns
+            content = os.read(opened, self._form.most_bytes + 1)
+        finally:
+            os.close(opened)
+        if len(content) > self._form.most_bytes:
+            self.remarks.append((name, f"ignored, because it is longer than {self._form.most_bytes} bytes."))
+            return
+        self.files.append(SmallFile(name, content, written_ns))
+
+
+def boot_time_ns() -> int:
+    """Wall time of the last boot of this node in ns, by today's wall clock."""
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -1,0 +1,183 @@
+"""Reads the sources of jobs repeatedly, each in its own thread, and merges what they found.
+
+A source that hangs, on a network file system for example, holds up no other one; its jobs stay as they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ibpulse.deadline import RepeatedRead, RepeatedReads
+from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs.claims import MOST_JOBS, SLURM, SLURM_CGROUP, SOURCES, Claim, Found, Key
+from ibpulse.jobs.job_directory import boot_time_ns
+from ibpulse.jobs.job_documents import read_job_documents
+from ibpulse.jobs.pod_cgroups import read_pod_cgroups
+from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.sysfs.files import read_text
+from ibpulse.text import natural_key
+
+Source = Callable[[], Found]
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# longer than reading any directory in memory or on a disk takes
+HANGS_SECONDS = 5.0
+# between two steps of a job without a step of its own for the allocation, its cgroup is gone as well
+GONE_SECONDS = 60.0
+HANGS = "{source}: reading it does not return; showing the jobs known before."
+GONE = (
+    "job {job} has ended, because its cgroup is gone, but {source} still names it: check the epilog, and remove its file."
+)
+
+
+def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | None) -> Mapping[str, Source]:
+    """The sources to read, by name: the root of the cgroups, the mapping directory and that of documents, if given."""
+    sources: dict[str, Source] = {}
+    boot_id = read_text(BOOT_ID).text
+    if owners is not None:
+        sources["file"] = lambda: read_job_documents(owners, boot_time_ns(), boot_id)
+    if mapping is not None:
+        sources["slurm-map"] = lambda: read_slurm_mapping(mapping, boot_time_ns())
+    if cgroup is not None:
+        root = str(cgroup)
+        sources["slurm-cgroup"] = lambda: read_slurm_cgroups(root)
+        sources["kubernetes-cgroup"] = lambda: read_pod_cgroups(root)
+    return sources
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What all sources found together; `claims` is None if no source on this node can tell which jobs run.
+
+    `present` are the sources that exist on this node, `silent` those that have not answered yet. `with_cgroup` are the jobs of Slurm that have a cgroup. All of it
+    was read since the wall time `read_ns`.
+    """
+
+    claims: tuple[Claim, ...] | None = None
+    present: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    with_cgroup: frozenset[Key] = frozenset()
+    silent: tuple[str, ...] = ()
+    read_ns: int = 0
+
+
+class JobSources:
+    """The sources by name; all methods belong to one thread and never wait. `errors` counts exceptions."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        errors: InternalErrors | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._names = tuple(sources)
+        self._errors, self._monotonic = errors or InternalErrors(), monotonic
+        self._reads = RepeatedReads(lambda name: _SourceRead(name, sources[name], self._errors))
+        self._started: dict[str, float] = {}
+        self._rounds = 0
+        self._absences = _Absences()
+
+    def start(self) -> None:
+        """Begin to read every source, except those that have not answered since the last time."""
+        self._rounds += 1
+        for thread in self._reads.start(self._names, self._rounds):
+            self._started[thread.name] = self._monotonic()
+
+    def expect(self, keys: Iterable[Key]) -> None:
+        """Note jobs of Slurm that had a cgroup before this process started."""
+        self._absences.expect(keys, self._monotonic())
+
+    def collect(self) -> Merged | None:
+        """What the newest readings found; None until each source has answered once, unless it failed or hangs."""
+        answers: dict[str, Found] = {}
+        remarks = []
+        for name in self._names:
+            read = self._reads[name]
+            hangs = read.is_running() and self._monotonic() - self._started[read.thread_name] > HANGS_SECONDS
+            if hangs:
+                remarks.append(HANGS.format(source=name))
+            elif read.last is None and not read.failed:
+                return None
+            if read.last is not None:
+                answers[name] = read.last
+        merged = merge(answers)
+        kept, gone = self._absences.sift(merged, self._monotonic())
+        read_ns = min((self._reads[name].read_ns for name in answers), default=0)
+        silent = tuple(name for name in self._names if name not in answers)
+        texts = (*merged.remarks, *remarks, *gone)
+        return replace(merged, claims=kept, remarks=texts, silent=silent, read_ns=read_ns)
+
+
+class _SourceRead(RepeatedRead[Found]):
+    """The readings of one source; `last` is the newest one that was not given up, with the newest remarks."""
+
+    def __init__(self, name: str, source: Source, errors: InternalErrors) -> None:
+        self.thread_name = f"jobs-{name}"
+        super().__init__(name, self.thread_name, lambda _: source())
+        self._errors = errors
+        self.last: Found | None = None
+        self.read_ns = 0
+        """Wall time at which that reading began."""
+        self.failed = False
+        """Whether the last reading ended with an exception."""
+
+    def _run(self, scan: int) -> None:
+        self.failed, begun_ns = False, time.time_ns()
+        with self._errors.boundary("jobs", self.name):
+            found = self._read(scan)
+            if found.whole or self.last is None:
+                self.last, self.read_ns = found, begun_ns
+            else:
+                self.last = replace(self.last, remarks=found.remarks)
+            self.answered = True
+            return
+        self.failed = True
+
+
+@dataclass(slots=True)
+class _Absences:
+    """Since when the jobs of Slurm that had a cgroup have none."""
+
+    _last: dict[Key, float] = field(default_factory=dict)
+
+    def expect(self, keys: Iterable[Key], now: float) -> None:
+        self._last |= dict.fromkeys(keys, now)
+
+    def sift(self, merged: Merged, now: float) -> tuple[tuple[Claim, ...] | None, list[str]]:
+        """The jobs without those whose cgroup is gone, and a sentence for each that is left out."""
+        if merged.claims is None or SLURM_CGROUP not in merged.present:
+            return merged.claims, []
+        named = {claim.key for claim in merged.claims}
+        self._last = {key: since for key, since in self._last.items() if key in named}
+        self.expect(merged.with_cgroup, now)
+        gone = {key for key, seen in self._last.items() if now - seen > GONE_SECONDS}
+        texts = [GONE.format(job=claim.id, source=claim.source) for claim in merged.claims if claim.key in gone]
+        return tuple(claim for claim in merged.claims if claim.key not in gone), texts
+
+
+def merge(answers: Mapping[str, Found]) -> Merged:
+    """One claim per job: what it holds is what the first source in the order of `SOURCES` says that says anything."""
+    claims: dict[Key, Claim] = {}
+    for name in SOURCES:
+        for claim in answers[name].claims if name in answers else ():
+            known = claims.get(claim.key)
+            if known is None:
+                claims[claim.key] = claim
+            elif not known.says_what and claim.says_what:
+                claims[claim.key] = replace(claim, name=known.name, namespace=known.namespace)
+    chosen = sorted(claims.values(), key=lambda claim: (claim.scheduler, natural_key(claim.id)))
+    cgroups = answers.get(SLURM_CGROUP, Found())
+    remarks = [remark for found in answers.values() for remark in found.remarks]
+    if len(chosen) > MOST_JOBS:
+        remarks.append(f"there are {len(chosen)} jobs on this node; only {MOST_JOBS} of them are shown.")
+    return Merged(
+        claims=tuple(chosen[:MOST_JOBS]) if any(found.knows for found in answers.values()) else None,
+        present=tuple(name for name in SOURCES if name in answers and answers[name].present),
+        pods=tuple(pod for found in answers.values() for pod in found.pods),
+        remarks=tuple(remarks),
+        with_cgroup=frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM),
+    )

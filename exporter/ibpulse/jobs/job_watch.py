@@ -1,0 +1,135 @@
+"""Follows the jobs of the node: compares each reading of the sources with the one before, and records what changed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ibpulse.events.event import Event
+from ibpulse.events.log import EventLog
+from ibpulse.events.watch import find_last_sign
+from ibpulse.internal_errors import Occurrences
+from ibpulse.jobs.claims import Key, PlacedJob
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, job_details, had_cgroup, trace_jobs
+from ibpulse.jobs.job_sources import JobSources, Merged
+from ibpulse.jobs.owners import place_jobs
+from ibpulse.model import Fabric, Port, Topology
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import RingReader
+from ibpulse.text import first_names
+
+log = logging.getLogger(__name__)
+NAMED_PORTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobsView:
+    """The jobs now; `jobs` is None if no source on this node can tell which run.
+
+    `sources` are those that exist on this node, `pods` the UIDs of its pods, `notices` sentences for the operator.
+    """
+
+    jobs: tuple[PlacedJob, ...] | None = None
+    sources: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+NOTHING = JobsView()
+
+
+class JobWatch:
+    """The jobs of the node, as of the last reading; all methods belong to one thread.
+
+    The sources are read every `seconds`. Without `names`, the names and namespaces of jobs are dropped at once.
+    """
+
+    def __init__(
+        self,
+        sources: JobSources,
+        events: EventLog,
+        reader: RingReader,
+        seconds: float,
+        *,
+        names: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sources, self._log, self._reader = sources, events, reader
+        self._seconds, self._names, self._monotonic = seconds, names, monotonic
+        self.view = NOTHING
+        """The jobs now."""
+        past = [record.job for record in trace_jobs(events.events()) if record.ended_ns is None]
+        self._before = {job.claim.key: job for job in past}
+        # wall time at which the last reading began, of this daemon or of an earlier one
+        self._seen_ns = find_last_sign(events, reader)
+        self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
+        self._due = 0.0
+        self._logged = Occurrences()
+        sources.expect(had_cgroup(events.events()) & self._before.keys())
+
+    def update(self, fabric: Fabric) -> None:
+        """Follow the newest readings; begins the next ones if they are due. Call it once a second; it never waits."""
+        now = self._monotonic()
+        if now >= self._due:
+            self._sources.start()
+            self._due = now + self._seconds
+        merged = self._sources.collect()
+        if merged is None:
+            return
+        placed_from = (merged, fabric.ports, fabric.topology)
+        if placed_from != self._placed_from:
+            self._placed_from = placed_from
+            self._place(merged, fabric)
+            # where no source exists there was no job to see
+            if merged.claims is not None or not merged.present:
+                self._seen_ns = merged.read_ns
+
+    def _place(self, merged: Merged, fabric: Fabric) -> None:
+        claims = merged.claims or ()
+        if not self._names:
+            claims = tuple(replace(claim, name="", namespace="") for claim in claims)
+        placement = place_jobs(claims, fabric.ports, fabric.topology)
+        notices = (*merged.remarks, *placement.remarks)
+        for notice in filter(self._logged.is_news, notices):
+            log.warning("%s", notice)
+        jobs = placement.jobs if merged.claims is not None else None
+        self.view = JobsView(jobs, merged.present, merged.pods, notices)
+        if jobs is not None:
+            self._record_changes({job.claim.key: job for job in jobs}, merged)
+
+    def _record_changes(self, jobs: dict[Key, PlacedJob], merged: Merged) -> None:
+        now_ns, unknown = time.time_ns(), {}
+        for key, job in self._before.items():
+            if key not in jobs and job.claim.source in merged.silent:
+                unknown[key] = job
+            elif key not in jobs:
+                self._record(ENDED, f"{_name(job)} ended", job, now_ns)
+        for key, job in jobs.items():
+            if key not in self._before:
+                # at the first reading of all, nothing tells when it began
+                known = self._seen_ns > 0
+                text = f"{_name(job)} {'began' if known else 'was running already'} on {_ports_text(job)}"
+                self._record(BEGAN, text, job, now_ns, known=known, with_cgroup=key in merged.with_cgroup)
+        for key, job in jobs.items():
+            if key in self._before and self._before[key].ports != job.ports:
+                self._record(CHANGED, f"{_name(job)} is on {_ports_text(job)}", job, now_ns)
+        self._before = unknown | jobs
+
+    def _record(
+        self, kind: str, text: str, job: PlacedJob, now_ns: int, *, known: bool = True, with_cgroup: bool = False
+    ) -> None:
+        uncertainty_ns = max(0, now_ns - self._seen_ns) if self._seen_ns else 0
+        tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
+        details = job_details(job, known=known, with_cgroup=with_cgroup)
+        self._log.add(Event(now_ns, kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+
+
+def _name(job: PlacedJob) -> str:
+    return f"job {job.claim.id} ({job.claim.scheduler})"
+
+
+def _ports_text(job: PlacedJob) -> str:
+    """The ports of a job for people."""
+    return first_names([str(port) for port in job.ports], NAMED_PORTS) or "ports that are not known"

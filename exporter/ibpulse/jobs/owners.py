@@ -1,0 +1,85 @@
+"""Leads from the GPUs and devices that jobs hold to the ports that carry their traffic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, SOME_GPUS, Claim, PlacedJob
+from ibpulse.model import Port, PortId, Topology
+from ibpulse.sysfs.gpus import NEAR, WORDS
+from ibpulse.text import group_remarks
+
+NO_GPU = "it holds GPU {gpu}, which this node does not have."
+NO_DEVICE = "it holds {device}, which this node does not have."
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The jobs in the order of their claims, each with its ports, and remarks as sentences."""
+
+    jobs: tuple[PlacedJob, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topology) -> Placement:
+    """The ports of each job.
+
+    A job that holds all GPUs, or is the only one on the node, owns all rails. Another one owns the rails that are
+    nearest to its GPUs, of those that are near (PIX or PXB), and the ports of the devices that its source names. If
+    nothing says what a job holds, nothing is known of its ports.
+    """
+    rails = [port.id for port in ports if port.rail]
+    nearest = find_nearest_rails(rails, topology)
+    placed, remarks = [], []
+    for claim in claims:
+        gpus, unknown = find_gpus(claim, topology)
+        own = {rail for gpu in gpus for rail in nearest.get(gpu, ())}
+        # a program may open every device of a node, so a pod's devices count only as far as they are rails
+        named = {port.id for port in ports if port.id.device in claim.devices and (port.rail or claim.source == FILE)}
+        if topology.gpus and len(gpus) == len(topology.gpus):
+            basis, found = ALL_GPUS, {*rails, *named}
+        elif len(claims) == 1:
+            basis, found = ALONE, {*rails, *named}
+        else:
+            basis, found = (SOME_GPUS if own else DEVICES), own | named
+        there = {port.id.device for port in ports}
+        remarks += [(f"job {claim.id}", NO_GPU.format(gpu=gpu)) for gpu in unknown]
+        remarks += [(f"job {claim.id}", NO_DEVICE.format(device=name)) for name in claim.devices if name not in there]
+        chosen = tuple(port.id for port in ports if port.id in found)
+        placed.append(PlacedJob(claim, chosen, basis if chosen else ""))
+    return Placement(tuple(placed), tuple(group_remarks(remarks)))
+
+
+def find_nearest_rails(rails: Iterable[PortId], topology: Topology) -> Mapping[str, set[PortId]]:
+    """The rails that are nearest to each GPU by its address; none for a GPU without a near one."""
+    distances = {place.device: row for place, row in zip(topology.devices, topology.distances, strict=True)}
+    found: dict[str, set[PortId]] = {}
+    for column, gpu in enumerate(topology.gpus):
+        near = {rail: row[column] for rail in rails if (row := distances.get(rail.device)) and row[column] in NEAR}
+        best = min(near.values(), key=WORDS.index, default="")
+        found[gpu.address] = {rail for rail, word in near.items() if word == best}
+    return found
+
+
+def find_gpus(claim: Claim, topology: Topology) -> tuple[set[str], list[str]]:
+    """The addresses of the GPUs that a job holds, and those that the node does not have, as its source names them.
+
+    On a node whose GPUs are hidden, nothing is known of either.
+    """
+    addresses = [gpu.address for gpu in topology.gpus]
+    if not addresses:
+        return set(), []
+    # tools number the GPUs of one vendor
+    vendor = Counter(gpu.vendor for gpu in topology.gpus).most_common(1)[0][0]
+    numbered = [gpu.address for gpu in topology.gpus if gpu.vendor == vendor]
+    found = {address for address in claim.gpus if address in addresses}
+    found |= {numbered[index] for index in claim.gpu_indexes if index < len(numbered)}
+    unknown = [address for address in claim.gpus if address not in addresses]
+    return found, unknown + [str(index) for index in claim.gpu_indexes if index >= len(numbered)]
+
+
+def count_owners(jobs: Iterable[PlacedJob]) -> Mapping[PortId, int]:
+    """The number of jobs on each port that has any."""
+    return Counter(port for job in jobs for port in job.ports)

@@ -1,0 +1,69 @@
+"""Source `kubernetes-cgroup`: the pods of the node by the names of their cgroups, readable by every user.
+
+The names hold UIDs, to be joined with `kube_pod_info`. Which pods use RDMA is known where the kernel's `rdma` controller
+is on: `rdma.current` counts the open handles of each device. Those pods are jobs; of the others nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
+from ibpulse.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
+
+# with systemd, with cgroupfs, and both below a kubelet that has a cgroup of its own
+_FIRST = re.compile(r"kubepods(?:\.slice)?|kubelet(?:\.slice)?", re.ASCII)
+_OF_KUBELET = re.compile(r"kubepods|kubelet-kubepods\.slice", re.ASCII)
+_CLASS = re.compile(r"(?:kubelet-)?(?:kubepods-)?(?:burstable|besteffort|guaranteed)(?:\.slice)?", re.ASCII)
+# pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores
+_UID = r"[0-9a-f]{32}|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
+_POD = re.compile(rf"(?:[a-z-]{{1,64}}-)?pod({_UID})(?:\.slice)?", re.ASCII)
+_USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca_handle=[1-9]", re.ASCII)
+RDMA_FILE = "rdma.current"
+
+
+def read_pod_cgroups(root: str) -> Found:
+    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`.
+
+    Raises:
+        OSError: this process has no descriptor left.
+    """
+    # in version 1, only one controller knows of RDMA
+    for base in (root, os.path.join(root, "rdma"), *(os.path.join(root, name) for name in CONTROLLERS)):
+        roots = list(_list_roots(base))
+        if roots:
+            return _found(root, [pod for each in roots for pod in _list_pods(each)])
+    return ABSENT
+
+
+def _list_roots(base: str) -> Iterator[str]:
+    for folder in list_cgroups(base, _FIRST):
+        if os.path.basename(folder).startswith("kubelet"):
+            yield from list_cgroups(folder, _OF_KUBELET)
+        else:
+            yield folder
+
+
+def _list_pods(root: str) -> Iterator[str]:
+    for folder in (root, *list_cgroups(root, _CLASS)):
+        yield from list_cgroups(folder, _POD)
+
+
+def _found(root: str, folders: list[str]) -> Found:
+    claims: list[Claim] = []
+    pods: dict[str, None] = {}
+    knows = False
+    for folder in folders[: 4 * MOST_JOBS]:
+        match = _POD.fullmatch(os.path.basename(folder))
+        assert match is not None
+        uid = match[1].replace("_", "-")
+        pods[uid] = None
+        use = read_cgroup_file(folder, RDMA_FILE)
+        knows = knows or bool(use)
+        devices = tuple(found[1] for line in use.splitlines() if (found := _USE.match(line)))
+        if devices:
+            claims.append(Claim(uid, KUBERNETES, KUBERNETES_CGROUP, devices=devices))
+    limited = limit_claims(root, claims)
+    return Found(limited.claims, limited.remarks, tuple(pods)[:MOST_JOBS], knows=knows)

@@ -1,0 +1,53 @@
+"""Source `slurm-cgroup`: the names of the cgroups that Slurm makes for running jobs, readable by every user.
+
+Cgroup v2 has `*.slice/[NODE_]slurmstepd.scope/job_N`, v1 `CONTROLLER/slurm[_NODE]/uid_U/job_N`. They say which jobs run
+on the node, and not what they hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from ibpulse.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
+from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
+
+_SLICE = re.compile(r"[A-Za-z0-9_.\\-]{1,200}\.slice", re.ASCII)
+_SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
+_FIRST = re.compile(r"slurm(?:_[A-Za-z0-9_.-]{1,200})?", re.ASCII)
+_USER = re.compile(r"uid_[0-9]{1,10}", re.ASCII)
+_JOB = re.compile(r"job_([1-9][0-9]{0,9})", re.ASCII)
+
+
+def read_slurm_cgroups(root: str) -> Found:
+    """The running jobs below the root of the cgroups, usually `/sys/fs/cgroup`.
+
+    Raises:
+        OSError: this process has no descriptor left.
+    """
+    version_2 = [folder for each in list_cgroups(root, _SLICE) for folder in list_cgroups(each, _SCOPE)]
+    if version_2:
+        folders = [job for scope in version_2 for job in list_cgroups(scope, _JOB) if has_processes(job)]
+        return _found(root, folders)
+    for controller in CONTROLLERS:
+        # every controller in use has the same tree
+        first = list_cgroups(os.path.join(root, controller), _FIRST)
+        if first:
+            return _found(root, [job for each in first for job in _jobs_of_users(each)])
+    return ABSENT
+
+
+def has_processes(folder: str) -> bool:
+    """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
+    return "populated 0" not in read_cgroup_file(folder, "cgroup.events").splitlines()
+
+
+def _jobs_of_users(folder: str) -> Iterator[str]:
+    for user in list_cgroups(folder, _USER):
+        yield from list_cgroups(user, _JOB)
+
+
+def _found(root: str, folders: list[str]) -> Found:
+    ids = dict.fromkeys(os.path.basename(folder).removeprefix("job_") for folder in folders)
+    return limit_claims(root, [Claim(job, SLURM, SLURM_CGROUP) for job in sorted(ids, key=int)])

@@ -1,0 +1,109 @@
+"""Names of cgroups by strangers: only those that Slurm and the kubelet give count, whatever else is there."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ibpulse.jobs.pod_cgroups import read_pod_cgroups
+from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+
+SCOPE = "system.slice/slurmstepd.scope"
+UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
+
+
+def jobs(root: Path) -> list[str]:
+    return [claim.id for claim in read_slurm_cgroups(os.fspath(root)).claims]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["job_", "job_0", "job_-1", "job_1x", "job_12345678901", "job_１", "Job_1", "job_1\n", "step_1", "xjob_1", b"job_1\xff"],
+    ids=repr,
+)
+def test_a_name_that_slurm_does_not_give_is_no_job(tmp_path: Path, name: str | bytes) -> None:
+    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
+    os.mkdir(os.path.join(os.fsencode(tmp_path / SCOPE), os.fsencode(name)))
+    assert jobs(tmp_path) == ["7"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_1",
+        "system.slice/other.scope/job_1",
+        "system.slice/job_1",
+        "slurmstepd.scope/job_1",
+        f"{SCOPE}/job_7/step_0/job_1",
+        "slurm/uid_1/job_1",
+    ],
+)
+def test_only_the_places_of_slurm_are_searched(tmp_path: Path, path: str) -> None:
+    """Users may make cgroups of any name below their own."""
+    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
+    (tmp_path / path).mkdir(parents=True)
+    assert jobs(tmp_path) == ["7"]
+
+
+def test_links_and_files_are_no_jobs(tmp_path: Path) -> None:
+    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
+    (tmp_path / SCOPE / "job_8").symlink_to("job_7")
+    (tmp_path / SCOPE / "job_9").write_text("")
+    os.mkfifo(tmp_path / SCOPE / "job_10")
+    assert jobs(tmp_path) == ["7"]
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
+    os.mkfifo(tmp_path / SCOPE / "job_7" / "cgroup.events")
+    pod = tmp_path / "kubepods" / f"pod{UID}"
+    pod.mkdir(parents=True)
+    os.mkfifo(pod / "rdma.current")
+    assert jobs(tmp_path) == ["7"]
+    assert read_pod_cgroups(os.fspath(tmp_path)).pods == (UID,)
+
+
+def test_ten_thousand_hostile_names_take_bounded_time(tmp_path: Path) -> None:
+    scope, pods = os.fsencode(tmp_path / SCOPE), os.fsencode(tmp_path / "kubepods")
+    os.makedirs(scope)
+    os.makedirs(pods)
+    for number in range(4_000):
+        os.mkdir(scope + b"/job_\xff%d" % number)
+        os.mkdir(pods + b"/pod\x1b[31m%d" % number)
+    for number in range(1, 1_001):
+        os.mkdir(scope + b"/job_%d" % number)
+        os.mkdir(pods + f"/pod{number:08x}{UID[8:]}".encode())
+    deep = scope
+    for _ in range(500):
+        deep += b"/d"
+    os.makedirs(deep)
+    begin = time.monotonic()
+    found, seen = read_slurm_cgroups(os.fspath(tmp_path)), read_pod_cgroups(os.fspath(tmp_path))
+    assert time.monotonic() - begin < 10
+    assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
+    assert found.remarks == (f"{tmp_path}: there are 1000 jobs; only 256 of them are considered.",)
+    assert (len(seen.pods), seen.claims, seen.knows) == (256, (), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("mlx5_0 hca_handle=1 hca_object=20\n", ("mlx5_0",)),
+        ("mlx5_0 hca_object=20 hca_handle=12\n", ("mlx5_0",)),
+        ("mlx5_0 hca_handle=0 hca_object=20\n", ()),
+        ("mlx5_0 hca_handle=x\nmlx5_1 hca_handle=2\n", ("mlx5_1",)),
+        ("../../x hca_handle=1\n hca_handle=1\n", ()),
+        ("mlx5_0\x00 hca_handle=1\n", ()),
+        ("a" * 65 + " hca_handle=1\n", ()),
+    ],
+)
+def test_devices_are_those_with_an_open_handle(tmp_path: Path, text: str, devices: tuple[str, ...]) -> None:
+    pod = tmp_path / "kubepods" / f"pod{UID}"
+    pod.mkdir(parents=True)
+    (pod / "rdma.current").write_text(text)
+    found = read_pod_cgroups(os.fspath(tmp_path))
+    assert [claim.devices for claim in found.claims] == ([devices] if devices else [])
+    assert found.knows

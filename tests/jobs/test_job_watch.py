@@ -1,0 +1,325 @@
+"""Jobs that come and go are events, once each, and the history of the jobs follows from them, also after a restart."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ibpulse.events import Event, EventLog
+from ibpulse.events.event_file import EventFile
+from ibpulse.jobs.claims import Claim, Found, PlacedJob
+from ibpulse.jobs.job_history import JobRecord, job_details, read_job, trace_jobs
+from ibpulse.jobs.job_sources import JobSources
+from ibpulse.jobs.job_watch import JobWatch
+from ibpulse.model import Fabric, PortId
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.ring.reader import RingReader
+from ibpulse.web.routes.jobs_route import describe_jobs
+from ibpulse.web.schemas import JobsAnswer
+from tests.jobs.test_owners import PAIRS, PORTS
+from tests.web.rings import make_node
+
+SECONDS = 5.0
+FABRIC = Fabric(PORTS, topology=PAIRS)
+
+
+def wait_for(name: str) -> None:
+    """Return once no thread of this name runs."""
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join(20)
+
+
+@dataclass
+class Node:
+    """A watch over one source, which a test sets, and the event log of a daemon that can be started again."""
+
+    directory: Path
+    names: bool = False
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.found = Found()
+        self.ring = RingFile.open_or_create(self.directory / "ring", 10_000_000, 30_000)
+        if not self.ring.segments():
+            self.ring.begin_segment(1, 0)
+        self.reader = RingReader(self.ring)
+        self.start()
+
+    def start(self) -> None:
+        """A new daemon, which finds the events of the one before."""
+        self.log = EventLog(EventFile(self.directory / "events"))
+        self.log.load(self.ring.words[H_CREATED_WALL_NS])
+        sources = JobSources({"slurm-map": lambda: self.found}, monotonic=lambda: self.now)
+        self.watch = JobWatch(
+            sources, self.log, self.reader, SECONDS, names=self.names, monotonic=lambda: self.now
+        )
+        self.told = len(self.log.events())
+
+    def see(self, *claims: Claim) -> list[Event]:
+        """The events of a reading that finds these jobs."""
+        return self.look(Found(claims))
+
+    def look(self, found: Found, fabric: Fabric = FABRIC) -> list[Event]:
+        self.found = found
+        self.now += SECONDS
+        self.watch.update(fabric)
+        wait_for("jobs-slurm-map")
+        self.watch.update(fabric)
+        fresh = self.log.events()[self.told :]
+        self.told = len(self.log.events())
+        return list(fresh)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.ring.close()
+
+
+def job(name: str, *indexes: int) -> Claim:
+    return Claim(name, "slurm", "slurm-map", "llama", "team", gpu_indexes=indexes)
+
+
+def texts(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.kind, event.text) for event in events]
+
+
+def test_jobs_that_come_and_go_are_events(node: Node) -> None:
+    assert node.see() == []
+    assert texts(node.see(job("12", 0), job("13", 2))) == [
+        ("job-began", "job 12 (slurm) began on a:1"),
+        ("job-began", "job 13 (slurm) began on b:1"),
+    ]
+    assert node.see(job("12", 0), job("13", 2)) == []
+    # the one that is left is alone
+    assert texts(node.see(job("12", 0))) == [
+        ("job-ended", "job 13 (slurm) ended"),
+        ("job-change", "job 12 (slurm) is on a:1, b:1"),
+    ]
+    assert texts(node.see()) == [("job-ended", "job 12 (slurm) ended")]
+
+
+def test_a_job_that_was_running_when_it_was_first_seen_has_no_known_begin(node: Node) -> None:
+    (event,) = node.see(job("12"))
+    assert texts([event]) == [("job-began", "job 12 (slurm) was running already on a:1, b:1")]
+    assert event.details["running_before"] is True
+    (record,) = trace_jobs(node.log.events())
+    assert (record.began_ns, record.ended_ns) == (None, None)
+
+
+def test_an_event_says_when_the_jobs_were_seen_before(node: Node) -> None:
+    begin = time.time_ns()
+    node.see()
+    seen = time.time_ns()
+    time.sleep(0.05)
+    (event,) = node.see(job("12"))
+    end = time.time_ns()
+    assert seen < event.time_ns <= end
+    assert event.time_ns - seen <= event.uncertainty_ns <= event.time_ns - begin
+    assert event.subject == ""
+
+
+def test_events_describe_the_job_without_names(node: Node) -> None:
+    node.see()
+    (event,) = node.see(job("12"))
+    assert event.details == {
+        "job_id": "12",
+        "scheduler": "slurm",
+        "source": "slurm-map",
+        "ports": ["a:1", "b:1"],
+        "basis": "alone",
+    }
+    assert [(job.claim.name, job.claim.namespace) for job in node.watch.view.jobs or ()] == [("", "")]
+
+
+def test_names_are_shown_where_the_setting_asks_for_them(tmp_path: Path) -> None:
+    node = Node(tmp_path, names=True)
+    node.see()
+    (event,) = node.see(job("12"))
+    assert (event.details["name"], event.details["namespace"]) == ("llama", "team")
+    assert [(job.claim.name, job.claim.namespace) for job in node.watch.view.jobs or ()] == [("llama", "team")]
+    node.ring.close()
+
+
+def test_a_job_that_runs_across_a_restart_begins_once(node: Node) -> None:
+    node.see()
+    (began,) = node.see(job("12", 0))
+    node.log.close()
+    node.start()
+    assert node.see(job("12", 0)) == []
+    (record,) = trace_jobs(node.log.events())
+    assert record.began_ns == began.time_ns
+
+
+def test_a_job_that_ended_while_no_daemon_was_running_ended_within_the_pause(node: Node) -> None:
+    node.see()
+    (began,) = node.see(job("12", 0))
+    node.log.close()
+    node.start()
+    (ended,) = node.see()
+    assert texts([ended]) == [("job-ended", "job 12 (slurm) ended")]
+    # the last sign of the earlier daemon is that event
+    assert ended.time_ns - ended.uncertainty_ns == began.time_ns
+
+
+def test_a_source_that_cannot_tell_ends_no_job(node: Node) -> None:
+    node.see()
+    node.see(job("12"))
+    assert node.look(Found(knows=False)) == []
+    assert node.watch.view.jobs is None
+    assert node.see(job("12")) == []
+
+
+def test_a_job_is_not_over_because_its_source_hangs_at_the_start(node: Node, tmp_path: Path) -> None:
+    node.see()
+    node.see(job("12"))
+    node.log.close()
+    node.start()
+    os.mkfifo(tmp_path / "pipe")
+
+    def hang() -> Found:
+        (tmp_path / "pipe").read_text()
+        return node.found
+
+    sources = JobSources({"slurm-map": hang, "slurm-cgroup": Found}, monotonic=lambda: node.now)
+    watch = JobWatch(sources, node.log, node.reader, 1000.0, monotonic=lambda: node.now)
+    watch.update(FABRIC)
+    wait_for("jobs-slurm-cgroup")
+    node.now += 6
+    watch.update(FABRIC)
+    assert watch.view.jobs == ()
+    assert watch.view.notices == ("slurm-map: reading it does not return; showing the jobs known before.",)
+    (tmp_path / "pipe").write_text("")
+    wait_for("jobs-slurm-map")
+    watch.update(FABRIC)
+    assert [job.claim.id for job in watch.view.jobs or ()] == ["12"]
+    assert [event.kind for event in node.log.events()] == ["job-began"]
+
+
+def test_another_role_of_a_port_changes_the_ports_of_a_job(node: Node) -> None:
+    node.see()
+    node.see(job("12"))
+    fewer = Fabric(tuple(port for port in PORTS if port.id.device != "b"), topology=PAIRS)
+    assert texts(node.look(Found((job("12"),)), fewer)) == [("job-change", "job 12 (slurm) is on a:1")]
+
+
+def test_remarks_are_notices_and_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        node.look(Found((job("12", 9), job("13")), ("a remark.",)))
+    expected = ("a remark.", "job 12: it holds GPU 9, which this node does not have.")
+    assert node.watch.view.notices == expected
+    assert [record.message for record in caplog.records] == list(expected)
+
+
+def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
+    calls: list[float] = []
+
+    def count() -> Found:
+        calls.append(node.now)
+        return Found()
+
+    watch = JobWatch(
+        JobSources({"file": count}, monotonic=lambda: node.now), node.log, node.reader, SECONDS, monotonic=lambda: node.now
+    )
+    for _ in range(21):
+        watch.update(FABRIC)
+        wait_for("jobs-file")
+        node.now += 1.0
+    assert calls == [0.0, 5.0, 10.0, 15.0, 20.0]
+
+
+# the history
+
+
+def event(time_ns: int, kind: str, name: str, *ports: str, before: bool = False) -> Event:
+    placed = PlacedJob(Claim(name, "slurm", "slurm-map"), tuple(PortId(port, 1) for port in ports), "gpus")
+    return Event(time_ns, kind, "", "", 7, details=job_details(placed, known=not before))
+
+
+def test_a_history_has_begin_end_and_last_ports_of_every_job() -> None:
+    records = trace_jobs(
+        [
+            event(10, "job-began", "1", "a", before=True),
+            event(20, "job-began", "2", "b"),
+            event(30, "job-change", "1", "a", "b"),
+            Event(35, "link-down", "a:1", ""),
+            event(40, "job-ended", "1", "a", "b"),
+            event(50, "job-began", "1", "a"),
+            event(60, "job-ended", "3"),
+        ]
+    )
+    told = [
+        (record.job.claim.id, len(record.job.ports), record.began_ns, record.ended_ns, record.ended_uncertainty_ns)
+        for record in records
+    ]
+    assert told == [("1", 2, None, 40, 7), ("3", 0, None, 60, 7), ("2", 1, 20, None, 0), ("1", 1, 50, None, 0)]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {},
+        {"job_id": 12},
+        {"job_id": "../x"},
+        {"job_id": "1", "scheduler": []},
+        {"job_id": "1", "ports": "a:1"},
+        {"job_id": "1", "basis": "guess"},
+    ],
+)
+def test_details_that_describe_no_job_are_skipped(details: dict[str, object]) -> None:
+    assert read_job(details) is None
+    assert trace_jobs([Event(1, "job-began", "", "", details=details)]) == ()
+
+
+def test_ports_that_are_none_are_left_out() -> None:
+    found = read_job({"job_id": "1", "ports": ["a:1", "b", 3, ":1", "a:x"]})
+    assert found is not None
+    assert found.ports == (PortId("a", 1),)
+
+
+def test_the_route_has_running_jobs_then_those_that_ended_within_the_history(tmp_path: Path, node: Node) -> None:
+    node.see()
+    (began,) = node.see(job("12", 0, 1))
+    node.see()
+    node.see(job("13"), job("14", 3))
+    (tmp_path / "web").mkdir()
+    ring = make_node(tmp_path / "web")
+    now = time.time_ns()
+
+    def ask(wall_ns: int) -> dict[str, object]:
+        parts = ring.parts(events=node.log, jobs=lambda: node.watch.view, wall_clock_ns=lambda: wall_ns)
+        answer: dict[str, object] = orjson.loads(orjson.dumps(describe_jobs(parts)))
+        JobsAnswer.model_validate(answer, strict=True)
+        return answer
+
+    answer = ask(now)
+    jobs = answer["jobs"]
+    assert isinstance(jobs, list)
+    assert [(each["job_id"], each["running"], each["ports"]) for each in jobs] == [
+        ("13", True, []),
+        ("14", True, ["b:1"]),
+        ("12", False, ["a:1", "b:1"]),
+    ]
+    assert jobs[1]["gpus"] == ["3"]
+    assert jobs[2]["began_ms"] == began.time_ns // 1_000_000
+    assert jobs[2]["ended_ms"] >= jobs[2]["began_ms"]
+    # the history is 40 seconds long
+    later = ask(now + 60 * 10**9)["jobs"]
+    assert isinstance(later, list)
+    assert [each["job_id"] for each in later] == ["13", "14"]
+    ring.ring.close()
+
+
+def test_a_record_that_is_running_has_no_end() -> None:
+    record = JobRecord(PlacedJob(Claim("1", "slurm", "file")), 5)
+    assert record.ended_ns is None

@@ -1,0 +1,111 @@
+"""From GPUs to rails on trees of real machines, and by rules on topologies in which every distance is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.owners import count_owners, place_jobs
+from ibpulse.model import DevicePlace, Gpu, PortId, Topology
+from ibpulse.sysfs.inventory import Inventory
+from tests.aggregator.rings import port
+from tests.sysfs.machines import Machine
+from tests.sysfs.published import DGX_H100, DGX_H100_RAILS
+
+
+def gpus(*numbers: int, vendor: str = "0x10de") -> tuple[Gpu, ...]:
+    return tuple(Gpu(address(number), vendor, "0x2330") for number in numbers)
+
+
+def address(number: int) -> str:
+    return f"0000:{number:02x}:00.0"
+
+
+def topology(gpus: tuple[Gpu, ...], **rows: str) -> Topology:
+    """Devices with their distances to the GPUs, as words."""
+    devices = tuple(DevicePlace(name) for name in rows)
+    return Topology(devices, gpus, tuple(tuple(words.replace("-", "").split(" ")) for words in rows.values()))
+
+
+def placed(job: PlacedJob) -> tuple[list[str], str]:
+    return [str(port) for port in job.ports], job.basis
+
+
+def claim(name: str, *indexes: int, source: str = "slurm-map", devices: tuple[str, ...] = ()) -> Claim:
+    return Claim(name, "slurm", source, gpu_indexes=indexes, devices=devices)
+
+
+PORTS = (port("a:1"), port("b:1"), port("s:1", rail=False), port("s:2", rail=False))
+# one card between two GPUs each, and a storage card near the first
+PAIRS = topology(gpus(1, 2, 3, 4), a="PIX PIX SYS SYS", b="SYS SYS PIX PXB", s="PIX NODE SYS SYS")
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_every_gpu_of_a_dgx_h100_leads_to_its_own_rail(tmp_path: Path, number: int) -> None:
+    machine = Machine(tmp_path / "sys")
+    DGX_H100.build(machine)
+    fabric = Inventory(machine.root).scan()
+    others = claim("2", *(index for index in range(8) if index != number))
+    first, second = place_jobs((claim("1", number), others), fabric.ports, fabric.topology).jobs
+    assert placed(first) == ([f"{DGX_H100_RAILS[number]}:1"], "gpus")
+    assert {port.device for port in second.ports} == {*DGX_H100_RAILS} - {DGX_H100_RAILS[number]}
+
+
+def test_two_jobs_on_one_port_are_counted() -> None:
+    jobs = place_jobs((claim("1", 0), claim("2", 1), claim("3", 3)), PORTS, PAIRS).jobs
+    assert [placed(job) for job in jobs] == [(["a:1"], "gpus"), (["a:1"], "gpus"), (["b:1"], "gpus")]
+    assert count_owners(jobs) == {PortId("a", 1): 2, PortId("b", 1): 1}
+
+
+def test_a_rail_that_is_near_but_farther_than_another_is_not_the_gpus() -> None:
+    near = topology(gpus(1, 2), a="PIX PXB", b="PXB PIX")
+    first, second = place_jobs((claim("1", 0), claim("2", 1)), PORTS, near).jobs
+    assert (placed(first), placed(second)) == ((["a:1"], "gpus"), (["b:1"], "gpus"))
+
+
+@pytest.mark.parametrize("word", ["PHB", "NODE", "SYS", "-"])
+def test_a_gpu_without_a_near_rail_leads_to_none(word: str) -> None:
+    far = topology(gpus(1, 2), a=f"{word} PIX", b=f"{word} {word}")
+    first, _ = place_jobs((claim("1", 0), claim("2", 1)), PORTS, far).jobs
+    assert placed(first) == ([], "")
+
+
+def test_a_job_with_all_gpus_has_all_rails_also_those_near_none() -> None:
+    far = topology(gpus(1, 2), a="PIX PIX", b="SYS SYS")
+    first, second = place_jobs((claim("1", 0, 1), claim("2")), PORTS, far).jobs
+    assert (placed(first), placed(second)) == ((["a:1", "b:1"], "all-gpus"), ([], ""))
+
+
+@pytest.mark.parametrize("indexes", [(), (0,), (0, 1, 2, 3)])
+def test_a_job_alone_on_the_node_has_all_rails(indexes: tuple[int, ...]) -> None:
+    (job,) = place_jobs((claim("1", *indexes),), PORTS, PAIRS).jobs
+    assert placed(job) == (["a:1", "b:1"], "all-gpus" if len(indexes) == 4 else "alone")
+
+
+def test_on_a_node_whose_gpus_are_hidden_only_a_job_alone_has_rails() -> None:
+    hidden = topology((), a="", b="")
+    (alone,) = place_jobs((claim("1", 0),), PORTS, hidden).jobs
+    assert placed(alone) == (["a:1", "b:1"], "alone")
+    found = place_jobs((claim("1", 0), claim("2", 1)), PORTS, hidden)
+    assert [placed(job) for job in found.jobs] == [([], ""), ([], "")]
+    assert found.remarks == ()
+
+
+def test_devices_of_a_document_are_all_their_ports_and_those_of_a_pod_only_rails() -> None:
+    document = claim("1", source="file", devices=("s", "a"))
+    pod = Claim("2", "kubernetes", "kubernetes-cgroup", devices=("s", "a"))
+    first, second = place_jobs((document, pod), PORTS, PAIRS).jobs
+    assert placed(first) == (["a:1", "s:1", "s:2"], "devices")
+    assert placed(second) == (["a:1"], "devices")
+
+
+def test_indexes_count_the_gpus_of_one_vendor() -> None:
+    mixed = Topology(
+        (DevicePlace("a"), DevicePlace("b")),
+        (*gpus(1, vendor="0x1002"), *gpus(2, 3)),
+        (("SYS", "PIX", "SYS"), ("SYS", "SYS", "PIX")),
+    )
+    first, second = place_jobs((claim("1", 0), claim("2", 1)), PORTS, mixed).jobs
+    assert (placed(first), placed(second)) == ((["a:1"], "gpus"), (["b:1"], "gpus"))
