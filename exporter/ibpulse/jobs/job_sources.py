@@ -52,8 +52,8 @@ def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | Non
 class Merged:
     """What all sources found together; `claims` is None if no source on this node can tell which jobs run.
 
-    `present` are the sources that exist on this node, `silent` those that have not answered yet. `with_cgroup` are the jobs of Slurm that have a cgroup. All of it
-    was read since the wall time `read_ns`.
+    `present` are the sources that exist on this node, `silent` those that have not answered yet. `with_cgroup` are the
+    jobs of Slurm that have a cgroup. All of it was read since the wall time `read_ns`.
     """
 
     claims: tuple[Claim, ...] | None = None

@@ -46,6 +46,7 @@ _LINKS = (
     ("/api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
     ("/api/v1/ports", "ports as JSON"),
     ("/api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
+    ("/api/v1/jobs", "jobs of this node and the ports that carry their traffic"),
     ("/api/v1/topology", "devices, PCIe links and GPUs"),
     ("/api/docs", "API reference"),
     ("/-/healthy", "liveness: is it sampling?"),

@@ -23,7 +23,8 @@ export class Events {
   list = [];
 
   add(events) {
-    for (const each of events) this.#found.set(`${each.time_ms} ${each.kind} ${each.subject}`, each);
+    // two jobs may begin at once
+    for (const each of events) this.#found.set(`${each.time_ms} ${each.kind} ${each.subject} ${each.text}`, each);
     this.list = [...this.#found.values()].sort((a, b) => a.time_ms - b.time_ms).slice(-MOST_EVENTS);
     if (this.list.length < this.#found.size) this.#found = new Map([...this.#found].slice(-MOST_EVENTS));
   }
