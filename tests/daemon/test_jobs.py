@@ -1,4 +1,4 @@
-"""A daemon sees jobs come and go: in real cgroups under the names of Slurm, and in documents; the API has their past."""
+"""A daemon sees jobs come and go, in real cgroups under the names of Slurm and in documents, and knows their past."""
 
 from __future__ import annotations
 

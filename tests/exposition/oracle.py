@@ -38,7 +38,9 @@ class SnapshotCollector(Collector):
                 for labels, _ in samples:
                     values = zip(row.labels, labels, strict=True)
                     # an empty label is none
-                    info.add_metric([], {name: text for name, text in values if text or name not in ("name", "namespace")})
+                    info.add_metric(
+                        [], {name: text for name, text in values if text or name not in ("name", "namespace")}
+                    )
                 yield info
                 continue
             family = FAMILIES[row.type](row.name, row.help, labels=row.labels, unit=row.unit)
@@ -64,7 +66,9 @@ class ServerCollector(Collector):
             "Parts: aggregation, captures, counters, events, fabric, jobs, plan, web.",
             labels=["part"],
         )
-        for number, part in enumerate(("aggregation", "captures", "counters", "events", "fabric", "jobs", "plan", "web")):
+        for number, part in enumerate(
+            ("aggregation", "captures", "counters", "events", "fabric", "jobs", "plan", "web")
+        ):
             failed.add_metric([part], number)
         yield failed
         reloaded = (

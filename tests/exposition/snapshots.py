@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.events import KINDS
 from ibpulse.events.watch import KnownPort
 from ibpulse.internal_errors import PARTS
@@ -107,6 +108,7 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
         known_ports=_know(ports),
         event_counts=dict.fromkeys(KINDS, 3),
         expected_rails=9,
+        job_statistics=(JobSnapshot("4711", 0.4, 60e9, 0.9, 0.5, 1_763_683_200_500_000_000),),
         jobs=(PlacedJob(Claim("4711", "slurm", "slurm-cgroup"), tuple(port.id for port in ports), "alone"),),
     )
 

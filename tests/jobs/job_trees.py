@@ -1,4 +1,4 @@
-"""Nodes of 8 GPUs and 8 rails with jobs, built as real directories under the names that Slurm and the kubelet give them.
+"""Nodes of 8 GPUs and 8 rails with jobs, as real directories under the names that Slurm and the kubelet give them.
 
 Each case comes with the jobs that an experienced person would name, and with the rails of each. It asserts nothing.
 """

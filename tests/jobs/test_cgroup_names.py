@@ -16,17 +16,29 @@ UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
 
 
 def jobs(root: Path) -> list[str]:
-    return [claim.id for claim in read_slurm_cgroups(os.fspath(root)).claims]
+    return [claim.id for claim in read_slurm_cgroups(root).claims]
 
 
 @pytest.mark.parametrize(
     "name",
-    ["job_", "job_0", "job_-1", "job_1x", "job_12345678901", "job_１", "Job_1", "job_1\n", "step_1", "xjob_1", b"job_1\xff"],
+    [
+        "job_",
+        "job_0",
+        "job_-1",
+        "job_1x",
+        "job_12345678901",
+        "job_１",
+        "Job_1",
+        "job_1\n",
+        "step_1",
+        "xjob_1",
+        "job_1\udcff",
+    ],
     ids=repr,
 )
-def test_a_name_that_slurm_does_not_give_is_no_job(tmp_path: Path, name: str | bytes) -> None:
+def test_a_name_that_slurm_does_not_give_is_no_job(tmp_path: Path, name: str) -> None:
     (tmp_path / SCOPE / "job_7").mkdir(parents=True)
-    os.mkdir(os.path.join(os.fsencode(tmp_path / SCOPE), os.fsencode(name)))
+    (tmp_path / SCOPE / name).mkdir()
     assert jobs(tmp_path) == ["7"]
 
 
@@ -63,25 +75,22 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     pod.mkdir(parents=True)
     os.mkfifo(pod / "rdma.current")
     assert jobs(tmp_path) == ["7"]
-    assert read_pod_cgroups(os.fspath(tmp_path)).pods == (UID,)
+    assert read_pod_cgroups(tmp_path).pods == (UID,)
 
 
 def test_ten_thousand_hostile_names_take_bounded_time(tmp_path: Path) -> None:
-    scope, pods = os.fsencode(tmp_path / SCOPE), os.fsencode(tmp_path / "kubepods")
-    os.makedirs(scope)
-    os.makedirs(pods)
+    scope, pods = tmp_path / SCOPE, tmp_path / "kubepods"
+    scope.mkdir(parents=True)
+    pods.mkdir()
     for number in range(4_000):
-        os.mkdir(scope + b"/job_\xff%d" % number)
-        os.mkdir(pods + b"/pod\x1b[31m%d" % number)
+        (scope / f"job_\udcff{number}").mkdir()
+        (pods / f"pod\x1b[31m{number}").mkdir()
     for number in range(1, 1_001):
-        os.mkdir(scope + b"/job_%d" % number)
-        os.mkdir(pods + f"/pod{number:08x}{UID[8:]}".encode())
-    deep = scope
-    for _ in range(500):
-        deep += b"/d"
-    os.makedirs(deep)
+        (scope / f"job_{number}").mkdir()
+        (pods / f"pod{number:08x}{UID[8:]}").mkdir()
+    scope.joinpath(*["d"] * 500).mkdir(parents=True)
     begin = time.monotonic()
-    found, seen = read_slurm_cgroups(os.fspath(tmp_path)), read_pod_cgroups(os.fspath(tmp_path))
+    found, seen = read_slurm_cgroups(tmp_path), read_pod_cgroups(tmp_path)
     assert time.monotonic() - begin < 10
     assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
     assert found.remarks == (f"{tmp_path}: there are 1000 jobs; only 256 of them are considered.",)
@@ -104,6 +113,6 @@ def test_devices_are_those_with_an_open_handle(tmp_path: Path, text: str, device
     pod = tmp_path / "kubepods" / f"pod{UID}"
     pod.mkdir(parents=True)
     (pod / "rdma.current").write_text(text)
-    found = read_pod_cgroups(os.fspath(tmp_path))
+    found = read_pod_cgroups(tmp_path)
     assert [claim.devices for claim in found.claims] == ([devices] if devices else [])
     assert found.knows

@@ -74,7 +74,7 @@ def test_the_jobs_of_a_node_are_those_that_run_there_with_their_rails(case: Case
 def test_metrics_have_one_sample_per_port_and_job(case: Case, tmp_path: Path, base: Snapshot) -> None:
     view, node = view_of(case, tmp_path / "node")
     ports = Inventory(node.machine.root).scan().ports
-    snapshot = replace(base, ports=tuple(map(PortSnapshot, ports)), jobs=view.jobs)
+    snapshot = replace(base, ports=tuple(map(PortSnapshot, ports)), jobs=view.jobs, job_statistics=())
     text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     expected = []

@@ -88,7 +88,10 @@ def test_addresses_are_those_of_sysfs(address: str, expected: str) -> None:
         (GOOD | {"id": 42}, "id is not the id of a job, such as 42"),
         (GOOD | {"id": "43"}, "its name is not its id with .json"),
         (GOOD | {"scheduler": "Slurm"}, "scheduler is not a word such as slurm"),
-        (GOOD | {"user": "root"}, "member 'user' is not known; use id, scheduler, name, namespace, gpus, devices, boot_id"),
+        (
+            GOOD | {"user": "root"},
+            "member 'user' is not known; use id, scheduler, name, namespace, gpus, devices, boot_id",
+        ),
         (GOOD | {"name": "a\nb"}, "name is not a text of at most 128 printable characters"),
         (GOOD | {"name": "a" * 129}, "name is not a text of at most 128 printable characters"),
         (GOOD | {"namespace": "\ud800"}, "namespace is not a text of at most 128 printable characters"),
@@ -256,7 +259,11 @@ def mapped(tmp_path: Path, **files: bytes) -> Found:
 
 def test_a_mapping_directory_is_read_as_the_prolog_writes_it(tmp_path: Path) -> None:
     found = mapped(tmp_path, gpu0=b"12", gpu1=b"12\n", gpu10=b"13\n12\n", gpu2_3=b"14", gpu3=b"")
-    assert [(claim.id, claim.gpu_indexes) for claim in found.claims] == [("12", (0, 1, 10)), ("13", (10,)), ("14", (2,))]
+    assert [(claim.id, claim.gpu_indexes) for claim in found.claims] == [
+        ("12", (0, 1, 10)),
+        ("14", (2,)),
+        ("13", (10,)),
+    ]
     assert {(claim.scheduler, claim.source) for claim in found.claims} == {("slurm", "slurm-map")}
     assert found.remarks == ()
 

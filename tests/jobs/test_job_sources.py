@@ -57,7 +57,8 @@ def slurm(*ids: str, source: str = "slurm-cgroup") -> Found:
 def test_jobs_of_all_sources_are_one_list_in_natural_order() -> None:
     sources = Sources(slurm_cgroup=slurm("10", "9"), file=Found((Claim("a", "flux", "file"),)), slurm_map=ABSENT)
     merged = sources.read()
-    assert merged is not None and merged.claims is not None
+    assert merged is not None
+    assert merged.claims is not None
     assert [claim.key for claim in merged.claims] == [("flux", "a"), ("slurm", "9"), ("slurm", "10")]
     assert merged.present == ("file", "slurm-cgroup")
 
@@ -100,12 +101,15 @@ def test_a_source_that_begins_to_hang_keeps_its_jobs_and_holds_up_no_other(pipe:
     later = sources.read("file")
     hanging = [thread for thread in threading.enumerate() if thread.name == "jobs-file"]
     assert len(hanging) == 1
-    assert merged is not None and later is not None and later.claims is not None
+    assert merged is not None
+    assert later is not None
+    assert later.claims is not None
     assert [claim.id for claim in later.claims] == ["a", "4"]
     assert later.remarks == ("file: reading it does not return; showing the jobs known before.",)
     release(pipe)
     answered = sources.sources.collect()
-    assert answered is not None and answered.claims is not None
+    assert answered is not None
+    assert answered.claims is not None
     assert ([claim.id for claim in answered.claims], answered.remarks) == (["4", "99"], ())
 
 
@@ -115,7 +119,8 @@ def test_a_source_that_hangs_from_the_start_is_waited_for_only_a_moment(pipe: Pa
     sources.now += SECONDS + 1
     merged = sources.sources.collect()
     release(pipe)
-    assert merged is not None and merged.claims is not None
+    assert merged is not None
+    assert merged.claims is not None
     assert [claim.id for claim in merged.claims] == ["1"]
 
 
@@ -139,7 +144,8 @@ def test_a_reading_that_was_given_up_changes_no_job() -> None:
     assert sources.ids() == ["1", "2"]
     sources.set("file", Found((Claim("1", "slurm", "file"),), ("late",), whole=False))
     merged = sources.read()
-    assert merged is not None and merged.claims is not None
+    assert merged is not None
+    assert merged.claims is not None
     assert ([claim.id for claim in merged.claims], merged.remarks) == (["1", "2"], ("late",))
 
 
@@ -177,12 +183,12 @@ def test_a_job_whose_cgroup_is_gone_ends_although_its_file_stays() -> None:
     for _ in range(rounds(GONE_SECONDS) - 1):
         assert sources.ids() == ["1", "2"]
     merged = sources.read()
-    assert merged is not None and merged.claims is not None
+    assert merged is not None
+    assert merged.claims is not None
     # the other job never had a cgroup, as before its first step
     assert [claim.id for claim in merged.claims] == ["2"]
     assert merged.remarks == (
-        "job 1 has ended, because its cgroup is gone, but slurm-map still names it: check the epilog, and remove its "
-        "file.",
+        "job 1 has ended, because its cgroup is gone, but slurm-map names it: check the epilog, and remove its file.",
     )
 
 

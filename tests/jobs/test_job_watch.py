@@ -59,9 +59,7 @@ class Node:
         self.log = EventLog(EventFile(self.directory / "events"))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
         sources = JobSources({"slurm-map": lambda: self.found}, monotonic=lambda: self.now)
-        self.watch = JobWatch(
-            sources, self.log, self.reader, SECONDS, names=self.names, monotonic=lambda: self.now
-        )
+        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, names=self.names, monotonic=lambda: self.now)
         self.told = len(self.log.events())
 
     def see(self, *claims: Claim) -> list[Event]:
@@ -229,7 +227,11 @@ def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
         return Found()
 
     watch = JobWatch(
-        JobSources({"file": count}, monotonic=lambda: node.now), node.log, node.reader, SECONDS, monotonic=lambda: node.now
+        JobSources({"file": count}, monotonic=lambda: node.now),
+        node.log,
+        node.reader,
+        SECONDS,
+        monotonic=lambda: node.now,
     )
     for _ in range(21):
         watch.update(FABRIC)

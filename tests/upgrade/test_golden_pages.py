@@ -25,6 +25,7 @@ NEW_FAMILIES = (
     "ibpulse_node_jobs",
     "ibpulse_port_jobs",
     "ibpulse_port_job_info",
+    "ibpulse_job_",
 )
 ROLE = re.compile(r'(?<=,)role="[a-z]+",')
 FINDING = re.compile(r"(OK|WARN|FAIL|INFO|SKIP)\s+([a-z-]+)  ")

@@ -120,8 +120,9 @@ Distributions backport fixes, so an older kernel may not have a fault that the t
 the output of doctor as text and JSON, the settings, the versions, and the newest events of a running daemon (at most
 2 MB). GUIDs, host names, IP and MAC addresses are replaced with made-up ones, consistently throughout the bundle; the
 key is random and not stored. GIDs, keys, LIDs and serial numbers are omitted, and so are the reasons and labels of
-captures; `node_desc` is replaced completely. Names of devices and interfaces, PCI addresses, firmware versions and
-paths in the settings remain. Only the owner can read the file; check its content before you pass it on.
+captures, and the ids and names of jobs; `node_desc` is replaced completely. Names of devices and interfaces, PCI
+addresses, firmware versions and paths in the settings remain. Only the owner can read the file; check its content
+before you pass it on.
 
 The tree is a fixture. `ibpulse serve` shows the same fabric with it, and the same `/metrics` except for the GUIDs:
 

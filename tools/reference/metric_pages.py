@@ -56,6 +56,7 @@ cv   = sqrt(clamp_min(rate(ibpulse_port_transmit_active_utilization_squared_seco
 _SECTIONS = (
     ("Ports", ("ibpulse_port_",)),
     ("Node: the sum over its rails", ("ibpulse_node_",)),
+    ("Jobs", ("ibpulse_job_",)),
     ("Devices", ("ibpulse_device_",)),
     ("Sampler", ("ibpulse_sampler_", "ibpulse_cgroup_")),
     (

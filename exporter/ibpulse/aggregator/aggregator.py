@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ibpulse.aggregator.job_totals import JobTotals
 from ibpulse.aggregator.last_minute import Resolutions, StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
@@ -117,7 +118,8 @@ class Aggregator:
         # None in an empty ring, until its first sample
         self._first_counted: int | None = -(-reader.ring.latest_tick() // self._ticks_per_second) or None
         self._phases = PhaseWatch(options.active_bytes_per_second, reader.interval_ns)
-        self._totals = RunningTotals(reader, options, self._history, self._phases)
+        self._jobs = JobTotals(reader, options)
+        self._totals = RunningTotals(reader, options, self._history, self._phases, self._jobs)
         self._step = StepWatch(reader, options.traffic_window_ns)
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
@@ -147,6 +149,7 @@ class Aggregator:
         widest = widest_stride(port.stride for port in placed)
         due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
+            self._jobs.follow(jobs or (), due.end - 1)
             self._skip(due)
             try:
                 self._catch_up(due, placed, rows)
@@ -163,6 +166,7 @@ class Aggregator:
             event_counts=dict(event_counts),
             expected_rails=expected_rails,
             jobs=None if jobs is None else tuple(jobs),
+            job_statistics=self._jobs.snapshots(),
         )
 
     def with_notices(self, fabric: Fabric) -> Fabric:
@@ -217,6 +221,7 @@ class Aggregator:
                 self._totals.add(start, stop, ports, rows, resolutions, counting)
         # as they were in the last second
         self._totals.conclude(ports, rows, resolutions, due.end - begin)
+        self._jobs.conclude(ports, rows, self._totals.table, resolutions, due.end)
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)
         self._phases.note_period(self._step.found)

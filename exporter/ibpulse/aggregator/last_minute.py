@@ -70,12 +70,17 @@ class StepWatch:
         self._next_second: int | None = None
         self.found: StepPeriod | None = None
 
-    def look(self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int) -> None:
-        """Search if it is time to; `resolutions` are the ticks between changes of each rail's counters."""
+    def look(
+        self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int, window_ns: int | None = None
+    ) -> None:
+        """Search if it is time to, in the whole window or in one of `window_ns`.
+
+        `resolutions` are the ticks between changes of each rail's counters.
+        """
         if self._next_second is None or end_second >= self._next_second:
             self._next_second = end_second + EVERY_SECONDS
             last_tick = end_second * (SECOND_NS // self._reader.interval_ns)
-            self.found = measure_step(self._reader, rails, resolutions, last_tick, self._window_ns)
+            self.found = measure_step(self._reader, rails, resolutions, last_tick, window_ns or self._window_ns)
 
 
 def measure_step(

@@ -162,6 +162,21 @@ class NodeTraffic:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The rails of one job over the last minute, or since the job was first seen.
+
+    `step_seconds` is None before the first search, NaN if no period was found.
+    """
+
+    job_id: str
+    duty_cycle_ratio: float | None
+    active_bytes_per_second: float | None
+    fairness: float | None
+    step_seconds: float | None
+    last_traffic_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SamplerSnapshot:
     """Counts of the main sampler since the ring was created."""
 
@@ -182,7 +197,7 @@ class Snapshot:
     ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
     `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
-    the history. `jobs` is None if nothing tells which jobs run.
+    the history. `jobs` is None if no source can list the jobs; some of them have `job_statistics`.
     """
 
     end_tick: int
@@ -206,3 +221,4 @@ class Snapshot:
     phases: tuple[Phase, ...] = ()
     last_traffic_ns: int | None = None
     jobs: tuple[PlacedJob, ...] | None = None
+    job_statistics: tuple[JobSnapshot, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from ibpulse.aggregator.job_totals import JobTotals
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import rail_rates
@@ -26,14 +27,20 @@ TICKS_AT_ONCE = 2000
 class RunningTotals:
     """Totals of the ports, of their sum and of their traffic over the seconds added.
 
-    `phases` watches the seconds that count. `assumed_rates` are the rails whose rate the node's line rate assumes at
-    the last sample. `last_traffic` is the tick of the last active sample of the sum over the rails, 0 before the first.
+    `phases` and `jobs` follow the seconds that count. `assumed_rates` are the rails whose rate the node's line rate
+    assumes at the last sample. `last_traffic` is the tick of the last active sample of the sum over the rails, 0 before
+    the first.
     """
 
     def __init__(
-        self, reader: RingReader, options: AggregatorOptions, history: PortHistory, phases: PhaseWatch | None = None
+        self,
+        reader: RingReader,
+        options: AggregatorOptions,
+        history: PortHistory,
+        phases: PhaseWatch | None = None,
+        jobs: JobTotals | None = None,
     ) -> None:
-        self._reader, self._history, self._phases = reader, history, phases
+        self._reader, self._history, self._phases, self._jobs = reader, history, phases, jobs
         self._ticks = 1_000_000_000 // reader.interval_ns
         longest = options.longest_seconds()
         self.table = PortTable(options.active_bytes_per_second, longest)
@@ -87,6 +94,8 @@ class RunningTotals:
             mine = rows[chosen]
             counted = int(self.table.bytes_total[mine].sum()), int(self.table.resets[mine].sum())
             self._phases.add_seconds(first_tick, summed, seconds, rails, storage, counted)
+        if counting and self._jobs:
+            self._jobs.add_seconds(first_tick, ports, seconds)
 
     def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
         """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`."""
@@ -100,3 +109,5 @@ class RunningTotals:
         self.traffic.push_holes(seconds)
         if self._phases:
             self._phases.push_holes()
+        if self._jobs:
+            self._jobs.push_holes(seconds)

@@ -234,7 +234,7 @@ class TopologySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """Sources that tell which jobs run on the node and which GPUs they hold; see docs/jobs.md."""
+    """Sources for the jobs that run on the node and the GPUs that they hold; see docs/jobs.md."""
 
     cgroup: Literal["auto", "off"] = setting(
         choice("auto", "off"),

@@ -18,7 +18,7 @@ MOST_CHOSEN = 1000
 MOST_BYTES = 16_384
 
 
-def list_cgroups(folder: str, names: re.Pattern[str]) -> list[str]:
+def list_cgroups(folder: Path, names: re.Pattern[str]) -> list[Path]:
     """Paths of the directories in a folder with names of this form, in natural order, at most `MOST_CHOSEN`.
 
     Links are not followed. Empty if the folder cannot be listed.
@@ -37,17 +37,17 @@ def list_cgroups(folder: str, names: re.Pattern[str]) -> list[str]:
         if error.errno in SHORTAGE:
             raise
         return []
-    return [os.path.join(folder, name) for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
+    return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
 
 
-def read_cgroup_file(folder: str, name: str) -> str:
+def read_cgroup_file(folder: Path, name: str) -> str:
     """The text of a cgroup's file, at most `MOST_BYTES` of it; empty if it cannot be read.
 
     Raises:
         OSError: this process has no descriptor left.
     """
     try:
-        descriptor = owned_files.open_regular(Path(folder, name))
+        descriptor = owned_files.open_regular(folder / name)
         try:
             return os.read(descriptor, MOST_BYTES).decode(errors="replace")
         finally:

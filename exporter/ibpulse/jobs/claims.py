@@ -55,9 +55,9 @@ class Claim:
 class Found:
     """What one reading of a source found.
 
-    `present` says whether the source exists on this node, `knows` whether it can tell jobs there: the cgroups of pods
-    do not always. A reading that is not `whole` was given up, so that jobs may be missing from it. `pods` are the UIDs
-    of all pods. `remarks` are sentences for the operator.
+    `present` says whether the source exists on this node, `knows` whether it can list jobs there: the cgroups of pods
+    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it. `pods` are
+    the UIDs of all pods. `remarks` are sentences for the operator.
     """
 
     claims: tuple[Claim, ...] = ()

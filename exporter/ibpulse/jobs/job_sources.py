@@ -28,9 +28,7 @@ HANGS_SECONDS = 5.0
 # between two steps of a job without a step of its own for the allocation, its cgroup is gone as well
 GONE_SECONDS = 60.0
 HANGS = "{source}: reading it does not return; showing the jobs known before."
-GONE = (
-    "job {job} has ended, because its cgroup is gone, but {source} still names it: check the epilog, and remove its file."
-)
+GONE = "job {job} has ended, because its cgroup is gone, but {source} names it: check the epilog, and remove its file."
 
 
 def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | None) -> Mapping[str, Source]:
@@ -42,15 +40,14 @@ def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | Non
     if mapping is not None:
         sources["slurm-map"] = lambda: read_slurm_mapping(mapping, boot_time_ns())
     if cgroup is not None:
-        root = str(cgroup)
-        sources["slurm-cgroup"] = lambda: read_slurm_cgroups(root)
-        sources["kubernetes-cgroup"] = lambda: read_pod_cgroups(root)
+        sources["slurm-cgroup"] = lambda: read_slurm_cgroups(cgroup)
+        sources["kubernetes-cgroup"] = lambda: read_pod_cgroups(cgroup)
     return sources
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What all sources found together; `claims` is None if no source on this node can tell which jobs run.
+    """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those that have not answered yet. `with_cgroup` are the
     jobs of Slurm that have a cgroup. All of it was read since the wall time `read_ns`.

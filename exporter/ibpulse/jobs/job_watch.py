@@ -12,7 +12,7 @@ from ibpulse.events.log import EventLog
 from ibpulse.events.watch import find_last_sign
 from ibpulse.internal_errors import Occurrences
 from ibpulse.jobs.claims import Key, PlacedJob
-from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, job_details, had_cgroup, trace_jobs
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, had_cgroup, job_details, trace_jobs
 from ibpulse.jobs.job_sources import JobSources, Merged
 from ibpulse.jobs.owners import place_jobs
 from ibpulse.model import Fabric, Port, Topology
@@ -26,7 +26,7 @@ NAMED_PORTS = 4
 
 @dataclass(frozen=True, slots=True)
 class JobsView:
-    """The jobs now; `jobs` is None if no source on this node can tell which run.
+    """The jobs now; `jobs` is None if no source on this node can list them.
 
     `sources` are those that exist on this node, `pods` the UIDs of its pods, `notices` sentences for the operator.
     """
@@ -108,7 +108,7 @@ class JobWatch:
                 self._record(ENDED, f"{_name(job)} ended", job, now_ns)
         for key, job in jobs.items():
             if key not in self._before:
-                # at the first reading of all, nothing tells when it began
+                # at the very first reading, it is unknown when a job began
                 known = self._seen_ns > 0
                 text = f"{_name(job)} {'began' if known else 'was running already'} on {_ports_text(job)}"
                 self._record(BEGAN, text, job, now_ns, known=known, with_cgroup=key in merged.with_cgroup)

@@ -1,14 +1,14 @@
 """Source `kubernetes-cgroup`: the pods of the node by the names of their cgroups, readable by every user.
 
-The names hold UIDs, to be joined with `kube_pod_info`. Which pods use RDMA is known where the kernel's `rdma` controller
-is on: `rdma.current` counts the open handles of each device. Those pods are jobs; of the others nothing is known.
+The names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current`
+counts the open handles of each device. Pods that have any are jobs; of the others nothing is known.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
 from ibpulse.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
@@ -24,39 +24,39 @@ _USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca
 RDMA_FILE = "rdma.current"
 
 
-def read_pod_cgroups(root: str) -> Found:
+def read_pod_cgroups(root: Path) -> Found:
     """The pods below the root of the cgroups, usually `/sys/fs/cgroup`.
 
     Raises:
         OSError: this process has no descriptor left.
     """
     # in version 1, only one controller knows of RDMA
-    for base in (root, os.path.join(root, "rdma"), *(os.path.join(root, name) for name in CONTROLLERS)):
+    for base in (root, root / "rdma", *(root / name for name in CONTROLLERS)):
         roots = list(_list_roots(base))
         if roots:
             return _found(root, [pod for each in roots for pod in _list_pods(each)])
     return ABSENT
 
 
-def _list_roots(base: str) -> Iterator[str]:
+def _list_roots(base: Path) -> Iterator[Path]:
     for folder in list_cgroups(base, _FIRST):
-        if os.path.basename(folder).startswith("kubelet"):
+        if folder.name.startswith("kubelet"):
             yield from list_cgroups(folder, _OF_KUBELET)
         else:
             yield folder
 
 
-def _list_pods(root: str) -> Iterator[str]:
+def _list_pods(root: Path) -> Iterator[Path]:
     for folder in (root, *list_cgroups(root, _CLASS)):
         yield from list_cgroups(folder, _POD)
 
 
-def _found(root: str, folders: list[str]) -> Found:
+def _found(root: Path, folders: list[Path]) -> Found:
     claims: list[Claim] = []
     pods: dict[str, None] = {}
     knows = False
     for folder in folders[: 4 * MOST_JOBS]:
-        match = _POD.fullmatch(os.path.basename(folder))
+        match = _POD.fullmatch(folder.name)
         assert match is not None
         uid = match[1].replace("_", "-")
         pods[uid] = None
@@ -65,5 +65,5 @@ def _found(root: str, folders: list[str]) -> Found:
         devices = tuple(found[1] for line in use.splitlines() if (found := _USE.match(line)))
         if devices:
             claims.append(Claim(uid, KUBERNETES, KUBERNETES_CGROUP, devices=devices))
-    limited = limit_claims(root, claims)
+    limited = limit_claims(str(root), claims)
     return Found(limited.claims, limited.remarks, tuple(pods)[:MOST_JOBS], knows=knows)

@@ -6,12 +6,12 @@ on the node, and not what they hold.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from ibpulse.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
+from ibpulse.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 
 _SLICE = re.compile(r"[A-Za-z0-9_.\\-]{1,200}\.slice", re.ASCII)
 _SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
@@ -20,7 +20,7 @@ _USER = re.compile(r"uid_[0-9]{1,10}", re.ASCII)
 _JOB = re.compile(r"job_([1-9][0-9]{0,9})", re.ASCII)
 
 
-def read_slurm_cgroups(root: str) -> Found:
+def read_slurm_cgroups(root: Path) -> Found:
     """The running jobs below the root of the cgroups, usually `/sys/fs/cgroup`.
 
     Raises:
@@ -32,22 +32,22 @@ def read_slurm_cgroups(root: str) -> Found:
         return _found(root, folders)
     for controller in CONTROLLERS:
         # every controller in use has the same tree
-        first = list_cgroups(os.path.join(root, controller), _FIRST)
+        first = list_cgroups(root / controller, _FIRST)
         if first:
             return _found(root, [job for each in first for job in _jobs_of_users(each)])
     return ABSENT
 
 
-def has_processes(folder: str) -> bool:
+def has_processes(folder: Path) -> bool:
     """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
     return "populated 0" not in read_cgroup_file(folder, "cgroup.events").splitlines()
 
 
-def _jobs_of_users(folder: str) -> Iterator[str]:
+def _jobs_of_users(folder: Path) -> Iterator[Path]:
     for user in list_cgroups(folder, _USER):
         yield from list_cgroups(user, _JOB)
 
 
-def _found(root: str, folders: list[str]) -> Found:
-    ids = dict.fromkeys(os.path.basename(folder).removeprefix("job_") for folder in folders)
-    return limit_claims(root, [Claim(job, SLURM, SLURM_CGROUP) for job in sorted(ids, key=int)])
+def _found(root: Path, folders: list[Path]) -> Found:
+    ids = dict.fromkeys(folder.name.removeprefix("job_") for folder in folders)
+    return limit_claims(str(root), [Claim(job, SLURM, SLURM_CGROUP) for job in sorted(ids, key=int)])

@@ -283,7 +283,7 @@ class JobAnswer(BaseModel):
 class JobsAnswer(BaseModel):
     """The jobs that run, then those that ended within the history, the last one first."""
 
-    known: bool = Field(description="Whether anything on this node tells which jobs run.")
+    known: bool = Field(description="Whether any source on this node can list its jobs.")
     sources: list[str] = Field(description="The sources that exist on this node.")
     jobs: list[JobAnswer]
     pods: list[str] = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")

@@ -1,0 +1,140 @@
+"""Two jobs on one node: each has its own statistics in closed form, whatever the other one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.snapshot import JobSnapshot
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.model import PortId, SamplerHealth
+from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
+
+QUIET = constant(0.0)
+NAMES = tuple(f"mlx5_{number}:1" for number in range(4))
+# period and duty cycle: 0.5 s and 0.4, 0.4 s and 0.5
+FIRST, SECOND = square(5e9, 20, 30), square(8e9, 20, 20)
+
+
+def job(name: str, *numbers: int, scheduler: str = "slurm") -> PlacedJob:
+    return PlacedJob(Claim(name, scheduler, "file"), tuple(PortId(f"mlx5_{number}", 1) for number in numbers), "gpus")
+
+
+A, B = job("a", 0, 1), job("b", 2, 3)
+BOTH: dict[str, Traffic] = dict(zip(NAMES, (FIRST, FIRST, SECOND, square(4e9, 20, 20)), strict=True))
+
+
+class Player:
+    """A ring that is written second by second, and the aggregator over it."""
+
+    def __init__(self, path: Path, *, storage: int | None = None) -> None:
+        ports = (port(name, rail=number != storage) for number, name in enumerate(NAMES))
+        self.ring = Ring.create(path, *ports)
+        self.aggregator = Aggregator(self.ring.reader, AggregatorOptions())
+        self.counters = dict.fromkeys(NAMES, (1000, 2000))
+        self.written = 0
+
+    def play(
+        self, second: int, jobs: Sequence[PlacedJob] | None, traffic: Mapping[str, Traffic] = BOTH
+    ) -> dict[str, JobSnapshot]:
+        """The statistics of the jobs after a second."""
+        return {each.job_id: each for each in self.snapshot(second, jobs, traffic).job_statistics}
+
+    def snapshot(
+        self, second: int, jobs: Sequence[PlacedJob] | None, traffic: Mapping[str, Traffic] = BOTH
+    ) -> Snapshot:
+        # statistics of a second need the first samples of the next one
+        last = self.ring.now_after(second)
+        for name in NAMES:
+            way = (traffic[name], QUIET)
+            self.counters[name] = self.ring.write(name, way, self.written + 1, last, start=self.counters[name])
+        self.written = last
+        return self.aggregator.update(self.ring.fabric, SamplerHealth(), last, jobs=jobs)
+
+
+def play(player: Player, seconds: int, jobs: Callable[[int], Sequence[PlacedJob]]) -> dict[str, JobSnapshot]:
+    """The statistics after this many seconds, the first of which is without any job."""
+    player.play(1, [])
+    found: dict[str, JobSnapshot] = {}
+    for second in range(2, seconds + 1):
+        found = player.play(second, jobs(second))
+    return found
+
+
+def test_each_job_has_the_statistics_of_its_own_rails(tmp_path: Path) -> None:
+    found = play(Player(tmp_path), 18, lambda _: [A, B])
+    assert set(found) == {"a", "b"}
+    assert found["a"].duty_cycle_ratio == pytest.approx(0.4)
+    assert found["b"].duty_cycle_ratio == pytest.approx(0.5)
+    assert found["a"].active_bytes_per_second == pytest.approx(10e9, rel=1e-6)
+    assert found["b"].active_bytes_per_second == pytest.approx(12e9, rel=1e-6)
+    assert found["a"].fairness == pytest.approx(1.0, rel=1e-6)
+    assert found["b"].fairness == pytest.approx(0.9, rel=1e-6)
+    assert found["a"].step_seconds == pytest.approx(0.5, rel=0.02)
+    assert found["b"].step_seconds == pytest.approx(0.4, rel=0.02)
+    assert found["a"].last_traffic_ns == 1770 * 10 * MS
+    assert found["b"].last_traffic_ns == 1780 * 10 * MS
+
+
+def test_the_end_of_one_job_moves_no_number_of_the_other(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = play(Player(tmp_path / "one"), 14, lambda _: [A, B])
+    ended = play(Player(tmp_path / "two"), 14, lambda second: [A, B] if second < 9 else [A])
+    assert set(ended) == {"a"}
+    assert ended["a"] == one["a"]
+
+
+def test_traffic_from_before_a_job_is_not_its_own(tmp_path: Path) -> None:
+    player = Player(tmp_path)
+    for second in range(1, 9):
+        player.play(second, [B])
+    silent = BOTH | dict.fromkeys(NAMES[:2], QUIET)
+    for second in range(9, 13):
+        # what the sampler has read already belongs to the second before
+        found = player.play(second, [A, B], silent) if second > 9 else player.play(second, [B], silent)
+    assert found["a"].duty_cycle_ratio == 0.0
+    assert (found["a"].active_bytes_per_second, found["a"].last_traffic_ns) == (None, None)
+    assert found["a"].fairness is None
+
+
+def test_jobs_that_share_a_port_have_no_statistics(tmp_path: Path) -> None:
+    assert set(play(Player(tmp_path), 4, lambda _: [A, job("c", 1), B])) == {"b"}
+
+
+def test_a_job_without_known_ports_has_no_statistics(tmp_path: Path) -> None:
+    assert play(Player(tmp_path), 4, lambda _: [job("c")]) == {}
+
+
+def test_other_ports_begin_new_statistics(tmp_path: Path) -> None:
+    found = play(Player(tmp_path), 8, lambda second: [job("a", 0, 1) if second < 7 else job("a", 2)])
+    assert found["a"].active_bytes_per_second == pytest.approx(8e9, rel=1e-6)
+    assert found["a"].duty_cycle_ratio == pytest.approx(0.5)
+
+
+def test_only_rails_count(tmp_path: Path) -> None:
+    found = play(Player(tmp_path, storage=1), 6, lambda _: [A])
+    assert found["a"].active_bytes_per_second == pytest.approx(5e9, rel=1e-6)
+
+
+def test_the_first_eight_jobs_keep_their_statistics(tmp_path: Path) -> None:
+    """A node of 4 ports has at most 4 jobs with ports of their own; others have ports that the node does not know."""
+    many = [job(f"{number:02}", number) for number in range(3, 12)]
+    player = Player(tmp_path)
+    play(player, 3, lambda _: many)
+    found = player.play(4, [job("00", 0), *many])
+    assert sorted(found) == [f"{number:02}" for number in range(3, 11)]
+
+
+def test_one_id_of_two_schedulers_is_one_series(tmp_path: Path) -> None:
+    found = Player(tmp_path).snapshot(1, [job("a", 0), job("a", 1, scheduler="flux")]).job_statistics
+    assert [each.job_id for each in found] == ["a"]
+
+
+def test_a_node_without_jobs_has_none(tmp_path: Path) -> None:
+    player = Player(tmp_path)
+    assert player.snapshot(1, None).job_statistics == ()
+    assert player.snapshot(2, None).jobs is None
