@@ -1,0 +1,358 @@
+"""The prolog and the epilog for Slurm, run by every shell that is there, with hostile values and in hostile places."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROLOG, EPILOG = ROOT / "slurm" / "prolog.sh", ROOT / "slurm" / "epilog.sh"
+SHELLS = {
+    name: [path, *words]
+    for name, words in {"sh": [], "bash": ["--posix"], "busybox": ["sh"]}.items()
+    if (path := shutil.which(name))
+}
+ADDRESSES = [f"0000:{bus:02x}:00.0" for bus in (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)]
+# as the driver writes it
+INFORMATION = """\
+Model: \t\t NVIDIA H100 80GB HBM3
+IRQ:   \t\t 18
+GPU UUID: \t GPU-58e8f5ea-13cc-013a-d88f-2bcf5ae8bc{number:02d}
+Bus Type: \t PCIe
+DMA Mask: \t 0xfffffffffffff
+Bus Location: \t {address}
+Device Minor: \t {minor}
+GPU Excluded:\t No
+"""
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
+
+
+class Node:
+    """A node with eight GPUs and the directory of the jobs; numbers of device files are those of the GPUs reversed."""
+
+    def __init__(self, folder: Path, shell: list[str]) -> None:
+        self.jobs = folder / "ibpulse-jobs"
+        self._gpus, self._shell = folder / "gpus", shell
+        for number, address in enumerate(ADDRESSES):
+            place = self._gpus / address
+            place.mkdir(parents=True)
+            (place / "information").write_text(INFORMATION.format(number=number, address=address, minor=7 - number))
+
+    def run(self, script: Path, job: str | None = "4711", **variables: str) -> str:
+        """What the script said on standard error; it always succeeds and prints nothing else."""
+        environment = {"IBPULSE_JOBS__OWNERS_DIR": str(self.jobs), "IBPULSE_NVIDIA_GPUS": str(self._gpus)}
+        environment |= {} if job is None else {"SLURM_JOB_ID": job}
+        done = subprocess.run(
+            [*self._shell, str(script)],
+            env=environment | variables,
+            cwd=self._gpus,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        return done.stderr
+
+    def job(self, number: str = "4711") -> dict[str, Any]:
+        """What the file of a job says, except of the boot, which it always names."""
+        found: dict[str, Any] = json.loads((self.jobs / f"{number}.json").read_text())
+        assert found.pop("boot_id") == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return found
+
+    def untouched(self) -> bool:
+        """Whether nothing is in the directory in which the scripts start but the GPUs."""
+        return sorted(os.listdir(self._gpus)) == ADDRESSES
+
+    def listed(self) -> list[str]:
+        """Everything in the directory, hidden files included."""
+        return sorted(os.listdir(self.jobs))
+
+
+@pytest.fixture(params=SHELLS)
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
+    return Node(tmp_path.resolve(), SHELLS[request.param])
+
+
+def gpus(*minors: int) -> list[str]:
+    """The addresses of GPUs by the numbers of their device files."""
+    return [ADDRESSES[7 - minor] for minor in minors]
+
+
+def test_the_prolog_writes_the_job_and_the_epilog_removes_it(node: Node) -> None:
+    said = node.run(PROLOG, SLURM_JOB_GPUS="0,2-3", SLURM_JOB_NAME="llama-70b", SLURM_JOB_ACCOUNT="nlp")
+    assert said == ""
+    assert node.job() == {
+        "id": "4711",
+        "scheduler": "slurm",
+        "name": "llama-70b",
+        "namespace": "nlp",
+        "gpus": gpus(0, 2, 3),
+    }
+    assert node.listed() == ["4711.json"]
+    assert node.run(EPILOG) == ""
+    assert node.listed() == []
+
+
+def test_everyone_can_read_the_file_and_only_its_owner_can_write(node: Node) -> None:
+    previous = os.umask(0)
+    try:
+        node.run(PROLOG)
+    finally:
+        os.umask(previous)
+    assert node.jobs.stat().st_mode & 0o7777 == 0o755
+    assert (node.jobs / "4711.json").stat().st_mode & 0o7777 == 0o644
+
+
+def test_jobs_on_one_node_do_not_disturb_each_other(node: Node) -> None:
+    node.run(PROLOG, "1", SLURM_JOB_GPUS="0-3")
+    node.run(PROLOG, "12", SLURM_JOB_GPUS="4-7")
+    node.run(EPILOG, "1")
+    assert node.listed() == ["12.json"]
+    assert node.job("12")["gpus"] == gpus(4, 5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "minors"),
+    [
+        ("0", (0,)),
+        ("7,0", (7, 0)),
+        ("0-7", range(8)),
+        ("0-1,3,5-6", (0, 1, 3, 5, 6)),
+        ("2-2", (2,)),
+        ("1,1,0-1", (1, 0)),
+    ],
+)
+def test_lists_and_ranges_of_gpus_become_addresses(node: Node, text: str, minors: range | tuple[int, ...]) -> None:
+    assert node.run(PROLOG, SLURM_JOB_GPUS=text) == ""
+    assert node.job()["gpus"] == gpus(*minors)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("8", "0,8", "0-8", "00", "08", "3-1", "-1", "1-", "0-1-2", ",", "0,", ",0", "0,,1", "-", "1000", " 0", "0 1"),
+        *("0-99999999999999999999", "9" * 5000, "0x1", "1e0", "*", "0000:1b:00.0", "GPU-58e8f5ea", "N/A", "(null)"),
+        *("0;touch harm", "$(touch harm)", "`touch harm`", "0\n1", "0\r", "0|1", "$((7/0))", "a[$(touch harm)]"),
+    ],
+)
+def test_gpus_that_are_unknown_are_left_out_and_named(node: Node, text: str) -> None:
+    said = node.run(PROLOG, SLURM_JOB_GPUS=text)
+    assert node.job() == {"id": "4711", "scheduler": "slurm"}
+    assert node.untouched()
+    assert re.fullmatch(
+        r'ibpulse: job 4711: SLURM_JOB_GPUS: "[\w ._:@+=/-]{1,128}" names GPUs that are not in .+\n', said
+    )
+
+
+def test_a_job_without_gpus_names_none(node: Node) -> None:
+    for variables in ({}, {"SLURM_JOB_GPUS": ""}):
+        assert node.run(PROLOG, **variables) == ""
+        assert node.job() == {"id": "4711", "scheduler": "slurm"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['"', "\\", '\\"}, "id": "1', "a\nb\tc", "\x1b[2J\x7f", "日本", "$(touch harm)", "-n", "%s%n", "x" * 100_000],
+)
+def test_no_name_breaks_the_file(node: Node, name: str) -> None:
+    assert node.run(PROLOG, SLURM_JOB_NAME=name, SLURM_JOB_ACCOUNT=name) == ""
+    job = node.job()
+    assert set(job) == {"id", "scheduler", "name", "namespace"}
+    assert job["id"] == "4711"
+    assert re.fullmatch(r"[\w ._:@+=/-]{1,128}", job["name"], re.ASCII)
+    assert job["name"] == job["namespace"]
+    assert (node.jobs / "4711.json").stat().st_size < 4096
+    assert node.listed() == ["4711.json"]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        None,
+        "",
+        "0",
+        "007",
+        "-1",
+        "-rf",
+        "1 2",
+        "1\n",
+        "../4711",
+        "/etc/passwd",
+        "*",
+        "4711.json",
+        "4711_1",
+        "9" * 19,
+        "४",
+    ],
+)
+@pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
+def test_an_id_that_is_no_number_writes_and_removes_nothing(node: Node, script: Path, job: str | None) -> None:
+    node.run(PROLOG)
+    said = node.run(script, job)
+    assert said.startswith('ibpulse: SLURM_JOB_ID: "')
+    assert said.count("\n") == 1
+    assert node.listed() == ["4711.json"]
+
+
+def test_the_environment_decides_nothing(node: Node, tmp_path: Path) -> None:
+    harm = tmp_path / "bin"
+    harm.mkdir()
+    for name in ("tr", "cut", "mv", "rm", "ls", "id", "mkdir", "logger", "printf"):
+        (harm / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/harm\n")
+        (harm / name).chmod(0o755)
+    (tmp_path / "start").write_text(f"touch {tmp_path}/harm\n")
+    variables = {
+        "PATH": str(harm),
+        "IFS": "0123456789/",
+        "CDPATH": str(tmp_path),
+        "ENV": str(tmp_path / "start"),
+        "LC_ALL": "C.UTF-8",
+        "POSIXLY_CORRECT": "1",
+        "body": "x",
+        "found": "x",
+    }
+    assert node.run(PROLOG, SLURM_JOB_GPUS="0,2-3", **variables) == ""
+    assert node.job() == {"id": "4711", "scheduler": "slurm", "gpus": gpus(0, 2, 3)}
+    assert node.run(EPILOG, **variables) == ""
+    assert node.listed() == []
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A directory with a file, in both of which nothing may change."""
+    folder = tmp_path.resolve() / "victim"
+    folder.mkdir()
+    (folder / "4711.json").write_text("precious")
+    before = (folder / "4711.json").stat()
+    yield folder
+    assert sorted(os.listdir(folder)) == ["4711.json"]
+    assert (folder / "4711.json").read_text() == "precious"
+    assert (folder / "4711.json").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def refused(node: Node, reason: str) -> bool:
+    """Whether both scripts give up with this reason."""
+    return all(re.fullmatch(f"ibpulse: job 4711: {reason}\n", node.run(script)) for script in (PROLOG, EPILOG))
+
+
+def test_a_directory_that_is_a_link_is_refused(node: Node, victim: Path) -> None:
+    node.jobs.symlink_to(victim)
+    assert refused(node, f"{node.jobs} is a link, or reached through one")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o757, 0o2775])
+def test_a_directory_that_others_can_write_to_is_refused(node: Node, mode: int) -> None:
+    node.jobs.mkdir()
+    (node.jobs / "4711.json").write_text("theirs")
+    node.jobs.chmod(mode)
+    assert refused(node, f"other users can write to {node.jobs}; use chmod go-w")
+    assert node.listed() == ["4711.json"]
+    assert (node.jobs / "4711.json").read_text() == "theirs"
+
+
+@needs_root
+def test_a_directory_of_another_user_is_refused(node: Node) -> None:
+    node.jobs.mkdir()
+    os.chown(node.jobs, 65534, 65534)
+    assert refused(node, f"{node.jobs} belongs to user 65534, not to user 0; remove it")
+    assert node.listed() == []
+
+
+@pytest.mark.parametrize("place", ["relative", "./relative", "-rf"])
+def test_a_path_that_is_not_absolute_is_refused(node: Node, place: str) -> None:
+    said = node.run(PROLOG, IBPULSE_JOBS__OWNERS_DIR=place)
+    assert said == f'ibpulse: job 4711: "{place}" is not an absolute path\n'
+    assert node.untouched()
+
+
+def test_a_file_in_the_place_of_the_directory_stays(node: Node) -> None:
+    node.jobs.write_text("a file")
+    assert refused(node, f"cannot change to {node.jobs}")
+    assert node.jobs.read_text() == "a file"
+
+
+def test_links_in_the_directory_are_replaced_and_not_followed(node: Node, victim: Path) -> None:
+    node.jobs.mkdir(mode=0o755)
+    for name in ("4711.json", ".4711.json.new"):
+        (node.jobs / name).symlink_to(victim / "4711.json")
+    assert node.run(PROLOG) == ""
+    assert node.job() == {"id": "4711", "scheduler": "slurm"}
+    assert not (node.jobs / "4711.json").is_symlink()
+    (node.jobs / "4711.json").unlink()
+    (node.jobs / "4711.json").symlink_to(victim / "4711.json")
+    assert node.run(EPILOG) == ""
+    assert node.listed() == []
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_nothing_is_moved_into_a_directory_with_the_name_of_the_file(node: Node, victim: Path, linked: bool) -> None:
+    node.jobs.mkdir(mode=0o755)
+    if linked:
+        (node.jobs / "4711.json").symlink_to(victim)
+    else:
+        (node.jobs / "4711.json").mkdir()
+    assert node.run(PROLOG) == f"ibpulse: job 4711: cannot replace {node.jobs}/4711.json\n"
+    assert node.listed() == ["4711.json"]
+    assert linked or list((node.jobs / "4711.json").iterdir()) == []
+
+
+def test_a_reader_keeps_the_whole_old_file_when_it_is_replaced(node: Node) -> None:
+    node.run(PROLOG, SLURM_JOB_GPUS="0-7", SLURM_JOB_NAME="old")
+    with (node.jobs / "4711.json").open() as reader:
+        node.run(PROLOG, SLURM_JOB_GPUS="1")
+        assert json.load(reader)["name"] == "old"
+    assert node.job()["gpus"] == gpus(1)
+
+
+def test_a_full_file_system_leaves_no_part_of_a_file(node: Node, tmp_path: Path) -> None:
+    node.jobs.mkdir(mode=0o755)
+    limited = tmp_path / "limited.sh"
+    limited.write_text(f"trap '' XFSZ\nulimit -f 0\n. {PROLOG}\n")
+    assert node.run(limited) == f"ibpulse: job 4711: cannot write to {node.jobs}\n"
+    assert node.listed() == []
+
+
+def test_a_node_without_the_driver_and_an_epilog_without_a_prolog(node: Node, tmp_path: Path) -> None:
+    assert node.run(EPILOG) == ""
+    assert not node.jobs.exists()
+    said = node.run(PROLOG, SLURM_JOB_GPUS="0", IBPULSE_NVIDIA_GPUS=str(tmp_path / "none"))
+    assert 'SLURM_JOB_GPUS: "0" names GPUs that are not in ' in said
+    assert node.job() == {"id": "4711", "scheduler": "slurm"}
+    assert node.run(EPILOG, "12") == ""
+    assert node.listed() == ["4711.json"]
+
+
+def test_both_scripts_judge_the_directory_and_the_id_alike() -> None:
+    def parts(script: Path) -> list[str]:
+        text = script.read_text()
+        functions = [re.search(rf"(?ms)^{name}\(\) {{.*?^}}$", text) for name in ("say", "give_up", "clean", "read_id", "enter")]
+        defaults = re.search(r"(?m)^directory=.*$", text)
+        return [found.group() for found in (*functions, defaults) if found]
+
+    assert parts(PROLOG) == parts(EPILOG)
+    assert len(parts(PROLOG)) == 6
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
+def test_shellcheck_finds_nothing(script: Path) -> None:
+    done = subprocess.run(["shellcheck", "--shell=sh", str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
+def test_a_script_can_be_started_by_slurm(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!/bin/sh\n")
