@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tools.grafana import recording_rules
+from tools.grafana.series_names import level_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 SERIES_PER_NODE = 1100
@@ -38,3 +39,14 @@ def test_the_recorded_series_per_node_are_counted_from_the_rules() -> None:
     per_node, thousand, ten_thousand = (int(text.replace(",", "")) for text in line.groups())
     assert per_node == len(recording_rules.NODES)
     assert (thousand, ten_thousand) == (1000 * per_node, 10_000 * per_node)
+
+
+def test_the_recorded_series_of_jobs_are_counted_from_the_rules() -> None:
+    levels = [level_of(rule.record) for rule in recording_rules.JOBS]
+    of_nodes = [8 if "port" in level else 1 for level in levels if "instance" in level]
+    line = re.search(r"\| recorded series of jobs, one per node \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|", PAGE)
+    assert line
+    per_node, thousand, ten_thousand = (int(text.replace(",", "")) for text in line.groups())
+    assert per_node == sum(of_nodes)
+    assert (thousand, ten_thousand) == (1000 * per_node, 10_000 * per_node)
+    assert levels.count(["job_id"]) == 7

@@ -74,7 +74,7 @@ def test_each_alert_can_be_left_out_alone(name: str) -> None:
 
 def test_a_group_without_alerts_is_left_out() -> None:
     off = spec(alerts={alert.name: {"enabled": False} for alert in ALERTS})
-    assert [group["name"] for group in off["groups"]] == ["ibpulse-nodes", "ibpulse-fleet"]
+    assert [group["name"] for group in off["groups"]] == ["ibpulse-nodes", "ibpulse-fleet", "ibpulse-jobs"]
 
 
 def test_labels_annotations_and_severity_can_be_ones_own() -> None:

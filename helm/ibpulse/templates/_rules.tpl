@@ -55,6 +55,55 @@
   - record: job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m
     expr: |-
       sum by (cluster, job, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))
+- name: ibpulse-jobs
+  rules:
+  - record: job_id:ibpulse_nodes:count
+    expr: |-
+      count by (cluster, job, job_id) (count by (cluster, job, instance, job_id) (ibpulse_port_job_info))
+  - record: instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m
+    expr: |-
+      sum by (cluster, job, instance, device, port, job_id) (
+        (rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m]))
+        * on (cluster, job, instance, device, port) group_left (job_id)
+        (max by (cluster, job, instance, device, port, job_id) (ibpulse_port_job_info)
+         and on (cluster, job, instance, device, port)
+         count by (cluster, job, instance, device, port) (max by (cluster, job, instance, device, port, job_id) (max_over_time(ibpulse_port_job_info[5m]))) == 1)
+      )
+  - record: instance_job_id:ibpulse_bandwidth_bytes:rate5m
+    expr: |-
+      sum by (cluster, job, instance, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
+  - record: job_id:ibpulse_bandwidth_bytes:rate5m
+    expr: |-
+      sum by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
+  - record: job_id:ibpulse_rail_fairness:ratio5m
+    expr: |-
+      job_id:ibpulse_bandwidth_bytes:rate5m ^ 2
+      / (count by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
+         * (sum by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m ^ 2) > 0))
+  - record: instance_job_id:ibpulse_active_bandwidth_bytes:mean5m
+    expr: |-
+      max by (cluster, job, instance, job_id) (avg_over_time(ibpulse_job_active_bandwidth_bytes_per_second[5m]) and ibpulse_job_active_bandwidth_bytes_per_second)
+  - record: job_id:ibpulse_active_bandwidth_bytes:median5m
+    expr: |-
+      quantile by (cluster, job, job_id) (0.5, instance_job_id:ibpulse_active_bandwidth_bytes:mean5m)
+  - record: instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m
+    expr: |-
+      instance_job_id:ibpulse_active_bandwidth_bytes:mean5m
+      / on (cluster, job, job_id) group_left () job_id:ibpulse_active_bandwidth_bytes:median5m
+  - record: job_id:ibpulse_step_period_seconds:median
+    expr: |-
+      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, job_id) (ibpulse_job_step_period_seconds > 0))
+  - record: job_id:ibpulse_duty_cycle:mean
+    expr: |-
+      avg by (cluster, job, job_id) (max by (cluster, job, instance, job_id) (ibpulse_job_duty_cycle_ratio))
+  - record: job_id:ibpulse_last_traffic_timestamp_seconds:max
+    expr: |-
+      max by (cluster, job, job_id) (ibpulse_job_last_traffic_timestamp_seconds)
+  - record: instance_job_id:ibpulse_stopped_early:seconds
+    expr: |-
+      (job_id:ibpulse_last_traffic_timestamp_seconds:max
+       - on (cluster, job, job_id) group_right () max by (cluster, job, instance, job_id) (ibpulse_job_last_traffic_timestamp_seconds))
+      and on (cluster, job, job_id) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max > 60
 {{- if or $rule.alerts.IBPulseSustainedMoESaturation.enabled $rule.alerts.IBPulsePortSaturated.enabled $rule.alerts.IBPulseTrafficStalled.enabled $rule.alerts.IBPulseStepTimeRegressed.enabled }}
 - name: ibpulse-traffic
   rules:
