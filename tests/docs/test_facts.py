@@ -20,6 +20,7 @@ from ibpulse.metrics.metric_table import TABLE
 from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
 from tests.web.rings import full_node
+from tools.grafana.series_names import LABELS_OF_JOBS, RECORDED
 
 DESIGN = ROOT / "docs/design.md"
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -75,7 +76,10 @@ def test_every_setting_that_is_named_is_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_metric_that_is_named_is_exported_or_recorded(page: Path) -> None:
-    for text in re.findall(r"\bibpulse_[a-z_0-9]*(?:\{[a-z_,]+\}[a-z_]*)*", page.read_text()):
+    record = r"\b[a-z_]+:ibpulse_[a-z_0-9]+:[a-z0-9]+"
+    assert set(re.findall(record, page.read_text())) <= RECORDED.keys(), f"{name(page)}: not recorded"
+    plain = re.sub(record, "", page.read_text())
+    for text in re.findall(r"\bibpulse_[a-z_0-9]*(?:\{[a-z_,]+\}[a-z_]*)*", plain):
         for metric in spelled_out(text):
             assert metric.endswith("_") or metric in FIELDS or is_exported(metric), (
                 f"{name(page)}: {metric}: not exported"
@@ -92,7 +96,7 @@ def spelled_out(text: str) -> list[str]:
 
 
 def is_exported(metric: str) -> bool:
-    names = {row.name for row in (*TABLE, *OTHER_COUNTERS)} | EXAMPLES
+    names = {row.name for row in (*TABLE, *OTHER_COUNTERS)} | EXAMPLES | LABELS_OF_JOBS.keys()
     return metric in names or re.sub(r"_(bucket|sum|count)$", "", metric) in names
 
 

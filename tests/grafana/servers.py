@@ -29,18 +29,28 @@ def free_address() -> str:
 
 
 class Servers:
-    """One Prometheus with the rules and one Alertmanager."""
+    """One Prometheus with the rules and one Alertmanager.
 
-    def __init__(self, directory: Path, targets: Sequence[str], overrides: Mapping[str, str]) -> None:
+    `scrapes` are scrape jobs besides that of the targets. `window` is that of the rules which have 5 minutes.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        targets: Sequence[str],
+        overrides: Mapping[str, str],
+        scrapes: Sequence[Mapping[str, Any]] = (),
+        window: str = "5m",
+    ) -> None:
         self.prometheus, self.alertmanager = free_address(), free_address()
         self._directory = directory
         for name, text in rule_files(resolve(overrides)).items():
-            (directory / name).write_text(text)
+            (directory / name).write_text(text.replace("[5m]", f"[{window}]"))
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(directory / "ibpulse-*.yaml")],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [self.alertmanager]}]}]},
-            "scrape_configs": [{"job_name": "ibpulse", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [{"job_name": "ibpulse", "static_configs": [{"targets": list(targets)}]}, *scrapes],
         }
         (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
         (directory / "alertmanager.yml").write_text(
@@ -96,9 +106,15 @@ class Servers:
 
 
 @contextmanager
-def running_servers(directory: Path, targets: Sequence[str], overrides: Mapping[str, str]) -> Iterator[Servers]:
+def running_servers(
+    directory: Path,
+    targets: Sequence[str],
+    overrides: Mapping[str, str],
+    scrapes: Sequence[Mapping[str, Any]] = (),
+    window: str = "5m",
+) -> Iterator[Servers]:
     """Both servers, ready."""
-    servers = Servers(directory, targets, overrides)
+    servers = Servers(directory, targets, overrides, scrapes, window)
     processes = [subprocess.Popen(command) for command in servers.commands()]
     try:
         eventually(lambda: _answers(f"http://{servers.prometheus}/-/ready"), 60.0)

@@ -336,7 +336,8 @@ def test_a_node_without_the_driver_and_an_epilog_without_a_prolog(node: Node, tm
 def test_both_scripts_judge_the_directory_and_the_id_alike() -> None:
     def parts(script: Path) -> list[str]:
         text = script.read_text()
-        functions = [re.search(rf"(?ms)^{name}\(\) {{.*?^}}$", text) for name in ("say", "give_up", "clean", "read_id", "enter")]
+        names = ("say", "give_up", "clean", "read_id", "enter")
+        functions = [re.search(rf"(?ms)^{name}\(\) {{.*?^}}$", text) for name in names]
         defaults = re.search(r"(?m)^directory=.*$", text)
         return [found.group() for found in (*functions, defaults) if found]
 
