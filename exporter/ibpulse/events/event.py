@@ -38,6 +38,7 @@ KINDS: Mapping[str, str] = {
 """The kinds and their meanings."""
 
 STARTED = "started"
+JOB_BEGAN, JOB_CHANGED, JOB_ENDED = JOB_KINDS = ("job-began", "job-change", "job-ended")
 MAX_TEXT = 1000
 MAX_SUBJECT = 256
 MAX_DEPTH = 8
@@ -80,6 +81,13 @@ class Event:
 def is_port_name(text: str) -> bool:
     """Whether a text has the form of a port, like `mlx5_0:1`."""
     return _PORT_NAME.fullmatch(text) is not None
+
+
+def job_of(event: Event) -> str:
+    """The scheduler and the id of the job that an event is about; empty for any other event."""
+    if event.kind not in JOB_KINDS:
+        return ""
+    return f"{event.details.get('scheduler', '')}/{event.details.get('job_id', '')}"
 
 
 def concerns(event: Event, subject: str) -> bool:

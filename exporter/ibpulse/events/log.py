@@ -6,7 +6,18 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
 
-from ibpulse.events.event import KINDS, STARTED, Event, concerns, is_port_name, started_states
+from ibpulse.events.event import (
+    JOB_BEGAN,
+    JOB_ENDED,
+    JOB_KINDS,
+    KINDS,
+    STARTED,
+    Event,
+    concerns,
+    is_port_name,
+    job_of,
+    started_states,
+)
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.port_history import PortHistory
 from ibpulse.units import MILLISECOND_NS
@@ -24,8 +35,9 @@ class EventLog:
     """The events of this node, at most `MAX_PER_KIND` of each kind.
 
     If a kind has too many, the oldest event of the port or device with most of them is forgotten, so that a flapping
-    port cannot push out the others. Kinds of a later version count as one kind. Without a file the events are only in
-    memory. One process writes; it uses the log in one thread. `interval_ns` is the time between two ticks.
+    port cannot push out the others. The begin of a job is forgotten together with its end, and never while it runs.
+    Kinds of a later version count as one kind. Without a file the events are only in memory. One process writes; it
+    uses the log in one thread. `interval_ns` is the time between two ticks.
     """
 
     def __init__(self, file: EventFile | None = None, interval_ns: int = MILLISECOND_NS) -> None:
@@ -127,18 +139,38 @@ class EventLog:
         """The number of an event, which is now kept."""
         number, self._next = self._next, self._next + 1
         kind = event.kind if event.kind in KINDS else ""
-        subjects = self._kinds.setdefault(kind, {})
-        subjects.setdefault(event.subject, deque()).append((number, event))
+        subject = event.subject or job_of(event)
+        self._kinds.setdefault(kind, {}).setdefault(subject, deque()).append((number, event))
         self._sizes[kind] += 1
-        if self._sizes[kind] > (MAX_STARTED if kind == STARTED else MAX_PER_KIND):
-            self._sizes[kind] -= 1
-            # of subjects with equally many, the one with the oldest event
-            most = max(subjects, key=lambda subject: (len(subjects[subject]), -subjects[subject][0][0]))
-            subjects[most].popleft()
-            if not subjects[most]:
-                del subjects[most]
+        while self._sizes[kind] > (MAX_STARTED if kind == STARTED else MAX_PER_KIND):
+            self._forget(kind)
         self._sorted = None
         return number
+
+    def _forget(self, kind: str) -> None:
+        """Forget the oldest event of the subject with most of a kind; of a job, all of the first time that it ran."""
+        subjects = self._kinds[kind]
+        ends = self._kinds.get(JOB_ENDED, {}) if kind in (JOB_BEGAN, JOB_ENDED) else {}
+        # of subjects with equally many, the one with the oldest event
+        chosen = max(
+            subjects.keys() & ends.keys() or subjects,
+            key=lambda subject: (len(subjects[subject]), -subjects[subject][0][0]),
+        )
+        kinds, first = (JOB_KINDS, ends[chosen][0]) if chosen in ends else ((kind,), subjects[chosen][0])
+        for each in kinds:
+            self._drop(each, chosen, first[0])
+
+    def _drop(self, kind: str, subject: str, last: int) -> None:
+        """Drop the events of a kind and a subject up to the number `last`."""
+        subjects = self._kinds.get(kind, {})
+        queue = subjects.get(subject)
+        if queue is None:
+            return
+        while queue and queue[0][0] <= last:
+            queue.popleft()
+            self._sizes[kind] -= 1
+        if not queue:
+            del subjects[subject]
 
     def _follow(self, event: Event, tick: int) -> None:
         """Take over the states of ports; the tick is 0 if it is unknown. A file may hold names that no port has."""

@@ -1,0 +1,160 @@
+"""A node on which 200 short jobs an hour come and go beside a long one: memory, series, events are bounded and right.
+
+The clock is simulated; the mapping directory, its readings, the events and their file are real.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ibpulse.aggregator.job_totals import MOST_JOBS, JobTotals
+from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.events import EventLog
+from ibpulse.events.event_file import EventFile
+from ibpulse.events.log import MAX_PER_KIND
+from ibpulse.exposition.page import TextFormat, table_text
+from ibpulse.jobs.job_history import trace_jobs
+from ibpulse.jobs.job_sources import JobSources, choose_sources
+from ibpulse.jobs.job_watch import JobWatch
+from ibpulse.metrics import job_rows
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.ring.reader import RingReader
+from tests.exposition.snapshots import node as make_snapshot
+from tests.jobs.job_trees import GPUS, NodeTree
+from tests.jobs.test_job_watch import wait_for
+
+SECONDS = 5.0
+JOBS_AN_HOUR = 200
+READINGS_AN_HOUR = int(3600 / SECONDS)
+# each of the last four GPUs runs one short job after another, for a minute each
+TURN_READINGS = READINGS_AN_HOUR * 4 // JOBS_AN_HOUR
+
+
+class BusyNode:
+    """A node with a long job on four GPUs, and short ones on one GPU each; it counts the short ones that began."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree, self.now, self.readings, self.began = NodeTree(root / "node"), 0.0, 0, 0
+        self.fabric = self.tree.add_rails()
+        self.tree.mapping.mkdir()
+        self.ring = RingFile.open_or_create(root / "ring", 10_000_000, 30_000)
+        self.ring.begin_segment(1, 0)
+        self.reader = RingReader(self.ring)
+        self.totals = JobTotals(self.reader, AggregatorOptions())
+        self.path = root / "events"
+        self.start()
+        self.read()
+        self.tree.map(**{f"gpu{gpu}": "long" for gpu in range(4)})
+
+    def start(self) -> None:
+        """A new daemon."""
+        self.log = EventLog(EventFile(self.path))
+        self.log.load(self.ring.words[H_CREATED_WALL_NS])
+        sources = JobSources(choose_sources(None, self.tree.mapping, None), monotonic=lambda: self.now)
+        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, monotonic=lambda: self.now)
+
+    def read(self) -> None:
+        """One reading, whose jobs are followed."""
+        self.now += SECONDS
+        self.watch.update(self.fabric)
+        wait_for("jobs-slurm-map")
+        self.watch.update(self.fabric)
+        self.totals.follow(self.watch.view.jobs or (), int(self.now))
+
+    def turn(self) -> None:
+        """The next reading, before which short jobs began and ended."""
+        for gpu in range(4, GPUS):
+            at = (self.readings + (gpu - 4) * TURN_READINGS // 4) % TURN_READINGS
+            path = self.tree.mapping / str(gpu)
+            if at == 0:
+                self.began += 1
+                self.tree.map(**{f"gpu{gpu}": f"short-{self.began}"})
+            elif at == TURN_READINGS - 2:
+                path.unlink(missing_ok=True)
+        self.readings += 1
+        self.read()
+
+    def running(self) -> set[str]:
+        """The jobs of the mapping files."""
+        return {path.read_text() for path in self.tree.mapping.iterdir()}
+
+    def records(self) -> Counter[str]:
+        """How often each job of the events is running, and ended."""
+        states = Counter[str]()
+        for record in trace_jobs(self.log.events()):
+            states[f"{record.job.claim.id} {'running' if record.ended_ns is None else 'ended'}"] += 1
+        return states
+
+    def samples(self, snapshot: Snapshot) -> list[str]:
+        """The samples of the families of jobs in `/metrics`."""
+        ports = tuple(map(PortSnapshot, self.fabric.ports))
+        made = replace(snapshot, ports=ports, jobs=self.watch.view.jobs, job_statistics=self.totals.snapshots())
+        text = table_text(job_rows.ROWS, made, TextFormat.PROMETHEUS, ())
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BusyNode]:
+    made = BusyNode(tmp_path)
+    yield made
+    made.log.close()
+    made.ring.close()
+
+
+def test_an_hour_of_200_short_jobs_is_one_begin_and_one_end_each(node: BusyNode, tmp_path: Path) -> None:
+    (tmp_path / "snapshot").mkdir()
+    snapshot = make_snapshot(tmp_path / "snapshot", 1)
+    most = 0
+    for _ in range(READINGS_AN_HOUR):
+        node.turn()
+        most = max(most, len(node.samples(snapshot)))
+    assert node.began >= JOBS_AN_HOUR
+    running = node.running()
+    assert {job.claim.id for job in node.watch.view.jobs or ()} == running
+    short = {f"short-{number}" for number in range(1, node.began + 1)}
+    assert node.records() == {
+        **{f"{job} running": 1 for job in running},
+        **{f"{job} ended": 1 for job in short - running},
+    }
+    counts = node.log.counts()
+    assert (counts["job-began"], counts["job-ended"]) == (node.began + 1, node.began + 1 - len(running))
+    # one job on each port, and five statistics of each job
+    assert most <= 1 + 2 * GPUS + 5 * min(MOST_JOBS, 5)
+
+
+@pytest.mark.timeout(600)
+def test_memory_and_events_are_bounded_however_many_jobs_there_were(node: BusyNode) -> None:
+    """Seven hours: more jobs than the log keeps."""
+    tracemalloc.start()
+    for _ in range(6 * READINGS_AN_HOUR):
+        node.turn()
+    memory, size = tracemalloc.get_traced_memory()[0], node.path.stat().st_size
+    for _ in range(READINGS_AN_HOUR):
+        node.turn()
+    grown = tracemalloc.get_traced_memory()[0] - memory
+    tracemalloc.stop()
+    assert grown < 200_000
+    assert node.path.stat().st_size < 3 * size
+    kinds = Counter(event.kind for event in node.log.events())
+    assert max(kinds.values()) <= MAX_PER_KIND
+    assert kinds["job-began"] > MAX_PER_KIND - GPUS
+    # every job that is kept is kept whole
+    running, states = node.running(), node.records()
+    assert {job.removesuffix(" running") for job in states if job.endswith(" running")} == running
+    assert max(states.values()) == 1
+    assert all(record.began_ns for record in trace_jobs(node.log.events()))
+    # and so it is for a daemon that starts now
+    before = node.log.events()
+    node.log.close()
+    node.start()
+    node.read()
+    assert {job.claim.id for job in node.watch.view.jobs or ()} == running
+    assert node.log.events() == before
