@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -85,6 +86,7 @@ class FuseFabric:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         server = self._running()
+        self.thaw()
         try:
             server.stdin.close()
             server.wait(5)
@@ -106,6 +108,20 @@ class FuseFabric:
     def hung_reads(self, device: str) -> int:
         """How many reads of the device's files hang now."""
         return int(self._exchange({"hung_reads_of": device})["hung_reads"])
+
+    def freeze(self) -> None:
+        """Every access hangs from now on, as on a network file system whose server is gone."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Whatever hangs goes on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Every access fails from now on."""
+        server = self._running()
+        server.kill()
+        server.wait()
 
     def counter_path(self, device: str, name: str = "port_xmit_data") -> Path:
         """The path of a counter of port 1."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ibpulse.jobs.claims import Found
 from ibpulse.jobs.pod_cgroups import read_pod_cgroups
 from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+from tests.other_users import USER, needs_other_users, python, shared_directory
 
 SCOPE = "system.slice/slurmstepd.scope"
 UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
@@ -93,8 +96,38 @@ def test_ten_thousand_hostile_names_take_bounded_time(tmp_path: Path) -> None:
     found, seen = read_slurm_cgroups(tmp_path), read_pod_cgroups(tmp_path)
     assert time.monotonic() - begin < 10
     assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
-    assert found.remarks == (f"{tmp_path}: there are 1000 jobs; only 256 of them are considered.",)
+    assert found.remarks == (f"{tmp_path}: there are more than 256 jobs; the others are ignored.",)
     assert (len(seen.pods), seen.claims, seen.knows) == (256, (), False)
+
+
+@pytest.mark.parametrize("read", [read_slurm_cgroups, read_pod_cgroups])
+def test_a_reading_that_takes_too_long_says_nothing_about_jobs(tmp_path: Path, read: Callable[..., Found]) -> None:
+    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
+    (tmp_path / "kubepods" / f"pod{UID}").mkdir(parents=True)
+    assert read(tmp_path).whole
+    late = f"{tmp_path}: reading the cgroups takes too long; showing the jobs known before."
+    assert read(tmp_path, -1.0) == Found(remarks=(late,), whole=False)
+
+
+LIST_AS_USER = """
+import sys
+from pathlib import Path
+from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+found = read_slurm_cgroups(Path(sys.argv[1]))
+print(found.claims, found.whole, *found.remarks, sep="|")
+"""
+
+
+@needs_other_users
+def test_cgroups_that_cannot_be_listed_are_not_no_jobs() -> None:
+    with shared_directory() as root:
+        scope = root / SCOPE
+        scope.mkdir(parents=True)
+        scope.chmod(0o700)
+        said = python(USER, LIST_AS_USER, root)
+        assert said == f"()|False|{scope} cannot be listed: Permission denied; showing the jobs known before.\n"
+        scope.chmod(0o755)
+        assert python(USER, LIST_AS_USER, root) == "()|True\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.claims import ABSENT, Claim, Found
-from ibpulse.jobs.job_sources import GONE_SECONDS, JobSources, Merged, merge
+from ibpulse.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
 
 SECONDS = 5.0
 
@@ -147,6 +147,35 @@ def test_a_reading_that_was_given_up_changes_no_job() -> None:
     assert merged is not None
     assert merged.claims is not None
     assert ([claim.id for claim in merged.claims], merged.remarks) == (["1", "2"], ("late",))
+
+
+def test_a_first_reading_that_was_given_up_says_nothing_about_jobs() -> None:
+    sources = Sources(file=Found((Claim("1", "slurm", "file"),), ("late",), whole=False), slurm_cgroup=slurm("2"))
+    merged = sources.read()
+    assert merged is not None
+    assert merged.claims is not None
+    assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["2"], ("late",), ("file",))
+    sources.set("file", slurm("1", source="file"))
+    merged = sources.read()
+    assert merged is not None
+    assert merged.claims is not None
+    assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["1", "2"], (), ())
+
+
+def test_nothing_is_known_of_the_jobs_of_a_source_that_may_not_be_read() -> None:
+    sources = Sources(file=slurm("1", source="file"), slurm_cgroup=ABSENT, slurm_map=slurm("2", source="slurm-map"))
+    assert sources.ids() == ["1", "2"]
+    sources.set("file", Found(knows=False))
+    merged = sources.read()
+    assert merged is not None
+    # a source that does not exist has no jobs
+    assert merged.silent == ("file",)
+
+
+def test_the_time_of_the_boot_is_by_the_earliest_clock_of_the_process() -> None:
+    readings = iter((100, 3700, 100, 40, 3700))
+    boot = BootTime(lambda: next(readings))
+    assert [boot.earliest_ns() for _ in range(4)] == [100, 100, 40, 40]
 
 
 def test_of_two_sources_the_one_that_says_what_a_job_holds_decides() -> None:

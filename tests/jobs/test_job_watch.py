@@ -219,6 +219,30 @@ def test_remarks_are_notices_and_logged_once(node: Node, caplog: pytest.LogCaptu
     assert [record.message for record in caplog.records] == list(expected)
 
 
+def test_a_job_is_not_over_because_its_directory_may_not_be_read(node: Node) -> None:
+    node.see()
+    node.see(job("12", 0))
+    sources = {"slurm-map": lambda: node.found, "slurm-cgroup": Found}
+    read = JobSources(sources, monotonic=lambda: node.now)
+    watch = JobWatch(read, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+    for found in (Found(knows=False), Found(whole=False), Found((job("12", 0),))):
+        node.found = found
+        node.now += SECONDS
+        watch.update(FABRIC)
+        wait_for("jobs-slurm-map")
+        wait_for("jobs-slurm-cgroup")
+        watch.update(FABRIC)
+    assert [each.claim.id for each in watch.view.jobs or ()] == ["12"]
+    assert [event.kind for event in node.log.events()] == ["job-began"]
+
+
+def test_only_the_first_notices_are_shown_and_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.look(Found((job("12"),), tuple(f"remark {number}." for number in range(300))))
+    shown = node.watch.view.notices
+    assert (len(shown), shown[-1]) == (65, "there are 236 more notices about jobs.")
+    assert [record.message for record in caplog.records] == list(shown)
+
+
 def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
     calls: list[float] = []
 

@@ -101,6 +101,14 @@ def test_devices_of_a_document_are_all_their_ports_and_those_of_a_pod_only_rails
     assert placed(second) == (["a:1"], "devices")
 
 
+def test_what_the_node_does_not_have_is_one_sentence_per_job_and_kind() -> None:
+    unknown = claim("1", *range(100), source="file", devices=tuple(f"x{number}" for number in range(64)))
+    assert place_jobs((unknown,), PORTS, PAIRS).remarks == (
+        "job 1: it holds GPU 4, 5, 6, 7 and 92 more, which this node does not have.",
+        "job 1: it holds x0, x1, x2, x3 and 60 more, which this node does not have.",
+    )
+
+
 def test_indexes_count_the_gpus_of_one_vendor() -> None:
     mixed = Topology(
         (DevicePlace("a"), DevicePlace("b")),

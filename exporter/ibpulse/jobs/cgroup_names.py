@@ -1,13 +1,16 @@
-"""Lists cgroups by name, and reads their small files; a cgroup that vanishes meanwhile is none."""
+"""Lists cgroups by name, and reads their small files, for a bounded time; a cgroup that vanishes meanwhile is none."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import re
+import time
 from pathlib import Path
 
 from ibpulse import owned_files
+from ibpulse.jobs.claims import Found
 from ibpulse.sysfs.files import SHORTAGE
 from ibpulse.text import natural_key
 
@@ -16,43 +19,72 @@ CONTROLLERS = ("freezer", "cpuset", "memory", "devices", "rdma", "pids", "cpu,cp
 MOST_LISTED = 10_000
 MOST_CHOSEN = 1000
 MOST_BYTES = 16_384
+# of computing; thousands of cgroups take a tenth of it
+MOST_SECONDS = 1.0
+# what the kernel answers about a cgroup that was removed, or about a file in place of a directory
+VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
+LATE = "{folder}: reading the cgroups takes too long; showing the jobs known before."
+CLOSED = "{folder} cannot be listed: {reason}; showing the jobs known before."
 
 
-def list_cgroups(folder: Path, names: re.Pattern[str]) -> list[Path]:
-    """Paths of the directories in a folder with names of this form, in natural order, at most `MOST_CHOSEN`.
+class Cgroups:
+    """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it."""
 
-    Links are not followed. Empty if the folder cannot be listed.
+    def __init__(self, seconds: float = MOST_SECONDS) -> None:
+        # the time of this thread, so that a busy machine does not shorten it
+        self._deadline = time.thread_time() + seconds
+        self.fault = ""
 
-    Raises:
-        OSError: this process has no descriptor left.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            found = [
-                entry.name
-                for entry in itertools.islice(entries, MOST_LISTED)
-                if names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-            ]
-    except OSError as error:
-        if error.errno in SHORTAGE:
-            raise
-        return []
-    return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
+    def list(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
+        """Paths of the directories in a folder with names of this form, in natural order, at most `MOST_CHOSEN`.
 
+        Links are not followed. Empty if the folder cannot be listed.
 
-def read_cgroup_file(folder: Path, name: str) -> str:
-    """The text of a cgroup's file, at most `MOST_BYTES` of it; empty if it cannot be read.
-
-    Raises:
-        OSError: this process has no descriptor left.
-    """
-    try:
-        descriptor = owned_files.open_regular(folder / name)
+        Raises:
+            OSError: this process has no descriptor left.
+        """
+        if self._is_late(folder):
+            return []
         try:
-            return os.read(descriptor, MOST_BYTES).decode(errors="replace")
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno in SHORTAGE:
-            raise
-        return ""
+            with os.scandir(folder) as entries:
+                found = [
+                    entry.name
+                    for entry in itertools.islice(entries, MOST_LISTED)
+                    if names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+                ]
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
+            if error.errno not in VANISHED:
+                self.fault = CLOSED.format(folder=folder, reason=error.strerror)
+            return []
+        return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
+
+    def read(self, folder: Path, name: str) -> str:
+        """The text of a cgroup's file, at most `MOST_BYTES` of it; empty if it cannot be read.
+
+        Raises:
+            OSError: this process has no descriptor left.
+        """
+        if self._is_late(folder):
+            return ""
+        try:
+            descriptor = owned_files.open_regular(folder / name)
+            try:
+                return os.read(descriptor, MOST_BYTES).decode(errors="replace")
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
+            return ""
+
+    def finish(self, found: Found) -> Found:
+        """What a source found; a reading that was given up if something could not be read."""
+        return Found(remarks=(self.fault,), whole=False) if self.fault else found
+
+    def _is_late(self, folder: Path) -> bool:
+        late = time.thread_time() > self._deadline
+        if late:
+            self.fault = self.fault or LATE.format(folder=folder)
+        return late

@@ -90,5 +90,5 @@ ALL_GPUS, ALONE, SOME_GPUS, DEVICES = BASES = ("all-gpus", "alone", "gpus", "dev
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
     """What was found, at most `MOST_JOBS` jobs of it."""
     if len(claims) > MOST_JOBS:
-        remarks += (f"{place}: there are {len(claims)} jobs; only {MOST_JOBS} of them are considered.",)
+        remarks += (f"{place}: there are more than {MOST_JOBS} jobs; the others are ignored.",)
     return Found(tuple(claims[:MOST_JOBS]), remarks)

@@ -16,8 +16,10 @@ from ibpulse.sysfs.files import SHORTAGE
 from ibpulse.text import escape_controls, group_remarks, natural_key
 
 MOST_LISTED = 10_000
-# a directory in memory takes milliseconds
+# of computing; a directory takes milliseconds
 MOST_SECONDS = 1.0
+# a file system that fails says nothing about the jobs
+FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
 
 
@@ -44,7 +46,8 @@ class JobDirectory:
     """What one reading of a directory found; `files` are in natural order, without those that may not be read.
 
     `exists` is false if there is no such directory, and `readable` if none of its files may be read. `whole` is false
-    if reading took too long and was given up. `remarks` are pairs of the name of a file and a text.
+    if reading was given up: it took too long, the file system failed, or there are too many files. `remarks` are pairs
+    of the name of a file and a text.
     """
 
     def __init__(self, directory: Path, form: Form, seconds: float = MOST_SECONDS) -> None:
@@ -64,7 +67,12 @@ class JobDirectory:
             self._refuse(error)
             return
         try:
-            self._read(descriptor, time.monotonic() + seconds)
+            # the time of this thread: a slow file system or a busy machine does not shorten it
+            self._read(descriptor, time.thread_time() + seconds)
+        except OSError as error:
+            if error.errno not in FAILING:
+                raise
+            self._give_up(f"cannot be read: {error.strerror}")
         finally:
             os.close(descriptor)
 
@@ -76,9 +84,16 @@ class JobDirectory:
             remarks = (self._refusal, *remarks)
         return Found(found.claims, remarks, present=self.exists, knows=self.readable, whole=self.whole)
 
+    def _give_up(self, reason: str) -> None:
+        self.whole = False
+        self._refusal = f"{self._directory} {reason}; showing the jobs known before."
+
     def _refuse(self, error: OSError) -> None:
         if error.errno in SHORTAGE:
             raise error
+        if error.errno in FAILING:
+            self._give_up(f"cannot be read: {error.strerror}")
+            return
         self.readable = False
         if error.errno == errno.ENOENT:
             self.exists = False
@@ -91,14 +106,13 @@ class JobDirectory:
     def _read(self, descriptor: int, deadline: float) -> None:
         names = self._choose(descriptor)
         for name in names:
-            if time.monotonic() > deadline:
-                self.whole = False
-                self.remarks.append((name, "reading the directory takes too long; showing the jobs known before."))
+            if time.thread_time() > deadline:
+                self._give_up("takes too long to read")
                 return
             try:
                 self._read_file(name, descriptor)
             except OSError as error:
-                if error.errno in SHORTAGE:
+                if error.errno in (*SHORTAGE, *FAILING):
                     raise
                 # a file that was removed meanwhile is no fault
                 if error.strerror != os.strerror(errno.ENOENT):
@@ -115,8 +129,9 @@ class JobDirectory:
         text = f"ignored, because only {self._form.most_files} files are read."
         self.remarks += [(name, text) for name in names[self._form.most_files :]]
         if more:
-            self.remarks.append((".", f"it has more than {MOST_LISTED} files; the others are ignored."))
-        return names[: self._form.most_files]
+            # the files of jobs may be among those that were not listed
+            self._give_up(f"has more than {MOST_LISTED} files, which is too many to read")
+        return names[: self._form.most_files] if self.whole else []
 
     def _read_file(self, name: str, descriptor: int) -> None:
         opened = owned_files.open_trusted(self._directory / name, descriptor)

@@ -34,22 +34,38 @@ GONE = "job {job} has ended, because its cgroup is gone, but {source} names it: 
 def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | None) -> Mapping[str, Source]:
     """The sources to read, by name: the root of the cgroups, the mapping directory and that of documents, if given."""
     sources: dict[str, Source] = {}
-    boot_id = read_text(BOOT_ID).text
+    boot_id, boot = read_text(BOOT_ID).text, BootTime()
     if owners is not None:
-        sources["file"] = lambda: read_job_documents(owners, boot_time_ns(), boot_id)
+        sources["file"] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
     if mapping is not None:
-        sources["slurm-map"] = lambda: read_slurm_mapping(mapping, boot_time_ns())
+        sources["slurm-map"] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
     if cgroup is not None:
         sources["slurm-cgroup"] = lambda: read_slurm_cgroups(cgroup)
         sources["kubernetes-cgroup"] = lambda: read_pod_cgroups(cgroup)
     return sources
 
 
+class BootTime:
+    """The wall time of the last boot of this node in ns, by `read_ns`, which follows the wall clock when that is set.
+
+    Files of jobs may have been written by the clock before.
+    """
+
+    def __init__(self, read_ns: Callable[[], int] = boot_time_ns) -> None:
+        self._read_ns, self._earliest_ns = read_ns, read_ns()
+
+    def earliest_ns(self) -> int:
+        """The earliest of those times since this process started; any thread may call it."""
+        self._earliest_ns = min(self._earliest_ns, self._read_ns())
+        return self._earliest_ns
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
-    `present` are the sources that exist on this node, `silent` those that have not answered yet. `with_cgroup` are the
+    `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
+    answered yet or may not be read. `with_cgroup` are the
     jobs of Slurm that have a cgroup. All of it was read since the wall time `read_ns`.
     """
 
@@ -97,20 +113,26 @@ class JobSources:
             hangs = read.is_running() and self._monotonic() - self._started[read.thread_name] > HANGS_SECONDS
             if hangs:
                 remarks.append(HANGS.format(source=name))
-            elif read.last is None and not read.failed:
+            elif read.last is None and not read.ended:
                 return None
             if read.last is not None:
                 answers[name] = read.last
+            else:
+                remarks += read.remarks
         merged = merge(answers)
         kept, gone = self._absences.sift(merged, self._monotonic())
         read_ns = min((self._reads[name].read_ns for name in answers), default=0)
-        silent = tuple(name for name in self._names if name not in answers)
+        known = {name for name, found in answers.items() if found.knows or not found.present}
+        silent = tuple(name for name in self._names if name not in known)
         texts = (*merged.remarks, *remarks, *gone)
         return replace(merged, claims=kept, remarks=texts, silent=silent, read_ns=read_ns)
 
 
 class _SourceRead(RepeatedRead[Found]):
-    """The readings of one source; `last` is the newest one that was not given up, with the newest remarks."""
+    """The readings of one source; `last` is the newest one that was not given up, with the newest remarks.
+
+    Without any, `remarks` are those of the newest reading.
+    """
 
     def __init__(self, name: str, source: Source, errors: InternalErrors) -> None:
         self.thread_name = f"jobs-{name}"
@@ -119,20 +141,21 @@ class _SourceRead(RepeatedRead[Found]):
         self.last: Found | None = None
         self.read_ns = 0
         """Wall time at which that reading began."""
-        self.failed = False
-        """Whether the last reading ended with an exception."""
+        self.remarks: tuple[str, ...] = ()
+        self.ended = False
+        """Whether any reading has ended, with an exception perhaps."""
 
     def _run(self, scan: int) -> None:
-        self.failed, begun_ns = False, time.time_ns()
+        begun_ns = time.time_ns()
         with self._errors.boundary("jobs", self.name):
             found = self._read(scan)
-            if found.whole or self.last is None:
+            self.remarks = found.remarks
+            if found.whole:
                 self.last, self.read_ns = found, begun_ns
-            else:
+            elif self.last is not None:
                 self.last = replace(self.last, remarks=found.remarks)
             self.answered = True
-            return
-        self.failed = True
+        self.ended = True
 
 
 @dataclass(slots=True)
@@ -166,13 +189,14 @@ def merge(answers: Mapping[str, Found]) -> Merged:
                 claims[claim.key] = claim
             elif not known.says_what and claim.says_what:
                 claims[claim.key] = replace(claim, name=known.name, namespace=known.namespace)
-    chosen = sorted(claims.values(), key=lambda claim: (claim.scheduler, natural_key(claim.id)))
+    # the first sources keep their jobs, whatever the others hold
+    chosen = sorted(list(claims.values())[:MOST_JOBS], key=lambda claim: (claim.scheduler, natural_key(claim.id)))
     cgroups = answers.get(SLURM_CGROUP, Found())
     remarks = [remark for found in answers.values() for remark in found.remarks]
-    if len(chosen) > MOST_JOBS:
-        remarks.append(f"there are {len(chosen)} jobs on this node; only {MOST_JOBS} of them are shown.")
+    if len(claims) > MOST_JOBS:
+        remarks.append(f"there are more than {MOST_JOBS} jobs on this node; the others are ignored.")
     return Merged(
-        claims=tuple(chosen[:MOST_JOBS]) if any(found.knows for found in answers.values()) else None,
+        claims=tuple(chosen) if any(found.knows for found in answers.values()) else None,
         present=tuple(name for name in SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),

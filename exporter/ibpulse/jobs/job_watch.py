@@ -22,6 +22,8 @@ from ibpulse.text import first_names
 
 log = logging.getLogger(__name__)
 NAMED_PORTS = 4
+# each may name a file, and directories can have hundreds that are wrong in different ways
+MOST_NOTICES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class JobWatch:
         if not self._names:
             claims = tuple(replace(claim, name="", namespace="") for claim in claims)
         placement = place_jobs(claims, fabric.ports, fabric.topology)
-        notices = (*merged.remarks, *placement.remarks)
+        notices = _first_notices((*merged.remarks, *placement.remarks))
         for notice in filter(self._logged.is_news, notices):
             log.warning("%s", notice)
         jobs = placement.jobs if merged.claims is not None else None
@@ -124,6 +126,11 @@ class JobWatch:
         tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
         details = job_details(job, known=known, with_cgroup=with_cgroup)
         self._log.add(Event(now_ns, kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+
+
+def _first_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(notices) - MOST_NOTICES
+    return notices if more <= 0 else (*notices[:MOST_NOTICES], f"there are {more} more notices about jobs.")
 
 
 def _name(job: PlacedJob) -> str:

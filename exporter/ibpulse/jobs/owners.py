@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, SOME_GPUS, Claim, PlacedJob
 from ibpulse.model import Port, PortId, Topology
 from ibpulse.sysfs.gpus import NEAR, WORDS
-from ibpulse.text import group_remarks
+from ibpulse.text import NAMED_SUBJECTS, first_names, group_remarks
 
-NO_GPU = "it holds GPU {gpu}, which this node does not have."
-NO_DEVICE = "it holds {device}, which this node does not have."
+NO_GPU = "it holds GPU {names}, which this node does not have."
+NO_DEVICE = "it holds {names}, which this node does not have."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,10 @@ def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topolog
         else:
             basis, found = (SOME_GPUS if own else DEVICES), own | named
         there = {port.id.device for port in ports}
-        remarks += [(f"job {claim.id}", NO_GPU.format(gpu=gpu)) for gpu in unknown]
-        remarks += [(f"job {claim.id}", NO_DEVICE.format(device=name)) for name in claim.devices if name not in there]
+        absent = [name for name in claim.devices if name not in there]
+        for text, names in ((NO_GPU, unknown), (NO_DEVICE, absent)):
+            if names:
+                remarks.append((f"job {claim.id}", text.format(names=first_names(names, NAMED_SUBJECTS))))
         chosen = tuple(port.id for port in ports if port.id in found)
         placed.append(PlacedJob(claim, chosen, basis if chosen else ""))
     return Placement(tuple(placed), tuple(group_remarks(remarks)))

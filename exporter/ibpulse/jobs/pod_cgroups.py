@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
+from ibpulse.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
 from ibpulse.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
 
 # with systemd, with cgroupfs, and both below a kubelet that has a cgroup of its own
@@ -24,34 +24,35 @@ _USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca
 RDMA_FILE = "rdma.current"
 
 
-def read_pod_cgroups(root: Path) -> Found:
-    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`.
+def read_pod_cgroups(root: Path, seconds: float = MOST_SECONDS) -> Found:
+    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
 
     Raises:
         OSError: this process has no descriptor left.
     """
+    cgroups = Cgroups(seconds)
     # in version 1, only one controller knows of RDMA
     for base in (root, root / "rdma", *(root / name for name in CONTROLLERS)):
-        roots = list(_list_roots(base))
+        roots = list(_list_roots(cgroups, base))
         if roots:
-            return _found(root, [pod for each in roots for pod in _list_pods(each)])
-    return ABSENT
+            return cgroups.finish(_found(cgroups, root, [pod for each in roots for pod in _list_pods(cgroups, each)]))
+    return cgroups.finish(ABSENT)
 
 
-def _list_roots(base: Path) -> Iterator[Path]:
-    for folder in list_cgroups(base, _FIRST):
+def _list_roots(cgroups: Cgroups, base: Path) -> Iterator[Path]:
+    for folder in cgroups.list(base, _FIRST):
         if folder.name.startswith("kubelet"):
-            yield from list_cgroups(folder, _OF_KUBELET)
+            yield from cgroups.list(folder, _OF_KUBELET)
         else:
             yield folder
 
 
-def _list_pods(root: Path) -> Iterator[Path]:
-    for folder in (root, *list_cgroups(root, _CLASS)):
-        yield from list_cgroups(folder, _POD)
+def _list_pods(cgroups: Cgroups, root: Path) -> Iterator[Path]:
+    for folder in (root, *cgroups.list(root, _CLASS)):
+        yield from cgroups.list(folder, _POD)
 
 
-def _found(root: Path, folders: list[Path]) -> Found:
+def _found(cgroups: Cgroups, root: Path, folders: list[Path]) -> Found:
     claims: list[Claim] = []
     pods: dict[str, None] = {}
     knows = False
@@ -60,7 +61,7 @@ def _found(root: Path, folders: list[Path]) -> Found:
         assert match is not None
         uid = match[1].replace("_", "-")
         pods[uid] = None
-        use = read_cgroup_file(folder, RDMA_FILE)
+        use = cgroups.read(folder, RDMA_FILE)
         knows = knows or bool(use)
         devices = tuple(found[1] for line in use.splitlines() if (found := _USE.match(line)))
         if devices:

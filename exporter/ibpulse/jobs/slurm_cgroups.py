@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ibpulse.jobs.cgroup_names import CONTROLLERS, list_cgroups, read_cgroup_file
+from ibpulse.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
 from ibpulse.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 
 _SLICE = re.compile(r"[A-Za-z0-9_.\\-]{1,200}\.slice", re.ASCII)
@@ -20,32 +20,37 @@ _USER = re.compile(r"uid_[0-9]{1,10}", re.ASCII)
 _JOB = re.compile(r"job_([1-9][0-9]{0,9})", re.ASCII)
 
 
-def read_slurm_cgroups(root: Path) -> Found:
-    """The running jobs below the root of the cgroups, usually `/sys/fs/cgroup`.
+def read_slurm_cgroups(root: Path, seconds: float = MOST_SECONDS) -> Found:
+    """The running jobs below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
 
     Raises:
         OSError: this process has no descriptor left.
     """
-    version_2 = [folder for each in list_cgroups(root, _SLICE) for folder in list_cgroups(each, _SCOPE)]
+    cgroups = Cgroups(seconds)
+    return cgroups.finish(_read(cgroups, root))
+
+
+def has_processes(cgroups: Cgroups, folder: Path) -> bool:
+    """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
+    return "populated 0" not in cgroups.read(folder, "cgroup.events").splitlines()
+
+
+def _read(cgroups: Cgroups, root: Path) -> Found:
+    version_2 = [folder for each in cgroups.list(root, _SLICE) for folder in cgroups.list(each, _SCOPE)]
     if version_2:
-        folders = [job for scope in version_2 for job in list_cgroups(scope, _JOB) if has_processes(job)]
+        folders = [job for scope in version_2 for job in cgroups.list(scope, _JOB) if has_processes(cgroups, job)]
         return _found(root, folders)
     for controller in CONTROLLERS:
         # every controller in use has the same tree
-        first = list_cgroups(root / controller, _FIRST)
+        first = cgroups.list(root / controller, _FIRST)
         if first:
-            return _found(root, [job for each in first for job in _jobs_of_users(each)])
+            return _found(root, [job for each in first for job in _jobs_of_users(cgroups, each)])
     return ABSENT
 
 
-def has_processes(folder: Path) -> bool:
-    """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
-    return "populated 0" not in read_cgroup_file(folder, "cgroup.events").splitlines()
-
-
-def _jobs_of_users(folder: Path) -> Iterator[Path]:
-    for user in list_cgroups(folder, _USER):
-        yield from list_cgroups(user, _JOB)
+def _jobs_of_users(cgroups: Cgroups, folder: Path) -> Iterator[Path]:
+    for user in cgroups.list(folder, _USER):
+        yield from cgroups.list(user, _JOB)
 
 
 def _found(root: Path, folders: list[Path]) -> Found:

@@ -31,10 +31,9 @@ def read_slurm_mapping(directory: Path, booted_ns: int) -> Found:
             continue
         # a file may be read while it is being written, and then it is empty
         lines = file.content.decode(errors="replace").split()
-        for line in lines:
-            if is_job_id(line):
-                gpus.setdefault(line, []).append(int(file.name.partition(".")[0]))
-            else:
-                read.remarks.append((file.name, "it holds something that is not the id of a job."))
+        for line in filter(is_job_id, lines):
+            gpus.setdefault(line, []).append(int(file.name.partition(".")[0]))
+        if not all(map(is_job_id, lines)):
+            read.remarks.append((file.name, "it holds something that is not the id of a job."))
     claims = [Claim(job, SLURM, SLURM_MAP, gpu_indexes=tuple(sorted({*found}))) for job, found in gpus.items()]
     return read.found(limit_claims(str(directory), claims))
