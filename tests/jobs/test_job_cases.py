@@ -4,79 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import orjson
 import pytest
 
-from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.exposition.page import TextFormat, table_text
-from ibpulse.jobs.job_sources import merge
-from ibpulse.jobs.job_watch import JobsView
-from ibpulse.jobs.owners import place_jobs
-from ibpulse.metrics import job_rows
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.web.routes.jobs_route import describe_jobs
 from ibpulse.web.schemas import JobsAnswer
-from tests.exposition.snapshots import node as make_snapshot
-from tests.jobs.job_trees import CASES, RAILS, Case, Expected, NodeTree
-from tests.web.rings import Node, full_node
+from tests.jobs.case_pages import FOLDER, Pages, golden_path, pages_in, view_case
+from tests.jobs.job_cases import CASES, Case, Expected
+from tests.jobs.job_trees import RAILS
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """A snapshot of which only the ports and the jobs matter, and these are replaced."""
-    return make_snapshot(tmp_path_factory.mktemp("ring"), 1)
-
-
-@pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    made = full_node(tmp_path_factory.mktemp("ring"))
-    yield made
-    made.ring.close()
-
-
-def view_of(case: Case, root: Path) -> tuple[JobsView, NodeTree]:
-    node = NodeTree(root)
-    case.build(node)
-    fabric = node.add_rails()
-    assert sum(port.rail for port in fabric.ports) == len(RAILS)
-    merged = merge(node.read())
-    placement = place_jobs(merged.claims or (), fabric.ports, fabric.topology)
-    jobs = None if merged.claims is None else placement.jobs
-    return JobsView(jobs, merged.present, merged.pods, (*merged.remarks, *placement.remarks)), node
-
-
-def found(view: JobsView) -> dict[str, Expected] | None:
-    if view.jobs is None:
-        return None
-    return {
-        job.claim.id: Expected(
-            job.claim.scheduler, job.claim.source, tuple(RAILS.index(port.device) for port in job.ports), job.basis
-        )
-        for job in view.jobs
-    }
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    with pages_in(tmp_path_factory.mktemp("ring")) as made:
+        yield made
 
 
 @every_case
 def test_the_jobs_of_a_node_are_those_that_run_there_with_their_rails(case: Case, tmp_path: Path) -> None:
-    view, node = view_of(case, tmp_path / "node")
-    assert found(view) == (None if case.jobs is None else dict(case.jobs))
-    assert view.sources == case.sources
-    assert sorted(view.pods) == sorted(case.pods)
-    assert tuple(notice.replace(f"{node.root}/", "") for notice in view.notices) == case.notices
+    view = view_case(case, tmp_path / "node")
+    assert sum(port.rail for port in view.ports) == len(RAILS)
+    found = None
+    if view.jobs.jobs is not None:
+        found = {
+            job.claim.id: Expected(
+                job.claim.scheduler, job.claim.source, tuple(RAILS.index(port.device) for port in job.ports), job.basis
+            )
+            for job in view.jobs.jobs
+        }
+    assert found == (None if case.jobs is None else dict(case.jobs))
+    assert view.jobs.sources == case.sources
+    assert sorted(view.jobs.pods) == sorted(case.pods)
+    assert tuple(notice.replace(f"{view.node.root}/", "") for notice in view.jobs.notices) == case.notices
 
 
 @every_case
-def test_metrics_have_one_sample_per_port_and_job(case: Case, tmp_path: Path, base: Snapshot) -> None:
-    view, node = view_of(case, tmp_path / "node")
-    ports = Inventory(node.machine.root).scan().ports
-    snapshot = replace(base, ports=tuple(map(PortSnapshot, ports)), jobs=view.jobs, job_statistics=())
-    text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
-    samples = [line for line in text.splitlines() if not line.startswith("#")]
+def test_metrics_have_one_sample_per_port_and_job(case: Case, tmp_path: Path, pages: Pages) -> None:
     expected = []
     if case.jobs is not None:
         expected.append(f"ibpulse_node_jobs {len(case.jobs)}")
@@ -84,20 +49,17 @@ def test_metrics_have_one_sample_per_port_and_job(case: Case, tmp_path: Path, ba
             owners = sum(number in job.rails for job in case.jobs.values())
             expected.append(f'ibpulse_port_jobs{{device="{name}",port="1"}} {owners}')
         for job_id, job in case.jobs.items():
-            names = ""
-            if job_id == "run-1":
-                names = ',name="llama",namespace="team-a"'
+            names = ',name="llama",namespace="team-a"' if job_id == "run-1" else ""
             for number in job.rails:
                 labels = f'device="{RAILS[number]}",port="1",job_id="{job_id}"'
                 labels += f',scheduler="{job.scheduler}",source="{job.source}"{names}'
                 expected.append(f"ibpulse_port_job_info{{{labels}}} 1")
-    assert sorted(samples) == sorted(expected)
+    assert sorted(pages.samples(view_case(case, tmp_path / "node"))) == sorted(expected)
 
 
 @every_case
-def test_the_route_describes_what_runs(case: Case, tmp_path: Path, ring: Node) -> None:
-    view, _ = view_of(case, tmp_path / "node")
-    answer = orjson.loads(orjson.dumps(describe_jobs(ring.parts(jobs=lambda: view))))
+def test_the_route_describes_what_runs(case: Case, tmp_path: Path, pages: Pages) -> None:
+    answer = pages.answer(view_case(case, tmp_path / "node"))
     JobsAnswer.model_validate(answer, strict=True)
     assert (answer["known"], answer["sources"]) == (case.jobs is not None, list(case.sources))
     told = {
@@ -111,3 +73,13 @@ def test_the_route_describes_what_runs(case: Case, tmp_path: Path, ring: Node) -
     }
     assert told == dict(case.jobs or {})
     assert all(job["running"] and job["began"] is None and job["ended"] is None for job in answer["jobs"])
+
+
+@every_case
+def test_both_pages_are_the_golden_ones(case: Case, tmp_path: Path, pages: Pages) -> None:
+    shown = pages.text(view_case(case, tmp_path / "node"))
+    assert shown == golden_path(case).read_text(), "if it is right: python -m tests.jobs.case_pages write"
+
+
+def test_every_golden_file_belongs_to_a_case() -> None:
+    assert sorted(FOLDER.iterdir()) == sorted(map(golden_path, CASES))
