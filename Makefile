@@ -56,9 +56,10 @@ docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the
 	$(BIN)/python -m tools.grafana rules dashboards/rules
 	$(BIN)/python -m tools.grafana dashboards dashboards
 
-fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files (CASES=, FILES=, SEED= to repeat a run)
+fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files and 10,000 job files (CASES=, FILES=, SEED=)
 	FUZZ_CASES=$(CASES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) \
-	  $(BIN)/python -m pytest tests/web/test_fuzz.py tests/recordings/test_damaged_files.py -q -s $(ARGS)
+	  $(BIN)/python -m pytest tests/web/test_fuzz.py tests/recordings/test_damaged_files.py \
+	    tests/jobs/test_hostile_jobs.py -q -s $(ARGS)
 
 CASES := 10000
 FILES := 120000
