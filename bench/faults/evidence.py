@@ -43,6 +43,12 @@ class Evidence:
             *((one.begin, one.end + SILENCE_SECONDS) for one in self.happened if one.effect.silences),
         ]
 
+    @property
+    def hidden(self) -> list[Span]:
+        """The times in which the jobs that last throughout may not be listed."""
+        hides = (one for one in self.happened if one.effect.hides_jobs)
+        return [*self.silent, *((one.begin, one.end + SILENCE_SECONDS) for one in hides)]
+
     def _restarted(self, ended: float) -> float:
         """When the daemon had restarted and had time to aggregate, after the end of a fault that ended it."""
         answered = (probe.at for probe in self.load.probes if probe.at >= ended and probe.answer == 200)

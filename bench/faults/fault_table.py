@@ -1,4 +1,4 @@
-"""Every fault of a campaign, by kind. To add one, add a row to one of the three modules."""
+"""Every fault of a campaign, by kind. To add one, add a row to one of the four modules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bench.faults.client_faults import CLIENT_FAULTS
 from bench.faults.device_faults import ABSENCES, HANGS, HOSTILE_NAMES, LIES, REFUSALS
+from bench.faults.job_faults import JOB_FAULTS
 from bench.faults.machine_faults import CLOCK_STEPS, DESCRIPTORS, FULL_FILE_SYSTEMS, PROCESSES
 from bench.faults.plan import Fault
 from bench.faults.testbed import Testbed
@@ -21,6 +22,7 @@ KINDS: Mapping[str, tuple[Fault, ...]] = {
     "processes are killed or stopped": PROCESSES,
     "the wall clock steps": CLOCK_STEPS,
     "clients misbehave": CLIENT_FAULTS,
+    "files of jobs and cgroups misbehave": JOB_FAULTS,
 }
 FAULTS: tuple[Fault, ...] = tuple(fault for faults in KINDS.values() for fault in faults)
 

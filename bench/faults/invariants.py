@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from bench.faults.evidence import Evidence, excuses, gaps
 from bench.faults.load import MOST_AGE_SECONDS
-from bench.faults.testbed import WINDOW_SECONDS
+from bench.faults.testbed import LASTING_JOBS, WINDOW_SECONDS
 
 HEALTHY_SECONDS = 5.0
 NOISE_SECONDS = 1.0
@@ -83,6 +83,18 @@ def usable(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("usable", at, error)
 
 
+def jobs_kept(evidence: Evidence) -> Iterator[Violation]:
+    """The jobs that last throughout are listed, each with one begin."""
+    hidden = evidence.hidden
+    mine = [one for one in evidence.load.listed if evidence.within(one.at) and not excuses(hidden, one.at)]
+    for one in mine:
+        if missing := LASTING_JOBS - one.begins.keys():
+            yield Violation("jobs kept", one.at, f"{', '.join(sorted(missing))} not listed")
+    for one, later in pairwise(mine):
+        if one.begins != later.begins and not any(one.at < begin < later.at for begin, _ in hidden):
+            yield Violation("jobs kept", later.at, f"begins were {one.begins}, are {later.begins}")
+
+
 def running(evidence: Evidence) -> Iterator[Violation]:
     """The daemon runs until it is killed."""
     killed = [(one.begin, one.end) for one in evidence.happened if one.effect.ends_daemon]
@@ -98,4 +110,5 @@ INVARIANTS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     no_false_rate,
     aggregated,
     usable,
+    jobs_kept,
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from bench.faults.exported_rates import ExportedRates
-from bench.faults.testbed import Testbed
+from bench.faults.testbed import LASTING_JOBS, Testbed
 from tests.running import Metrics
 
 # longer than any bound of an invariant, so that a late answer is measured
@@ -53,6 +53,14 @@ class Aggregated:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """The jobs that last throughout the campaign, as far as they are listed as running, with their begins in ms."""
+
+    at: float
+    begins: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
 class Life:
     """A life of the daemon: seconds from its first scrape to its last, and how many of them no metric has."""
 
@@ -67,6 +75,7 @@ class Load:
     testbed: Testbed
     probes: list[Probe] = field(default_factory=list)
     aggregated: list[Aggregated] = field(default_factory=list)
+    listed: list[Listed] = field(default_factory=list)
     # answers that a client cannot use
     broken: list[tuple[float, str]] = field(default_factory=list)
     # spans in which the machine itself did not run this process, so they prove nothing against the daemon
@@ -89,6 +98,7 @@ class Load:
             (self._probe, 0.5),
             (self._scrape, 1.0),
             (self._read_window, 1.0),
+            (self._list_jobs, 1.0),
             (self._watch, 1.0),
             (self._capture, 20.0),
         )
@@ -160,6 +170,14 @@ class Load:
         answer = self._client.get(f"{url}/api/v1/window", params=query)
         if answer.status_code == 200:
             self.rates.compare_window(time.monotonic(), answer.json())
+
+    def _list_jobs(self, url: str) -> None:
+        asked = time.monotonic()
+        answer = self._client.get(f"{url}/api/v1/jobs")
+        if answer.status_code == 200:
+            running = {job["job_id"]: job["began_ms"] for job in answer.json()["jobs"] if job["running"]}
+            begins = {name: running[name] for name in sorted(LASTING_JOBS & running.keys())}
+            self.listed.append(Listed(asked, begins))
 
     def _watch(self, url: str) -> None:
         with self._client.stream("GET", f"{url}/api/v1/stream") as answer:

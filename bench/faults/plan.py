@@ -25,15 +25,16 @@ class Effect:
 
     `lost_seconds` is the most time for which other devices may go unsampled. With `silences` the daemon may give no
     answer and aggregate nothing until the fault ends, and with `ends_daemon` its process ends, to be restarted. With
-    `lies` the counters of its device count what never flowed. The device itself may go unsampled until
-    `recovery_seconds` after the end. Until `settle_seconds` after the end, the newest second may have a wall time that
-    was wrong when it was sampled.
+    `lies` the counters of its device count what never flowed, and with `hides_jobs` nothing says that the jobs run that
+    last throughout. The device itself may go unsampled until `recovery_seconds` after the end. Until `settle_seconds`
+    after the end, the newest second may have a wall time that was wrong when it was sampled.
     """
 
     lost_seconds: float = 0.0
     silences: bool = False
     ends_daemon: bool = False
     lies: bool = False
+    hides_jobs: bool = False
     recovery_seconds: float = 30.0
     settle_seconds: float = 0.0
 

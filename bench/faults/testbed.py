@@ -34,6 +34,11 @@ FLAGS = (
     "--capture.max-count=3",
     "--capture.allow-unauthenticated=true",
 )
+# directories of files of jobs, and of cgroups
+DOCUMENTS, MAPPING, CGROUP = JOB_DIRECTORIES = ("documents", "mapping", "cgroup")
+SCOPE = "system.slice/slurmstepd.scope"
+# one job of each source lasts throughout the campaign; in natural order the document comes before all others
+LASTING_JOBS = frozenset({"0", "1", "2"})
 # sizes of the file systems that can fill up
 SIZES = {"ring": "48m", "captures": "24m"}
 
@@ -48,6 +53,8 @@ class Testbed:
     # why the two directories are no file systems of their own, and why the wall clock cannot be stepped; empty if so
     no_mounts: str
     no_clock: str
+    # what is cleaned up after the daemon has ended
+    at_end: ExitStack
     _rings: dict[int, RingReader] = field(default_factory=dict)
 
     @property
@@ -90,6 +97,20 @@ class Testbed:
         except (OSError, ValueError):
             return 0
 
+    def job_files(self, name: str) -> Path:
+        """The directory of documents, of mapping files or of cgroups."""
+        return self.place / "jobs" / name
+
+    def point_jobs(self, name: str, target: Path | None) -> None:
+        """Let the daemon's path of one of these directories lead to another one, or nowhere."""
+        link = self.place / name
+        if target is None:
+            link.unlink(missing_ok=True)
+            return
+        fresh = link.with_suffix(".new")
+        fresh.symlink_to(target)
+        fresh.replace(link)
+
     def step_clock(self, seconds: float) -> None:
         """Set the daemon's wall clock to the true time plus these seconds."""
         fresh = self.place / "clock.new"
@@ -107,11 +128,13 @@ def prepared(place: Path, *, fake_clock: bool = True, flags: Sequence[str] = ())
         no_mounts = mount_small(place, stack)
         library = find_libfaketime() if fake_clock else None
         environment = faked_clock(place, library) if library else {}
-        fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS))
+        make_job_files(place)
+        fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
         where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
-        service = Service([*FLAGS, *where, *flags], place / "log", environment)
+        jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
+        service = Service([*FLAGS, *where, *jobs, *flags], place / "log", environment)
         no_clock = "" if library else "the package libfaketime is not installed, which `make faults` does on x86-64"
-        testbed = Testbed(place, fabric, service, no_mounts, no_clock)
+        testbed = Testbed(place, fabric, service, no_mounts, no_clock, stack)
         stack.callback(remove_shared_clocks, service)
         try:
             service.start()
@@ -120,6 +143,16 @@ def prepared(place: Path, *, fake_clock: bool = True, flags: Sequence[str] = ())
             # a process with a hung read only ends when the read does
             fabric.clear()
             service.stop(patience=10.0)
+
+
+def make_job_files(place: Path) -> None:
+    """Make the directories of jobs, links that lead to them, and the jobs that last throughout."""
+    for name in JOB_DIRECTORIES:
+        (place / "jobs" / name).mkdir(parents=True)
+        (place / name).symlink_to(place / "jobs" / name)
+    (place / DOCUMENTS / "0.json").write_text('{"id": "0", "scheduler": "campaign", "devices": ["mlx5_0"]}')
+    (place / CGROUP / SCOPE / "job_1/step_0").mkdir(parents=True)
+    (place / MAPPING / "0").write_text("2")
 
 
 def mount_small(place: Path, stack: ExitStack) -> str:

@@ -21,9 +21,9 @@ from bench.faults.invariants import Violation
 from bench.faults.load import Life, Load
 from bench.faults.outcome import Cost, Judged, Outcome
 from bench.faults.plan import Episode, Happened, Occurrence, plan_episodes
-from bench.faults.testbed import prepared
+from bench.faults.testbed import DOCUMENTS, prepared
 from tests.fusefabric.client import ROOT, why_not
-from tests.running import Metrics
+from tests.running import Metrics, eventually
 
 needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
 DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
@@ -74,9 +74,12 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
         def secret() -> Episode:
             testbed.fabric.set("mlx5_1", value=2**50, files=BYTES)
             testbed.fabric.set("mlx5_2", hang_seconds=60.0)
+            testbed.point_jobs(DOCUMENTS, None)
+            eventually(lambda: "0" not in load.listed[-1].begins)
             return ()
 
         with Load(testbed) as load:
+            eventually(lambda: any("0" in one.begins for one in load.listed))
             campaign = Campaign(testbed, load, secret, seed=7, say=lines.append)
             campaign.run(10.0, warm_up_seconds=3.0)
         testbed.fabric.clear()
@@ -85,8 +88,9 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
     assert found["no false rate"].startswith("mlx5_1: ") or found["no false rate"].startswith("node: ")
     assert found["sampled on"].startswith("mlx5_2 unsampled for ")
     assert any("VIOLATION of sampled on at " in line and "seed 7, calm: mlx5_2" in line for line in lines)
+    assert found["jobs kept"] == "0 not listed"
     # the daemon itself did nothing wrong
-    assert set(found) == {"no false rate", "sampled on"}
+    assert set(found) == {"no false rate", "sampled on", "jobs kept"}
     assert any(line.startswith("none (calm)") for line in campaign.outcome.table())
 
 

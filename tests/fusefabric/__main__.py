@@ -39,12 +39,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start-ns", type=int, default=time.monotonic_ns(), help="monotonic start of the schedule")
     parser.add_argument("--management", action="store_true")
+    parser.add_argument("--cgroup", default="", help="where fs/cgroup leads to")
     given = parser.parse_args()
     schedule = Schedule(make_workload(given.workload, **given.options), given.seed, given.ports, given.start_ns)
     trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), given.seed, 1, given.start_ns)
     devices = make_devices(given.ports, given.management)
     operations = FabricOperations(
-        devices, {device.name: trickle if device.rail is None else schedule for device in devices}
+        devices, {device.name: trickle if device.rail is None else schedule for device in devices}, given.cgroup
     )
     threading.Thread(target=obey, args=(operations, given.mountpoint), daemon=True).start()
     mfusepy.FUSE(

@@ -54,6 +54,7 @@ class FuseFabric:
         ports: int = 8,
         seed: int = 0,
         management: bool = False,
+        cgroup: Path | None = None,
     ) -> None:
         self.root = mountpoint
         self.start_ns = time.monotonic_ns()
@@ -61,7 +62,8 @@ class FuseFabric:
         self.devices: tuple[Device, ...] = make_devices(ports, management)
         arguments = [str(mountpoint), "--workload", workload, "--options", json.dumps(dict(options or {}))]
         arguments += ["--ports", str(ports), "--seed", str(seed), "--start-ns", str(self.start_ns)]
-        self._arguments = [*arguments, "--management"] if management else arguments
+        arguments += ["--management"] if management else []
+        self._arguments = [*arguments, "--cgroup", str(cgroup)] if cgroup else arguments
         self._server: subprocess.Popen[str] | None = None
 
     @property

@@ -21,12 +21,14 @@ class Node:
     children: list[str] = field(default_factory=list)
 
 
-def plant(devices: Sequence[Device]) -> dict[str, Node]:
-    """Every node of the tree of these devices; paths begin with a slash."""
+def plant(devices: Sequence[Device], cgroup: str = "") -> dict[str, Node]:
+    """Every node of the tree of these devices; paths begin with a slash. `fs/cgroup` is a link, if that is given."""
     nodes = {"/": Node(stat.S_IFDIR | 0o755)}
     for device in devices:
         _add(nodes, list_function(device), None, "")
         _add(nodes, list_device(device), device.name, f"{device.counters_path}/")
+    if cgroup:
+        _put(nodes, "/fs/cgroup", Node(stat.S_IFLNK | 0o777, target=cgroup))
     return nodes
 
 

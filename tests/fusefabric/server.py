@@ -135,9 +135,9 @@ class FabricOperations(mfusepy.Operations):
 
     use_ns = True
 
-    def __init__(self, devices: tuple[Device, ...], schedules: dict[str, Schedule]) -> None:
+    def __init__(self, devices: tuple[Device, ...], schedules: dict[str, Schedule], cgroup: str = "") -> None:
         self.states = {device.name: DeviceState(device, schedules[device.name]) for device in devices}
-        self.nodes = plant(devices)
+        self.nodes = plant(devices, cgroup)
         # the paths that have another name, and that name
         self.renamed: dict[str, str] = {}
         self.handles: dict[int, Handle] = {}

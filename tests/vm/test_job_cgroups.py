@@ -1,4 +1,4 @@
-"""Jobs in cgroups of version 2 of a real kernel whose controller `rdma` is on: a pod with an open device, and Slurm's."""
+"""Jobs in cgroups of version 2 of a real kernel whose controller `rdma` is on: a pod with an open device, and Slurm."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Cgroups:
             if error.errno in SHORTAGE:
                 raise
             if error.errno not in VANISHED:
-                self.fault = CLOSED.format(folder=folder, reason=error.strerror)
+                self.fault = self.fault or CLOSED.format(folder=folder, reason=error.strerror)
             return []
         return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
 

@@ -19,7 +19,7 @@ MOST_LISTED = 10_000
 # of computing; a directory takes milliseconds
 MOST_SECONDS = 1.0
 # a file system that fails says nothing about the jobs
-FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
+FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN)
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
 
 
