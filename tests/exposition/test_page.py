@@ -11,11 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.job_totals import MOST_JOBS
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import compress, process_registry, render
 from ibpulse.exposition.page import escape_label, format_number
-from ibpulse.metrics import web
+from ibpulse.jobs.claims import MOST_JOBS as MOST_CONSIDERED
+from ibpulse.metrics import job_rows, web
 from ibpulse.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.metrics.row import read_families
 from ibpulse.model import SamplerHealth
@@ -141,6 +143,23 @@ def series_of(snapshot: Snapshot, link_layer: str, counter_set: CounterSet) -> l
     readings = tuple(mlx5_readings(port, counter_set) for port in ports)
     totals = CounterTotals().update(replace(snapshot.fabric, counters=readings))
     return sample_lines(text_of(replace(snapshot, counters=totals), registry=own_registry()))
+
+
+def job_series(snapshot: Snapshot) -> list[str]:
+    return sample_lines(text_of(snapshot, *(row.name for row in job_rows.ROWS)))
+
+
+def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_path: Path) -> None:
+    snapshot = node(tmp_path)
+    # the node, each port's count and its job, and the statistics of the job
+    assert len(job_series(snapshot)) == 1 + 8 + 8 + 5
+    (one,) = snapshot.jobs or ()
+    many = [replace(one, claim=replace(one.claim, id=str(number))) for number in range(MOST_CONSIDERED)]
+    shared = replace(snapshot, jobs=tuple(many), job_statistics=())
+    assert len(job_series(shared)) == 1 + 8 + 8 * job_rows.MOST_INFOS
+    statistics = [replace(snapshot.job_statistics[0], job_id=str(number)) for number in range(MOST_JOBS)]
+    apart = [replace(job, ports=one.ports[number : number + 1]) for number, job in enumerate(many)]
+    assert len(job_series(replace(snapshot, jobs=tuple(apart), job_statistics=tuple(statistics)))) == 1 + 8 + 8 + 5 * 8
 
 
 @pytest.mark.parametrize("link_layer", ["InfiniBand", "Ethernet"])
