@@ -1,0 +1,89 @@
+"""What others can do with files and cgroups of jobs, and that each claim of the threat model has a test."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ibpulse.aggregator.job_totals import JobTotals
+from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.jobs.claims import Claim, Found
+from ibpulse.jobs.job_documents import read_job_documents
+from ibpulse.jobs.owners import count_owners, place_jobs
+from ibpulse.jobs.pod_cgroups import read_pod_cgroups
+from ibpulse.jobs.slurm_mapping import read_slurm_mapping
+from tests.aggregator.rings import Ring
+from tests.docs.pages import ROOT
+from tests.jobs.job_trees import OTHER_UID, UID
+from tests.jobs.test_owners import PAIRS, PORTS
+from tests.other_users import USER
+
+PAGE = ROOT / "docs" / "threat-model.md"
+
+
+def test_every_claim_about_jobs_names_tests_that_exist() -> None:
+    section = PAGE.read_text().partition("## Jobs\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for row in rows:
+        named = re.findall(r"\[(test_\w+)\]\(\.\./(tests/[\w/]+\.py)\)", row.split("|")[4])
+        assert named, row
+        for test, path in named:
+            tree = ast.parse((ROOT / path).read_text())
+            assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (test, path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to other users")
+def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
+    jobs, link = tmp_path / "jobs", tmp_path / "link"
+    jobs.mkdir()
+    (jobs / "42.json").write_text('{"id": "42", "scheduler": "slurm"}')
+    (jobs / "0").write_text("42")
+    link.symlink_to(jobs)
+
+    def ids(found: Found) -> list[str]:
+        return [claim.id for claim in found.claims]
+
+    assert ids(read_job_documents(link, 0, "")) == ids(read_slurm_mapping(link, 0)) == ["42"]
+    os.lchown(link, USER, USER)
+    for found in (read_job_documents(link, 0, ""), read_slurm_mapping(link, 0)):
+        assert (found.claims, found.knows) == ((), False)
+        assert found.remarks[0].startswith(f"{link} is not read: {link} is a symbolic link of user {USER}; ")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"kubepods/burstable/pod{UID}/kubepods/pod{OTHER_UID}",
+        f"kubepods/burstable/pod{UID}/pod{OTHER_UID}",
+        f"kubepods/burstable/pod{UID}/0123/kubepods.slice/kubepods-pod{OTHER_UID.replace('-', '_')}.slice",
+        f"system.slice/docker.service/kubepods/pod{OTHER_UID}",
+        f"user.slice/kubepods/pod{OTHER_UID}",
+    ],
+)
+def test_cgroups_below_a_pod_are_no_pods(tmp_path: Path, path: str) -> None:
+    pod = tmp_path / "kubepods/burstable" / f"pod{UID}"
+    pod.mkdir(parents=True)
+    (tmp_path / path).mkdir(parents=True)
+    (tmp_path / path / "rdma.current").write_text("a hca_handle=1 hca_object=1\n")
+    found = read_pod_cgroups(tmp_path)
+    assert (found.pods, found.claims) == ((UID,), ())
+
+
+def test_a_pod_that_opens_every_device_is_one_more_job_on_each_rail(tmp_path: Path) -> None:
+    mine = Claim("1", "slurm", "slurm-map", gpu_indexes=(0,))
+    greedy = Claim(UID, "kubernetes", "kubernetes-cgroup", devices=("a", "b", "s"))
+    ring = Ring.create(tmp_path, *PORTS)
+    totals = JobTotals(ring.reader, AggregatorOptions())
+    for claims, counts, with_statistics in (
+        ((mine, Claim("2", "slurm", "slurm-map", gpu_indexes=(2,))), [1, 1], ["1", "2"]),
+        ((mine, greedy), [2, 1], []),
+    ):
+        jobs = place_jobs(claims, PORTS, PAIRS).jobs
+        assert [count_owners(jobs)[port.id] for port in PORTS if port.rail] == counts
+        totals.follow(jobs, 1)
+        assert [job.job_id for job in totals.snapshots()] == with_statistics
