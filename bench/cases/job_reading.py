@@ -16,7 +16,7 @@ from ibpulse.jobs.job_sources import JobSources, choose_sources
 from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
-from tests.jobs.job_trees import GPUS, UID, NodeTree
+from tests.jobs.job_nodes import GPUS, UID, NodeTree
 
 INTERVAL_SECONDS = 5.0
 LIMIT = 0.001

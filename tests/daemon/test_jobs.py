@@ -1,13 +1,75 @@
-"""A daemon sees jobs come and go in documents, and knows their past."""
+"""A daemon sees jobs come and go, in real cgroups under the names of Slurm and in documents, and knows their past."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.daemon.fabrics import simulated
 from tests.running import Metrics, Running, eventually
+
+CGROUP = Path("/sys/fs/cgroup")
+SCOPE = "system.slice/slurmstepd.scope"
+
+
+@contextmanager
+def real_cgroups(tree: Path) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    """How to begin and to end a job in a hierarchy of the kernel, which is the tree's; skips where none is writable."""
+    version_2 = (CGROUP / "cgroup.controllers").exists()
+    base = (CGROUP if version_2 else CGROUP / "freezer") / f"ibpulse-test-{os.getpid()}"
+    parent = base / SCOPE if version_2 else base / "slurm" / "uid_1000"
+    try:
+        base.mkdir()
+        for folder in (*reversed(parent.relative_to(base).parents[:-1]), parent.relative_to(base)):
+            (base / folder).mkdir()
+    except OSError as error:
+        pytest.skip(f"no writable hierarchy of cgroups: {error}")
+    (tree / "fs").mkdir()
+    if version_2:
+        (tree / "fs/cgroup").symlink_to(base)
+    else:
+        (tree / "fs/cgroup").mkdir()
+        (tree / "fs/cgroup/freezer").symlink_to(base)
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def begin(job: int) -> None:
+        folder = parent / f"job_{job}" / "step_0"
+        folder.parent.mkdir()
+        folder.mkdir()
+        processes[job] = subprocess.Popen(["sleep", "600"])
+        (folder / "cgroup.procs").write_text(str(processes[job].pid))
+
+    def end(job: int) -> None:
+        process = processes.pop(job)
+        process.kill()
+        process.wait()
+        folder = parent / f"job_{job}"
+        eventually(lambda: remove(folder / "step_0"))
+        eventually(lambda: remove(folder))
+
+    try:
+        yield begin, end
+    finally:
+        for job in list(processes):
+            end(job)
+        for folder in (parent, *parent.parents[: len(parent.relative_to(base).parts)]):
+            folder.rmdir()
+
+
+def remove(folder: Path) -> bool:
+    """Whether a cgroup could be removed; it is busy until the kernel has buried its processes."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def owners(metrics: Metrics) -> dict[str, set[str]]:
@@ -21,6 +83,32 @@ def owners(metrics: Metrics) -> dict[str, set[str]]:
 
 def ask_jobs(daemon: Running) -> Any:
     return daemon.ask("/api/v1/jobs").json()
+
+
+def test_jobs_of_slurm_come_and_go_in_real_cgroups(tmp_path: Path) -> None:
+    rails = {f"mlx5_{number}" for number in range(4)}
+    with (
+        simulated(tmp_path / "tree", "constant", ports=4) as tree,
+        real_cgroups(tree) as (begin, end),
+        Running(tree, tmp_path / "ring", "--slow.interval=1s", "--jobs.owners-dir=") as daemon,
+    ):
+        eventually(lambda: daemon.metrics().find("ibpulse_node_jobs"))
+        assert daemon.metrics().value("ibpulse_node_jobs") == 0
+        begin(11)
+        eventually(lambda: owners(daemon.metrics()) == {"11": rails})
+        begin(12)
+        # nothing says which rails belong to which of them
+        eventually(lambda: daemon.metrics().value("ibpulse_node_jobs") == 2)
+        assert owners(daemon.metrics()) == {}
+        end(11)
+        eventually(lambda: owners(daemon.metrics()) == {"12": rails})
+        answer = ask_jobs(daemon)
+        assert [(job["job_id"], job["running"]) for job in answer["jobs"]] == [("12", True), ("11", False)]
+        assert all(job["began"] is not None for job in answer["jobs"])
+        kinds = [event["kind"] for event in daemon.ask("/api/v1/events").json()["events"]]
+        assert [kind for kind in kinds if kind.startswith("job-")] == [
+            *("job-began", "job-began", "job-change", "job-ended", "job-change"),
+        ]
 
 
 def put(directory: Path, job: str, gpus: list[str]) -> None:

@@ -26,8 +26,8 @@ from ibpulse.metrics import job_rows
 from ibpulse.model import Port
 from ibpulse.web.routes.jobs_route import describe_jobs
 from tests.exposition.snapshots import node as make_snapshot
-from tests.jobs.job_cases import CASES, Case
-from tests.jobs.job_trees import NodeTree
+from tests.jobs.job_nodes import NodeTree
+from tests.jobs.job_trees import CASES, Case
 from tests.web.rings import Node, full_node
 
 FOLDER = Path(__file__).with_name("golden")

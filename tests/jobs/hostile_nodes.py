@@ -36,7 +36,7 @@ from ibpulse.jobs.owners import place_jobs
 from ibpulse.model import Fabric
 from ibpulse.web.schemas import JobsAnswer
 from tests.jobs.case_pages import CaseView, Pages, pages_in
-from tests.jobs.job_trees import ADDRESSES, UID, NodeTree, under
+from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under
 from tests.recordings.damage import damage
 
 HANG_SECONDS = 20.0

@@ -10,8 +10,8 @@ import pytest
 
 from ibpulse.web.schemas import JobsAnswer
 from tests.jobs.case_pages import FOLDER, Pages, golden_path, pages_in, view_case
-from tests.jobs.job_cases import CASES, Case, Expected
-from tests.jobs.job_trees import RAILS
+from tests.jobs.job_nodes import RAILS
+from tests.jobs.job_trees import CASES, Case, Expected
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

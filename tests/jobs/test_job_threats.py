@@ -18,7 +18,7 @@ from ibpulse.jobs.pod_cgroups import read_pod_cgroups
 from ibpulse.jobs.slurm_mapping import read_slurm_mapping
 from tests.aggregator.rings import Ring
 from tests.docs.pages import ROOT
-from tests.jobs.job_trees import OTHER_UID, UID
+from tests.jobs.job_nodes import OTHER_UID, UID
 from tests.jobs.test_owners import PAIRS, PORTS
 from tests.other_users import USER
 

@@ -28,7 +28,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
 from tests.exposition.snapshots import node as make_snapshot
-from tests.jobs.job_trees import GPUS, NodeTree
+from tests.jobs.job_nodes import GPUS, NodeTree
 from tests.jobs.test_job_watch import wait_for
 
 SECONDS = 5.0

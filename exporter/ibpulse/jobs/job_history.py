@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ibpulse.events.event import JOB_KINDS, Event, is_port_name
+from ibpulse.events.event import Event, is_port_name
 from ibpulse.jobs.claims import BASES, Claim, Key, PlacedJob, is_job_id
 from ibpulse.model import PortId
 
-BEGAN, CHANGED, ENDED = JOB_KINDS
+BEGAN, CHANGED, ENDED = "job-began", "job-change", "job-ended"
 # longer lists would make events longer than their readers accept
 MOST_PORTS = 256
 
