@@ -65,8 +65,8 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `with_cgroup` are the
-    jobs of Slurm that have a cgroup. All of it was read since the wall time `read_ns`.
+    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. All of it was read since
+    the wall time `read_ns`.
     """
 
     claims: tuple[Claim, ...] | None = None
