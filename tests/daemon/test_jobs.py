@@ -111,6 +111,22 @@ def test_jobs_of_slurm_come_and_go_in_real_cgroups(tmp_path: Path) -> None:
         ]
 
 
+def check_window(daemon: Running, job: str, devices: set[str]) -> None:
+    """A window of the job has samples of these devices, which it had last, and no newer ones of others."""
+
+    def ask() -> Any:
+        answer = daemon.ask("/api/v1/window", last="1m", job=job).json()
+        had = {port.partition(":")[0] for port in answer["job"]["had"][-1]["ports"]}
+        own = [each["values"] for each in answer["series"] if each["port"].partition(":")[0] in devices]
+        found = had == devices and len(own) == 2 * len(devices)
+        return answer if found and all(any(value is not None for value in values) for values in own) else None
+
+    answer = eventually(ask)
+    # a job that was alone at first had all rails
+    others = [each for each in answer["series"] if each["port"].partition(":")[0] not in devices]
+    assert all(each["values"][-1] is None for each in others)
+
+
 def put(directory: Path, job: str, gpus: list[str]) -> None:
     """A document, renamed to its place as a prolog does it."""
     fresh = directory / f".{job}.json.new"
@@ -133,6 +149,8 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(tmp_path: Pa
             eventually(lambda: owners(daemon.metrics()) == halves)
             before = {job["job_id"]: job for job in ask_jobs(daemon)["jobs"]}
             assert daemon.metrics().find("ibpulse_node_last_traffic_timestamp_seconds")
+            for job, devices in halves.items():
+                check_window(daemon, job, devices)
         # jobs go on without the daemon
         with Running(tree, tmp_path / "ring", *flags) as daemon:
             eventually(lambda: owners(daemon.metrics()) == halves)
@@ -145,3 +163,7 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(tmp_path: Pa
             eventually(lambda: set(owners(daemon.metrics())) == {"b"})
             notice = f"{directory}: c.json: ignored: scheduler is missing."
             eventually(lambda: notice in daemon.ask("/api/v1/ports").json()["notices"])
+            # what has ended keeps its past
+            check_window(daemon, "a", halves["a"])
+            answer = daemon.ask("/api/v1/window", job="c")
+            assert (answer.status_code, answer.json()["known_jobs"]) == (404, ["b", "a"])

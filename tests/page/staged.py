@@ -18,6 +18,7 @@ from ibpulse.aggregator import AggregatorOptions
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import PortState
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
@@ -91,10 +92,10 @@ class Stage:
         texts = {GONE: "the port does not exist any more", UNREADABLE: "the files of the port cannot be read"}
         return tuple(KnownPort(port(name), history.now(name), None, texts.get(name, "")) for name in PORTS)
 
-    def summarize(self, seconds: int, end_ns: int | None) -> Summary:
+    def summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:
         ports = [each.port for each in self.known()]
         now_ns = self.parts.wall_clock_ns()
-        return summarize(self.parts.reader, ports, self.log.history, AggregatorOptions(), seconds, end_ns, now_ns)
+        return summarize(self.parts.reader, ports, self.log.history, AggregatorOptions(), seconds, end_ns, now_ns, had)
 
     def change(self, kind: str, name: str, after: PortState | None) -> None:
         """A port changes its state now."""

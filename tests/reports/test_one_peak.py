@@ -92,7 +92,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
         metrics=lambda accept, names: (b"", ""),
         heartbeat_age_seconds=lambda: 0.0,
         ready=lambda: (True, ""),
-        summarize=lambda seconds, end_ns: aggregator.summarize(ring.fabric.ports, seconds, end_ns),
+        summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had),
         version="1.2.3",
         wall_clock_ns=lambda: (LAST + 30) * 10 * MS,
         snapshot=lambda: snapshot,
@@ -141,7 +141,7 @@ def test_the_peak_of_the_metric_is_certain_and_close(node: Node) -> None:
 
 
 def test_the_summary_gives_the_peaks_of_the_metrics(node: Node) -> None:
-    summary = node.parts.summarize(SECONDS, node.end_ns)
+    summary = node.parts.summarize(SECONDS, node.end_ns, None)
     found = [[way.peak_bytes_per_second for way in (one.transmit, one.receive)] for one in summary.ports]
     assert found == port_peaks(node).tolist()
     assert summary.node.bandwidth_peak_bytes_per_second == node.snapshot.node[0].bandwidth_peak_bytes_per_second

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from ibpulse.events import Event, EventLog
-from ibpulse.model import PortState
-from tests.web.rings import EPOCH
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.job_history import job_details
+from ibpulse.model import PortId, PortState
+from ibpulse.ring import layout as at
+from tests.web.rings import EPOCH, INTERVAL_NS, Node
 
 NOW_NS = (EPOCH + 1005) * 10**7 + 1
 UP = PortState("ACTIVE", "LinkUp", True, 5e10, True)
@@ -22,3 +25,23 @@ def make_log(count: int) -> EventLog:
         states = (UP, DOWN) if kind == "link-down" else (None, None)
         log.add(Event(time_ns, kind, subject, f"event {number}", 1_500_001, *states, details={"number": number}))
     return log
+
+
+def placed(job: str, *devices: str, scheduler: str = "slurm") -> PlacedJob:
+    """A job on the first ports of devices."""
+    claim = Claim(job, scheduler, "file", "llama", "team")
+    return PlacedJob(claim, tuple(PortId(device, 1) for device in devices), "gpus" if devices else "")
+
+
+def job_event(node: Node, tick: int, kind: str, job: PlacedJob, *, known: bool = True, uncertain: int = 20) -> Event:
+    """An event about a job, noticed at a tick of the node's ring, at most `uncertain` ticks late."""
+    return Event(
+        tick * INTERVAL_NS,
+        kind,
+        "",
+        f"job {job.claim.id}: {kind}",
+        uncertain * INTERVAL_NS,
+        details=job_details(job, known=known),
+        tick=tick,
+        ring=node.ring.words[at.H_CREATED_WALL_NS],
+    )

@@ -114,7 +114,7 @@ class Node:
             "known_ports": lambda: tuple(
                 KnownPort(port, state_of(port), problem=port.problem) for port in ports().ports
             ),
-            "summarize": lambda seconds, end_ns: summarize(
+            "summarize": lambda seconds, end_ns, had=None: summarize(
                 RingReader(self.ring),
                 fabric(self.slots).ports,
                 PortHistory(),
@@ -122,6 +122,7 @@ class Node:
                 seconds,
                 end_ns,
                 (self.now_tick + 6) * INTERVAL_NS + 1,
+                had,
             ),
             "version": "1.2.3",
             "limits": WebLimits(),

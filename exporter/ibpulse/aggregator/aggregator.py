@@ -25,6 +25,7 @@ from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
@@ -195,12 +196,15 @@ class Aggregator:
                 log.warning("%s", notice)
         self._notices = notices
 
-    def summarize(self, ports: Sequence[Port], seconds: int, end_ns: int | None = None) -> Summary:
+    def summarize(
+        self, ports: Sequence[Port], seconds: int, end_ns: int | None = None, had: JobPorts | None = None
+    ) -> Summary:
         """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread.
 
-        `ports` are those that exist, and those that disappeared within the history.
+        `ports` are those that exist, and those that disappeared within the history. With `had`, only the ports of a job
+        count, while it had them.
         """
-        return summarize(self._reader, ports, self._history, self._options, seconds, end_ns)
+        return summarize(self._reader, ports, self._history, self._options, seconds, end_ns, had=had)
 
     def _skip(self, due: Due) -> None:
         if due.skipped:

@@ -16,11 +16,13 @@ from ibpulse.aggregator.last_minute import measure_resolution, measure_step
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.aggregator.totals import RunningTotals
+from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.port_changes import DISAPPEARED
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import Port
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
@@ -112,11 +114,12 @@ def summarize(
     seconds: int,
     end_ns: int | None,
     now_ns: int | None = None,
+    had: JobPorts | None = None,
 ) -> Summary:
     """The summary of the newest `seconds` whole seconds, or of those before the wall time `end_ns`.
 
     It has those of the `known` ports that existed in these seconds according to the history, and those that the
-    history does not know.
+    history does not know. With `had`, it has the ports that a job had, and only the samples at which it had them.
     """
     slots = reader.ring.slots()
     placed = place_ports(reader, known, slots)
@@ -127,6 +130,9 @@ def summarize(
     span = first * ticks + 1, end * ticks + 1
     existed, ever = history.during(*span), set(history.names())
     placed = [port for port in placed if str(port.port.id) in existed or str(port.port.id) not in ever]
+    if had is not None:
+        had = had.within(*span)
+        placed = [port for port in placed if str(port.port.id) in had.spans]
     ports = ports_during(placed, history, *span)
     narrowed = replace(
         options,
@@ -134,18 +140,22 @@ def summarize(
         traffic_window_ns=seconds * SECOND_NS,
         balance_spans_seconds=(seconds,),
     )
-    totals = RunningTotals(reader, narrowed, history)
+    totals = RunningTotals(reader, narrowed, history, had=had)
     rows = totals.rows_of(ports, slots)
     resolutions = [_resolution_ticks(reader, port, end * ticks, options.active_bytes_per_second) for port in ports]
-    for begin, stop, then in split_seconds(placed, history, first, end, ticks, totals.seconds_at_once):
-        totals.add(begin, stop, then, rows, resolutions, True)
+    # so that the line rate is that of the last second in which the job had a port
+    begin, stop = (first, end) if had is None else _seconds_of(had, first, end, ticks)
+    for start, after, then in split_seconds(placed, history, begin, stop, ticks, totals.seconds_at_once):
+        totals.add(start, after, then, rows, resolutions, True)
+    if stop < end:
+        totals.push_holes(end - stop)
     totals.conclude(ports, rows, resolutions, 0)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
     return Summary(
         window_seconds=seconds,
         start_ms=start_ns // 1_000_000,
         end_ms=stop_ns // 1_000_000,
-        node=_node(reader, narrowed, totals, ports, resolutions, end * ticks),
+        node=_node(totals, narrowed, ports, resolutions, _find_step(reader, ports, resolutions, span, had)),
         ports=_ports(totals, ports, rows, resolutions, seconds, _last_words(ports, history, end * ticks)),
     )
 
@@ -166,18 +176,44 @@ def _last_words(ports: Sequence[RingPort], history: PortHistory, tick: int) -> l
     ]
 
 
-def _node(
+def _seconds_of(had: JobPorts, first: int, end: int, ticks: int) -> tuple[int, int]:
+    """The seconds from the first in which a job had a port to the last, of those up to `end`, exclusive."""
+    spans = [span for each in had.spans.values() for span in each]
+    if not spans:
+        return first, first
+    return max(first, (min(a for a, _ in spans) - 1) // ticks), min(end, -(-(max(b for _, b in spans) - 1) // ticks))
+
+
+def _find_step(
     reader: RingReader,
-    options: AggregatorOptions,
-    totals: RunningTotals,
     ports: list[RingPort],
     resolutions: list[int],
-    end_tick: int,
+    span: tuple[int, int],
+    had: JobPorts | None,
+) -> StepPeriod:
+    """The step of a span of ticks; of a job, that of the longest part in which it had the same ports throughout."""
+    names = {str(port.port.id) for port in ports}
+    if had is not None:
+        span = had.steady(*span)
+        names = {*had.within(*span).spans}
+    rails = [
+        index for index, port in enumerate(ports) if port.port.rail and port.port.active and str(port.port.id) in names
+    ]
+    length_ns = max(1, span[1] - span[0]) * reader.interval_ns
+    return measure_step(
+        reader, [ports[index] for index in rails], [resolutions[index] for index in rails], span[1] - 1, length_ns
+    )
+
+
+def _node(
+    totals: RunningTotals,
+    options: AggregatorOptions,
+    ports: list[RingPort],
+    resolutions: list[int],
+    step: StepPeriod,
 ) -> NodeSummary:
     rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
-    mine = [resolutions[index] for index in rails]
-    window = totals.node.windows(max(mine, default=1))[0]
-    step = measure_step(reader, [ports[index] for index in rails], mine, end_tick, options.traffic_window_ns)
+    window = totals.node.windows(max((resolutions[index] for index in rails), default=1))[0]
     traffic = totals.traffic.of_node(step)
     bursts, gaps = traffic.burst_durations, traffic.gap_durations
     return NodeSummary(

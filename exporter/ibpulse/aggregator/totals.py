@@ -16,6 +16,7 @@ from ibpulse.aggregator.traffic import Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import STORAGE, PortId
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
@@ -27,9 +28,9 @@ TICKS_AT_ONCE = 2000
 class RunningTotals:
     """Totals of the ports, of their sum and of their traffic over the seconds added.
 
-    `phases` and `jobs` follow the seconds that count. `assumed_rates` are the rails whose rate the node's line rate
-    assumes at the last sample. `last_traffic` is the tick of the last active sample of the sum over the rails, 0 before
-    the first.
+    `phases` and `jobs` follow the seconds that count. With `had`, only the samples count at which a job had the port.
+    `assumed_rates` are the rails whose rate the node's line rate assumes at the last sample. `last_traffic` is the tick
+    of the last active sample of the sum over the rails, 0 before the first.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class RunningTotals:
         history: PortHistory,
         phases: PhaseWatch | None = None,
         jobs: JobTotals | None = None,
+        had: JobPorts | None = None,
     ) -> None:
-        self._reader, self._history, self._phases, self._jobs = reader, history, phases, jobs
+        self._reader, self._history, self._phases, self._jobs, self._had = reader, history, phases, jobs, had
         self._ticks = 1_000_000_000 // reader.interval_ns
         longest = options.longest_seconds()
         self.table = PortTable(options.active_bytes_per_second, longest)
@@ -70,6 +72,10 @@ class RunningTotals:
         limits = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
         groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, limits))
         rates = join_rates(groups, len(ports), (end - first) * self._ticks)
+        kept = None
+        if self._had is not None:
+            kept = self._had.mask([str(port.port.id) for port in ports], first_tick, (end - first) * self._ticks)
+            rates = rates.only(kept)
         seconds = whole_seconds(rates, self._ticks)
         if counting:
             for group in groups:
@@ -84,6 +90,10 @@ class RunningTotals:
         if len(active):
             self.last_traffic = first_tick + int(active[-1])
         rates_of_rails = rail_rates(ports, self._history, first_tick, last_tick + 1)
+        if kept is not None:
+            # a rail belongs to the job in each second in which the job has it
+            had = kept.reshape(len(ports), -1, self._ticks).any(axis=2)
+            rates_of_rails = np.where(np.repeat(had, self._ticks, axis=1), rates_of_rails, 0.0)
         self.assumed_rates = tuple(ports[index].port.id for index in np.flatnonzero(are_assumed(rates_of_rails[:, -1])))
         lines = line_rate(rates_of_rails)
         lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))

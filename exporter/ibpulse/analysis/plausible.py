@@ -129,6 +129,15 @@ class Merges:
         unexplained = self.unexplained[(tick >= first) & (tick < end)] - np.array([0, 0, first], dtype=np.int64)
         return Merges(places, np.where(last < end, self.counts, 0)[kept], unexplained)
 
+    def only(self, kept: Bools) -> Merges:
+        """Those that end at one of the kept ticks (ports, ticks) or after the last tick."""
+        if not self or not len(kept.T):
+            return self
+        ends = kept[self.places[:, 0], np.minimum(self.places[:, 3], len(kept.T) - 1)]
+        return Merges(
+            self.places[ends], self.counts[ends], self.unexplained[kept[self.unexplained[:, 0], self.unexplained[:, 2]]]
+        )
+
     def marks(self, shape: tuple[int, ...]) -> Bools:
         """The merged ones of an array of this shape."""
         marks = np.zeros(shape, dtype=np.bool_)

@@ -64,6 +64,13 @@ class RateSeries:
         steps = None if self.steps is None else self.steps[:, span]
         return RateSeries(found, peaks, self.merges.within(span.start, min(span.stop, end)), steps)
 
+    def only(self, kept: Bools) -> RateSeries:
+        """The kept ticks (ticks,); the others are missing."""
+        lost, same = np.float32(np.nan), self.peaks is self.bytes_per_second
+        found = np.where(kept, self.bytes_per_second, lost)
+        peaks = found if same else np.where(kept, self.peaks, lost)
+        return RateSeries(found, peaks, self.merges.only(kept[None]), self.steps)
+
 
 def rate_series(
     stamps: npt.NDArray[np.int64],

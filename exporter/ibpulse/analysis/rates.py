@@ -141,6 +141,17 @@ class Rates:
         steps, merges = None if self.steps is None else self.steps[at], self.merges.within(span.start, span.stop)
         return Rates(self.bytes_per_second[at], self.seconds[at], self.reset[at], steps, merges)
 
+    def only(self, kept: Bools) -> Rates:
+        """The kept ticks (ports, ticks); the others are missing."""
+        both = kept[:, None]
+        return Rates(
+            np.where(both, self.bytes_per_second, np.nan),
+            np.where(both, self.seconds, 0.0),
+            self.reset & both,
+            self.steps,
+            self.merges.only(kept),
+        )
+
 
 def rates(
     time_ns: npt.NDArray[np.int64],

@@ -38,6 +38,7 @@ from ibpulse.events import EventLog
 from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
 from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.file import RingFile
@@ -280,9 +281,9 @@ class Daemon:
             jobs=lambda: self._jobs.view,
         )
 
-    def _summarize(self, seconds: int, end_ns: int | None) -> Summary:
+    def _summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:
         ports = [known.port for known in self._supervisor.known_ports()]
-        return self._aggregator.summarize(ports, seconds, end_ns)
+        return self._aggregator.summarize(ports, seconds, end_ns, had)
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
         return exposition.render(self._snapshot, self._registry, accept, names, self._counts)

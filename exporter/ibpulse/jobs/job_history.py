@@ -1,11 +1,15 @@
-"""The jobs of the past, as the event log tells of them."""
+"""The jobs of the past, as the event log tells of them, and when each had its ports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from ibpulse.arrays import Bools
 from ibpulse.events.event import Event, is_port_name
 from ibpulse.jobs.claims import BASES, Claim, Key, PlacedJob, is_job_id
 from ibpulse.model import PortId
@@ -13,6 +17,22 @@ from ibpulse.model import PortId
 BEGAN, CHANGED, ENDED = "job-began", "job-change", "job-ended"
 # longer lists would make events longer than their readers accept
 MOST_PORTS = 256
+# a tick after every other one
+FOREVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The ports that a job had from one event up to another; None: since before the events go back, or until now."""
+
+    ports: tuple[PortId, ...]
+    since: Event | None = None
+    until: Event | None = None
+
+    def overlaps(self, from_ns: int, to_ns: int) -> bool:
+        """Whether any of it is between two wall times."""
+        begins = self.since is None or self.since.time_ns < to_ns
+        return begins and (self.until is None or self.until.time_ns > from_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +40,7 @@ class JobRecord:
     """A job with the ports that it had last; it is running if `ended_ns` is None.
 
     It began or ended at most the uncertainty before the wall times, when that was noticed. `began_ns` is None if it was
-    running already when it was first seen.
+    running already when it was first seen. `holdings` are all ports that it had, oldest first.
     """
 
     job: PlacedJob
@@ -28,6 +48,20 @@ class JobRecord:
     began_uncertainty_ns: int = 0
     ended_ns: int | None = None
     ended_uncertainty_ns: int = 0
+    holdings: tuple[Holding, ...] = ()
+
+    def changed(self, job: PlacedJob, event: Event) -> JobRecord:
+        """The record with other ports from an event on."""
+        return replace(self, job=job, holdings=(*self._closed(event), Holding(job.ports, event)))
+
+    def ended(self, event: Event) -> JobRecord:
+        """The record of the job that ended with an event."""
+        return replace(
+            self, ended_ns=event.time_ns, ended_uncertainty_ns=event.uncertainty_ns, holdings=self._closed(event)
+        )
+
+    def _closed(self, event: Event) -> tuple[Holding, ...]:
+        return (*self.holdings[:-1], *(replace(last, until=event) for last in self.holdings[-1:]))
 
 
 def job_details(job: PlacedJob, *, known: bool = True, with_cgroup: bool = False) -> dict[str, Any]:
@@ -74,15 +108,83 @@ def trace_jobs(events: Iterable[Event]) -> tuple[JobRecord, ...]:
         key = job.claim.key
         before = running.pop(key, None)
         if event.kind == ENDED:
-            record = before or JobRecord(job, None)
-            ended.append(replace(record, ended_ns=event.time_ns, ended_uncertainty_ns=event.uncertainty_ns))
+            ended.append((before or JobRecord(job, None, holdings=(Holding(job.ports),))).ended(event))
         elif event.kind == CHANGED:
-            running[key] = replace(before or JobRecord(job, None), job=job)
+            running[key] = (before or JobRecord(job, None)).changed(job, event)
         elif event.details.get("running_before"):
-            running[key] = JobRecord(job, None)
+            running[key] = JobRecord(job, None, holdings=(Holding(job.ports, event),))
         else:
-            running[key] = JobRecord(job, event.time_ns, event.uncertainty_ns)
+            running[key] = JobRecord(job, event.time_ns, event.uncertainty_ns, holdings=(Holding(job.ports, event),))
     return (*ended, *running.values())
+
+
+def list_jobs(events: Iterable[Event], running: Sequence[PlacedJob], since_ns: int) -> tuple[JobRecord, ...]:
+    """The jobs that are running now, as their sources describe them, then those that ended since a wall time.
+
+    Of the latter, the last one comes first. `events` are as in `trace_jobs`.
+    """
+    records = trace_jobs(events)
+    begun = {record.job.claim.key: record for record in records if record.ended_ns is None}
+    # a begin is forgotten after very many others
+    current = [
+        replace(begun.get(job.claim.key) or JobRecord(job, None, holdings=(Holding(job.ports),)), job=job)
+        for job in running
+    ]
+    past = [record for record in records if record.ended_ns is not None and record.ended_ns >= since_ns]
+    return (*current, *reversed(past))
+
+
+@dataclass(frozen=True, slots=True)
+class JobPorts:
+    """When a job had each port: spans of ticks of one ring, from the first up to the end, exclusive, by port name."""
+
+    spans: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[JobRecord], ring: int) -> JobPorts:
+        """The ports of the records of one job. What happened in another ring than this one is before its first tick."""
+
+        def tick(event: Event) -> int:
+            return event.tick if event.ring == ring else 0
+
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for holding in (holding for record in records for holding in record.holdings):
+            first = 0 if holding.since is None else tick(holding.since)
+            end = FOREVER if holding.until is None else tick(holding.until)
+            for port in holding.ports if first < end else ():
+                mine = spans.setdefault(str(port), [])
+                adjoins = bool(mine) and mine[-1][1] == first
+                mine.append((mine.pop()[0] if adjoins else first, end))
+        return cls(spans)
+
+    def within(self, first: int, end: int) -> JobPorts:
+        """The parts from tick `first` up to `end`, exclusive; without the ports that the job did not have then."""
+        cut = {
+            name: [(max(a, first), min(b, end)) for a, b in spans if max(a, first) < min(b, end)]
+            for name, spans in self.spans.items()
+        }
+        return JobPorts({name: spans for name, spans in cut.items() if spans})
+
+    def mask(self, names: Sequence[str], first: int, count: int) -> Bools:
+        """Whether the job had each port at the ticks from `first` on: (ports, ticks)."""
+        found = np.zeros((len(names), count), dtype=np.bool_)
+        for row, name in zip(found, names, strict=True):
+            for begin, end in self.spans.get(name, ()):
+                row[max(0, begin - first) : max(0, end - first)] = True
+        return found
+
+    def steady(self, first: int, end: int) -> tuple[int, int]:
+        """The longest span of ticks, from `first` up to `end`, in which it had some ports, and the same throughout.
+
+        It is empty if the job had none.
+        """
+        inside = self.within(first, end)
+        edges = sorted({edge for spans in inside.spans.values() for span in spans for edge in span})
+        best = (first, first)
+        for begin, stop in pairwise(edges):
+            if stop - begin > best[1] - best[0] and inside.within(begin, stop).spans:
+                best = (begin, stop)
+        return best
 
 
 def had_cgroup(events: Iterable[Event]) -> set[Key]:

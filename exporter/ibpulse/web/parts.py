@@ -14,6 +14,7 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.internal_errors import Occurrences
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
@@ -59,11 +60,11 @@ class WebParts:
 
     `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
     Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
-    number of whole seconds that end at a wall time (ns), or now. `counts` has the server's own metrics. `snapshot`
-    returns the statistics of the last second, None before the first. Streams end when `ending` is set. `web_config` is
-    the loaded web configuration file, if any, and `hosts` the host names that are served. `events` is the event log;
-    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order. `jobs`
-    returns the jobs as of the last reading of their sources.
+    number of whole seconds that end at a wall time (ns), or now, of a job if its ports are given. `counts` has the
+    server's own metrics. `snapshot` returns the statistics of the last second, None before the first. Streams end when
+    `ending` is set. `web_config` is the loaded web configuration file, if any, and `hosts` the host names that are
+    served. `events` is the event log; `known_ports` returns the ports of the node and those that disappeared within the
+    history, in natural order. `jobs` returns the jobs as of the last reading of their sources.
     """
 
     reader: RingReader
@@ -72,7 +73,7 @@ class WebParts:
     metrics: Callable[[str | None, Sequence[str]], tuple[bytes, str]]
     heartbeat_age_seconds: Callable[[], float | None]
     ready: Callable[[], tuple[bool, str]]
-    summarize: Callable[[int, int | None], Summary]
+    summarize: Callable[[int, int | None, JobPorts | None], Summary]
     version: str
     limits: WebLimits = field(default_factory=WebLimits)
     counts: WebCounts = field(default_factory=WebCounts)

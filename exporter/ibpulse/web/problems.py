@@ -43,6 +43,7 @@ class ProblemError(RequestError):
 KINDS = {
     "bad-parameter": "Invalid parameter",
     "unknown-port": "No such port",
+    "unknown-job": "No such job",
     "too-many-values": "Too many values in the window",
     "too-busy": "Too many concurrent wide requests",
     "too-many-viewers": "Too many viewers",
@@ -68,6 +69,7 @@ SYNONYMS = {
     **dict.fromkeys(("end", "end_ms", "end_time", "stop", "until", "before", "to_ms"), "to"),
     **dict.fromkeys(("duration", "range", "span"), "last"),
     **dict.fromkeys(("device", "subject"), "port"),
+    **dict.fromkeys(("job_id", "jobid", "slurm_job_id"), "job"),
     **dict.fromkeys(("step", "interval", "bin"), "resolution"),
     **dict.fromkeys(("points", "limit", "count"), "max_points"),
     **dict.fromkeys(("type", "event"), "kind"),

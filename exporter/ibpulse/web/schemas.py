@@ -12,7 +12,7 @@ from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
     401: "Authentication required.",
-    404: "No such port.",
+    404: "No such port or job.",
     414: "Query too long.",
     421: "Host name not served.",
     422: "Invalid parameter; the detail names the limit and how to fix the request.",
@@ -61,6 +61,38 @@ class Implausible(BaseModel):
     places: list[list[int]] = Field(description="Merged samples: series, first bin, number of bins; the first 200.")
 
 
+class HoldingAnswer(BaseModel):
+    """Ports that a job had from one time to another, each noticed at most the uncertainty later."""
+
+    ports: list[str]
+    from_ms: int | None = Field(description="null if it had them since before the events go back.")
+    from_uncertainty_ms: int
+    to_ms: int | None = Field(description="null while it has them.")
+    to_uncertainty_ms: int
+
+
+class JobPortsAnswer(BaseModel):
+    """A job, and the ports that it had in the span."""
+
+    job_id: str
+    scheduler: str
+    running: bool
+    had: list[HoldingAnswer] = Field(description="Oldest first.")
+
+
+def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema with all its parts inlined, for use within a request or a response."""
+    parts = schema.pop("$defs", {})
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, dict):
+            named = parts.get(str(value.get("$ref")).rpartition("/")[2])
+            return resolve(named) if named else {name: resolve(member) for name, member in value.items()}
+        return [resolve(item) for item in value] if isinstance(value, list) else value
+
+    return dict(resolve(schema))
+
+
 class WindowAnswer(BaseModel):
     """A window with format=json."""
 
@@ -75,17 +107,8 @@ class WindowAnswer(BaseModel):
     implausible: Implausible
     history: History
     coverage: str
+    job: JobPortsAnswer | None = Field(None, description="Only with job=.")
     series: list[Series]
-
-    @classmethod
-    def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
-        """The schema with all parts inlined, for use within a response."""
-        schema = super().model_json_schema()
-        parts = schema.pop("$defs")
-        schema["properties"]["history"] = parts["History"]
-        schema["properties"]["implausible"] = parts["Implausible"]
-        schema["properties"]["series"]["items"] = parts["Series"]
-        return schema
 
 
 GRAFANA_SCHEMA: dict[str, Any] = {

@@ -17,6 +17,7 @@ from ibpulse.units import MILLISECOND_NS, format_duration
 from ibpulse.web.parameters import DURATION_PATTERN, read_duration
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
 from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_parameters
+from ibpulse.web.schemas import inline_parts
 
 PATH = "/api/v1/captures"
 
@@ -178,19 +179,8 @@ def _member_names(model: type[BaseModel]) -> list[str]:
 
 def request_schema(model: type[BaseModel], required: bool) -> dict[str, Any]:
     """The body for the OpenAPI document."""
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    for name, part in schema.pop("$defs", {}).items():
-        schema = _inlined(schema, name, part)
+    schema = inline_parts(model.model_json_schema())
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
-
-
-def _inlined(schema: Any, name: str, part: dict[str, Any]) -> Any:
-    """The schema with every reference to `part` inlined."""
-    if isinstance(schema, dict):
-        if schema.get("$ref") == f"#/components/schemas/{name}":
-            return part
-        return {key: _inlined(value, name, part) for key, value in schema.items()}
-    return [_inlined(item, name, part) for item in schema] if isinstance(schema, list) else schema
 
 
 def make_request_trigger(

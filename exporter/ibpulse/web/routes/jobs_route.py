@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from ibpulse.instants import format_rfc3339
-from ibpulse.jobs import PlacedJob
-from ibpulse.jobs.job_history import JobRecord, trace_jobs
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.job_choice import known_jobs
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import JobsAnswer
 
@@ -31,25 +30,18 @@ def jobs_router(parts: WebParts) -> APIRouter:
 
 def describe_jobs(parts: WebParts) -> dict[str, Any]:
     """The answer of the route as plain values."""
-    view, reader = parts.jobs(), parts.reader
-    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.wall_clock_ns())]))[0])
-    records = trace_jobs(parts.events.events())
-    running = {record.job.claim.key: record for record in records if record.ended_ns is None}
-    # what a job holds is not in its events
-    current = [_describe(running.get(job.claim.key) or JobRecord(job, None), job) for job in view.jobs or ()]
-    past = [record for record in records if record.ended_ns is not None and record.ended_ns >= oldest_ns]
+    view = parts.jobs()
     return {
         "known": view.jobs is not None,
         "sources": list(view.sources),
-        "jobs": [*current, *map(_describe, reversed(past))],
+        "jobs": list(map(_describe, known_jobs(parts))),
         "pods": list(view.pods),
         "notices": list(view.notices),
     }
 
 
-def _describe(record: JobRecord, held: PlacedJob | None = None) -> dict[str, Any]:
-    """A job as plain values; `held` is the same job as its source describes it now, None for one that ended."""
-    job = held or record.job
+def _describe(record: JobRecord) -> dict[str, Any]:
+    job = record.job
     claim = job.claim
     return {
         "job_id": claim.id,

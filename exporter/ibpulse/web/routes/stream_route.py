@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ibpulse.jobs.claims import Key
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.web.middleware import HEAD
 from ibpulse.web.open_connections import client_of
 from ibpulse.web.parameters import (
@@ -50,6 +52,7 @@ class StreamQuery(BaseModel):
         alias="from",
         description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
     )
+    job: OptionalJob = Field(None, description=f"{JOB_HELP} `summary` has its numbers in place of the node's.")
 
 
 LastEventId = Annotated[
@@ -66,7 +69,7 @@ def stream_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/stream",
-        responses={200: _ANSWER, **problems(422, 503)},
+        responses={200: _ANSWER, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],
     )
@@ -75,7 +78,9 @@ def stream_router(parts: WebParts) -> APIRouter:
         period_ns = read_duration("every", query.every)
         if not SHORTEST_NS <= period_ns <= LONGEST_NS:
             raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
-        return EventStream(hub, period_ns, _resume_tick(parts, last_event_id or "", query.from_))
+        job = choose_job(parts, query.job)
+        begin = _resume_tick(parts, last_event_id or "", query.from_)
+        return EventStream(hub, period_ns, begin, None if job is None else job.key)
 
     return router
 
@@ -98,11 +103,11 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, hub: Hub, period_ns: int, resume_tick: int | None) -> None:
+    def __init__(self, hub: Hub, period_ns: int, resume_tick: int | None, job: Key | None) -> None:
         # makes buffering proxies pass on events immediately (nginx reads X-Accel-Buffering)
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._hub, self._period_ns, self._resume_tick = hub, period_ns, resume_tick
+        self._hub, self._period_ns, self._resume_tick, self._job = hub, period_ns, resume_tick, job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client disconnects, another takes its place, or the server stops."""
@@ -111,7 +116,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b""})
             return
         client = client_of((scope.get("client") or ("",))[0])
-        viewer = self._hub.join(client, self._period_ns, self._resume_tick)
+        viewer = self._hub.join(client, self._period_ns, self._resume_tick, self._job)
         leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
         try:
             await self._begin(send)

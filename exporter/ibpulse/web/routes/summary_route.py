@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import numpy as np
@@ -12,14 +13,22 @@ from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
-from ibpulse.units import SECOND_NS, format_duration
+from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
+from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, read_instant, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import problems
+from ibpulse.web.schemas import JobPortsAnswer, problems
 from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_LAST = "1m"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryAnswer(Summary):
+    """A summary; `job` is only there if the query names one: all statistics are then of the ports that it had."""
+
+    job: JobPortsAnswer | None = None
 
 
 class SummaryQuery(SpanQuery):
@@ -32,6 +41,7 @@ class SummaryQuery(SpanQuery):
     window: OptionalDuration = Field(
         None, description="The name of last in version 0.1; with to, the span ends there, rounded down to a second."
     )
+    job: OptionalJob = Field(None, description=JOB_HELP)
 
 
 def summary_router(parts: WebParts) -> APIRouter:
@@ -41,20 +51,25 @@ def summary_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/summary",
-        responses={200: {"model": Summary, "description": "The summary."}, **problems(422, 503)},
+        responses={200: {"model": SummaryAnswer, "description": "The summary."}, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],
     )
     async def summary(request: Request, query: Annotated[SummaryQuery, Query()]) -> Response:
         """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a span."""
-        return await wide.run(request, answer_summary, parts, *choose_seconds(query, parts))
+        job = choose_job(parts, query.job)
+        return await wide.run(request, answer_summary, parts, *choose_seconds(query, parts), job)
 
     return router
 
 
-def answer_summary(parts: WebParts, seconds: int, end_ns: int | None) -> Response:
-    """The response for `seconds` that end at a wall time, None for now."""
-    return Response(orjson.dumps(parts.summarize(seconds, end_ns)), media_type="application/json")
+def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: ChosenJob | None = None) -> Response:
+    """The response for `seconds` that end at a wall time, None for now, of a job if one is given."""
+    found = parts.summarize(seconds, end_ns, None if job is None else job.ports)
+    if job is None:
+        return Response(orjson.dumps(found), media_type="application/json")
+    described = job.describe(found.start_ms * MILLISECOND_NS, found.end_ms * MILLISECOND_NS)
+    return Response(orjson.dumps({**asdict(found), "job": described}), media_type="application/json")
 
 
 def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | None]:

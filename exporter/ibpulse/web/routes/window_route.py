@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, problems
+from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, inline_parts, problems
 from ibpulse.web.wide_requests import WideRequests
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
 from ibpulse.web.window.query import Format, WindowQuery, plan_window
@@ -24,7 +24,7 @@ _ANSWER: dict[str, Any] = {
         }
     },
     "content": {
-        "application/json": {"schema": {"anyOf": [WindowAnswer.model_json_schema(), GRAFANA_SCHEMA]}},
+        "application/json": {"schema": {"anyOf": [inline_parts(WindowAnswer.model_json_schema()), GRAFANA_SCHEMA]}},
         CSV_TYPE: {"schema": {"type": "string"}},
         NPY_TYPE: {"schema": {"type": "string", "format": "binary"}},
     },

@@ -1,6 +1,6 @@
 """The viewers of the stream, and the task that encodes what is new once for all of them.
 
-The task runs only while there are viewers.
+The viewers of a job have a task of their own. A task runs only while it has viewers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import numpy as np
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.events import Event
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs.claims import Key
+from ibpulse.jobs.job_history import FOREVER
 from ibpulse.model import PortState
 from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
+from ibpulse.web.job_choice import ChosenJob, job_of
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.messages import (
@@ -45,10 +48,18 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class Feed:
-    """Follows the ticks of a ring as they become complete. `next_tick` is the first one not yet in a batch."""
+    """Follows the ticks of a ring as they become complete. `next_tick` is the first one not yet in a batch.
 
-    def __init__(self, parts: WebParts, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    With `job`, it has the ports that this job had within the history, and their samples while it had them.
+    """
+
+    def __init__(
+        self, parts: WebParts, monotonic_ns: Callable[[], int] = time.monotonic_ns, job: Key | None = None
+    ) -> None:
         self._parts, self._reader, self._monotonic_ns = parts, parts.reader, monotonic_ns
+        self._key = job
+        self._job: ChosenJob | None = None
+        self._job_of: tuple[object, ...] = ()
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
         self._seen: tuple[object, ...] = ()
         self._logged = parts.events.added
@@ -65,6 +76,10 @@ class Feed:
     def refresh_ports(self) -> tuple[bool, bool]:
         """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
         slots = self._reader.ring.slots()
+        job = self._find_job()
+        if job is not None:
+            had = job.ports.within(self._reader.oldest_tick(self._parts.wall_clock_ns()), FOREVER).spans
+            slots = {name: slot for name, slot in slots.items() if name in had}
         known = [each for each in self._parts.known_ports() if str(each.port.id) in slots]
         names = [str(each.port.id) for each in known]
         numbers = tuple(slots[name] for name in names)
@@ -78,11 +93,18 @@ class Feed:
         before, self.ports = self.ports, self._describe(known)
         return others, before != self.ports
 
+    def _find_job(self) -> ChosenJob | None:
+        """The job as of now, which is only traced again after a change."""
+        based_on = self._parts.events.added, self._parts.jobs().jobs
+        if self._key is not None and (self._job is None or self._job_of != based_on):
+            self._job, self._job_of = job_of(self._parts, self._key), based_on
+        return self._job
+
     def log_events(self) -> bytes:
         """The events of the log within the history that `advance` has returned; empty without any."""
         log = self._parts.events
         told = log.events()[: len(log.events()) - (log.added - self._logged)]
-        oldest_ns = int(self._reader.wall_ns(np.array([self._reader.oldest_tick(self._parts.wall_clock_ns())]))[0])
+        oldest_ns, _ = self._span_ns()
         return _logged([event for event in told if event.time_ns >= oldest_ns])
 
     def advance(self) -> list[bytes]:
@@ -100,7 +122,7 @@ class Feed:
         snapshot = self._parts.snapshot()
         if snapshot is not None and snapshot is not self._snapshot:
             self._snapshot = snapshot
-            self.summary = summary_event(describe_second(snapshot))
+            self.summary = summary_event(describe_second(snapshot, self._key, self._names))
             events.append(self.summary)
         return events
 
@@ -116,6 +138,8 @@ class Feed:
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
         lines = [self._parts.events.history.line_rate(*port) for port in self._rates]
         found = read_rates(self._reader, self._slots, widest, run.tick, last_tick, lines)
+        if self._job is not None:
+            found = found.only(self._job.ports.mask(self._names, run.tick, run.count))
         # each port's transmit before its receive
         values = found.peaks.reshape(2 * len(self._slots), run.count)
         merged = [
@@ -147,7 +171,14 @@ class Feed:
             history_ns,
             self._parts.version,
             self._parts.fabric().simulated,
+            None if self._job is None else self._job.describe(*self._span_ns()),
         )
+
+    def _span_ns(self) -> tuple[int, int]:
+        """The wall times of the history, up to now."""
+        now_ns = self._parts.wall_clock_ns()
+        oldest = self._reader.oldest_tick(now_ns)
+        return int(self._reader.wall_ns(np.array([oldest]))[0]), now_ns + SECOND_NS
 
     def _states(self) -> dict[str, list[tuple[int, PortState | None]]]:
         now_ns = self._parts.wall_clock_ns()
@@ -169,10 +200,20 @@ log = logging.getLogger(__name__)
 
 
 class Viewer:
-    """One viewer of a client and its queued events. Not thread-safe; use it only in the event loop."""
+    """One viewer of a client and its queued events. Not thread-safe; use it only in the event loop.
 
-    def __init__(self, client: str, period_ns: int, first: Iterator[bytes], drop: Callable[[], None]) -> None:
-        self.client, self.period_ns = client, period_ns
+    With `job` it views the ports of this job.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        period_ns: int,
+        first: Iterator[bytes],
+        drop: Callable[[], None],
+        job: Key | None = None,
+    ) -> None:
+        self.client, self.period_ns, self.job = client, period_ns, job
         self._first, self._drop = first, drop
         self._ports = b""
         self._queue: deque[bytes] = deque()
@@ -224,17 +265,16 @@ class Viewer:
 
 
 class Hub:
-    """Feeds up to `max_viewers` viewers from one task."""
+    """Feeds up to `max_viewers` viewers from one task for the node, and one for each job that is viewed."""
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
         # the oldest first
         self._viewers: dict[Viewer, None] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._feed: Feed | None = None
+        self._feeds: dict[Key | None, tuple[Feed, asyncio.Task[None]]] = {}
 
-    def join(self, client: str, period_ns: int, resume_tick: int | None) -> Viewer:
-        """Add a viewer that gets the ticks from `resume_tick` on, or from now on.
+    def join(self, client: str, period_ns: int, resume_tick: int | None, job: Key | None = None) -> Viewer:
+        """Add a viewer, of a job if one is given, that gets the ticks from `resume_tick` on, or from now on.
 
         Raises:
             ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
@@ -248,20 +288,24 @@ class Hub:
                 "/api/v1/window instead.",
                 bound={"name": "max_viewers", "limit": limit},
             )
-        feed = self._started()
+        feed = self._started(job)
         first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
-        viewer = Viewer(client, period_ns, first, self._count_dropped)
+        viewer = Viewer(client, period_ns, first, self._count_dropped, job)
         self._viewers[viewer] = None
         self._parts.counts.stream_viewers = len(self._viewers)
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """Remove a viewer; the last one stops the task."""
+        """Remove a viewer; the last one of a task stops it."""
         self._viewers.pop(viewer, None)
         self._parts.counts.stream_viewers = len(self._viewers)
-        if not self._viewers and self._task is not None:
-            self._task.cancel()
-            self._task = self._feed = None
+        if not self._of(viewer.job) and viewer.job in self._feeds:
+            _, task = self._feeds.pop(viewer.job)
+            task.cancel()
+
+    def _of(self, job: Key | None) -> list[Viewer]:
+        """The viewers of a job, or of the node."""
+        return [viewer for viewer in self._viewers if viewer.job == job]
 
     def _displace(self, client: str) -> bool:
         """End the newest viewer of the client with most viewers, if it keeps at least as many as `client` gets."""
@@ -275,41 +319,42 @@ class Hub:
         del self._viewers[newest]
         return True
 
-    def _started(self) -> Feed:
-        if self._feed is None:
-            self._feed = Feed(self._parts)
-            self._task = asyncio.create_task(self._run(self._feed), name="stream")
-        return self._feed
+    def _started(self, job: Key | None) -> Feed:
+        if job not in self._feeds:
+            feed = Feed(self._parts, job=job)
+            self._feeds[job] = feed, asyncio.create_task(self._run(feed, job), name="stream")
+        return self._feeds[job][0]
 
     @staticmethod
     def _first_events(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
         yield RETRY + feed.ports + feed.log_events() + feed.summary
         yield from feed.resume(resume_tick, end_tick)
 
-    async def _run(self, feed: Feed) -> None:
+    async def _run(self, feed: Feed, job: Key | None) -> None:
         try:
-            await self._produce(feed)
+            await self._produce(feed, job)
         except Exception:
             log.exception("the stream failed; disconnecting its viewers")
-        self._task = self._feed = None
-        for viewer in self._viewers:
+        self._feeds.pop(job, None)
+        for viewer in self._of(job):
             viewer.offer([END])
             viewer.end()
 
-    async def _produce(self, feed: Feed) -> None:
+    async def _produce(self, feed: Feed, job: Key | None) -> None:
         quiet = 0.0
         while not self._parts.ending.is_set():
-            period = min((viewer.period_ns for viewer in self._viewers), default=SECOND_NS) / SECOND_NS
+            period = min((viewer.period_ns for viewer in self._of(job)), default=SECOND_NS) / SECOND_NS
             try:
                 async with asyncio.timeout(period):
                     await self._parts.ending.wait()
             except TimeoutError:
-                quiet = self._round(feed, quiet + period)
+                quiet = self._round(feed, self._of(job), quiet + period)
 
-    def _round(self, feed: Feed, quiet: float) -> float:
-        """Feed all viewers once; returns the seconds since the last event."""
+    @staticmethod
+    def _round(feed: Feed, viewers: Sequence[Viewer], quiet: float) -> float:
+        """Feed the viewers once; returns the seconds since the last event."""
         others, changed = feed.refresh_ports()
-        for viewer in self._viewers:
+        for viewer in viewers:
             if others:
                 viewer.restart(feed.ports)
             elif changed:
@@ -317,7 +362,7 @@ class Hub:
         events = feed.advance()
         if not events and quiet >= HEARTBEAT_SECONDS:
             events = [HEARTBEAT]
-        for viewer in self._viewers:
+        for viewer in viewers:
             viewer.offer(events)
         return 0.0 if events else quiet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +15,7 @@ import orjson
 from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Snapshot
 from ibpulse.events import Event
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs.claims import Key
 from ibpulse.model import PortState
 from ibpulse.units import MILLISECOND_NS
 
@@ -44,11 +46,12 @@ def ports_event(
     history_ns: int,
     version: str,
     simulated: bool,
+    job: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The series of the following batches: two per port, transmit before receive, in this order.
 
     `states` holds the states of each port over the history, oldest first, each with the wall time (ns) at which it
-    began.
+    began. `job` describes the job whose ports they are, if only its ports were asked for.
     """
     document = {
         "version": version,
@@ -56,6 +59,7 @@ def ports_event(
         "history_ms": history_ns // MILLISECOND_NS,
         "simulated": simulated,
         "ports": [_describe(known, states.get(str(known.port.id), ())) for known in ports],
+        **({} if job is None else {"job": job}),
     }
     return event("ports", orjson.dumps(document))
 
@@ -130,30 +134,56 @@ def summary_event(document: dict[str, Any]) -> bytes:
     return event("summary", orjson.dumps(document))
 
 
-def describe_second(snapshot: Snapshot) -> dict[str, Any]:
-    """The document of one `summary` event; unknown values are null."""
-    traffic = snapshot.traffic
+def describe_second(snapshot: Snapshot, job: Key | None = None, names: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of one `summary` event; unknown values are null.
+
+    With `job`, the numbers are those of the job in place of the node's, and the ports are those of these names.
+    """
+    chosen = [port for port in snapshot.ports if port.directions and (job is None or str(port.port.id) in names)]
     return {
         "end_ms": None if snapshot.end_wall_ns is None else snapshot.end_wall_ns // MILLISECOND_NS,
-        "node": {
-            "rails": snapshot.node_rails,
-            "active_rails": traffic.active_rails,
-            "line_rate_bytes_per_second": snapshot.node_line_rate,
-            "rail_fairness_ratio": traffic.fairness,
-            "step_period_seconds": traffic.step_seconds,
-            "step_period_score": traffic.step_score,
-            "workload_signature": traffic.signature,
-            "workload_signature_confidence": traffic.confidence,
-            "bandwidth_saturated": traffic.saturated,
-            "moe_saturated": traffic.moe_saturated,
-            "windows": {
-                name: _window(window, snapshot.timescales)
-                for name, window in zip(snapshot.windows, snapshot.node, strict=True)
-            },
-        },
-        "ports": [_port(port, snapshot.windows) for port in snapshot.ports if port.directions],
+        **({"node": _node(snapshot)} if job is None else {"job": _job(snapshot, job)}),
+        "ports": [_port(port, snapshot.windows) for port in chosen],
         "sampler": _sampler(snapshot),
         "notices": list(snapshot.fabric.notices),
+    }
+
+
+def _node(snapshot: Snapshot) -> dict[str, Any]:
+    traffic = snapshot.traffic
+    return {
+        "rails": snapshot.node_rails,
+        "active_rails": traffic.active_rails,
+        "line_rate_bytes_per_second": snapshot.node_line_rate,
+        "rail_fairness_ratio": traffic.fairness,
+        "step_period_seconds": traffic.step_seconds,
+        "step_period_score": traffic.step_score,
+        "workload_signature": traffic.signature,
+        "workload_signature_confidence": traffic.confidence,
+        "bandwidth_saturated": traffic.saturated,
+        "moe_saturated": traffic.moe_saturated,
+        "windows": {
+            name: _window(window, snapshot.timescales)
+            for name, window in zip(snapshot.windows, snapshot.node, strict=True)
+        },
+    }
+
+
+def _job(snapshot: Snapshot, key: Key) -> dict[str, Any] | None:
+    """The statistics of a job; None if it has none, for example because it shares a port."""
+    # the statistics are by id, which two schedulers may both use
+    owners = [job.claim.key for job in snapshot.jobs or () if job.claim.id == key[1]]
+    found = [each for each in snapshot.job_statistics if each.job_id == key[1]]
+    if owners != [key] or not found:
+        return None
+    (job,) = found
+    return {
+        "job_id": job.job_id,
+        "duty_cycle_ratio": job.duty_cycle_ratio,
+        "active_bytes_per_second": job.active_bytes_per_second,
+        "rail_fairness_ratio": job.fairness,
+        "step_period_seconds": None if job.step_seconds is None or math.isnan(job.step_seconds) else job.step_seconds,
+        "last_traffic_ms": None if job.last_traffic_ns is None else job.last_traffic_ns // MILLISECOND_NS,
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from starlette.responses import Response
 
-from ibpulse.text import csv_text
+from ibpulse.text import csv_text, first_names
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window.query import Format
 from ibpulse.web.window.values import UNCERTAINTY, WindowValues
@@ -21,6 +21,7 @@ _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 CSV_TYPE = "text/csv; charset=utf-8"
 NPY_TYPE = "application/x-npy"
 NPY_HEADER = "X-Ibpulse-Window"
+NAMED_PORTS = 8
 
 
 def write_window(window: WindowValues, wanted: Format) -> Response:
@@ -29,9 +30,10 @@ def write_window(window: WindowValues, wanted: Format) -> Response:
 
 
 def _coverage(window: WindowValues) -> dict[str, Any]:
-    """The members that describe the values, including the number of missing ones."""
+    """The members that describe the values, including the number of missing ones; `job` only if the query names one."""
     plan, holes = window.plan, window.holes()
     step_ms = plan.bins.width * plan.interval_ns // MILLISECOND_NS
+    edges_ns = plan.bins.first * plan.interval_ns, plan.bins.end * plan.interval_ns
     return {
         "interval_ms": plan.interval_ns // MILLISECOND_NS,
         "resolution_ms": step_ms,
@@ -44,16 +46,23 @@ def _coverage(window: WindowValues) -> dict[str, Any]:
         "implausible": asdict(window.marks),
         "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
         "coverage": _sentence(window, holes),
+        **({} if plan.job is None else {"job": plan.job.describe(*edges_ns)}),
     }
 
 
 def _sentence(window: WindowValues, holes: int) -> str:
+    plan = window.plan
+    if plan.job and not plan.ports:
+        return f"Job {plan.job.id} had no sampled port in this span, as far as is known."
     if not window.values.size:
-        return "No bin of this span is complete yet." if window.plan.ports else "No ports are sampled."
+        return "No bin of this span is complete yet." if plan.ports else "No ports are sampled."
     if not holes:
         return "No values are missing."
     older = window.start_ms < window.oldest_ms
     reason = f" The history begins at {window.oldest_ms} ms." if older else ""
+    if plan.job and plan.partly:
+        names = first_names(plan.partly, NAMED_PORTS)
+        reason += f" Job {plan.job.id} had {names} only for a part of the span; values outside of it are missing."
     return f"{holes} of {window.values.size} values are missing.{reason}"
 
 

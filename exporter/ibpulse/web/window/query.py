@@ -11,6 +11,7 @@ from ibpulse.analysis.bins import Statistic
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring.window import widest_stride
 from ibpulse.units import format_duration
+from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
@@ -31,6 +32,7 @@ class WindowQuery(SpanQuery):
         default_factory=list,
         description="A port (mlx5_0:1) or all ports of a device (mlx5_0); repeatable (default: all sampled ports).",
     )
+    job: OptionalJob = Field(None, description=JOB_HELP)
     direction: Direction = Field("both", description="Direction of traffic, from the port's point of view.")
     unit: Unit = Field(
         "bytes_per_second",
@@ -49,33 +51,45 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
     """The plan of a query.
 
     Raises:
-        ProblemError: a parameter is invalid, a port is unknown, or the response would be too large.
+        ProblemError: a parameter is invalid, a port or job is unknown, or the response would be too large.
     """
-    names, slots = _ports(query.port, parts)
+    chosen, job = _ports(query.port, parts), choose_job(parts, query.job)
+    if job is not None:
+        chosen = {name: slot for name, slot in chosen.items() if name in job.ports.spans}
+    bins = _bins(query, parts, widest_stride(parts.reader.strides(list(chosen.values()))))
+    partly: tuple[str, ...] = ()
+    if job is not None:
+        first, end = (parts.reader.tick_at(tick * parts.reader.interval_ns) for tick in (bins.first, bins.end))
+        had = job.ports.within(first, end).spans
+        chosen = {name: slot for name, slot in chosen.items() if name in had}
+        partly = tuple(name for name in chosen if list(had[name]) != [(first, end)])
+    names = tuple(chosen)
     known = {str(port.port.id): port.port.rate_bytes_per_second for port in parts.known_ports()}
     plan = WindowPlan(
         ports=names,
-        slots=slots,
+        slots=tuple(chosen.values()),
         rates=tuple(known.get(name) for name in names),
         directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
         interval_ns=parts.reader.interval_ns,
-        bins=_bins(query, parts, widest_stride(parts.reader.strides(slots))),
+        bins=bins,
         statistic=query.statistic,
         unit=query.unit,
         history=parts.events.history,
         uncertainty=query.uncertainty,
+        job=job,
+        partly=partly,
     )
     _refuse_too_many(plan, parts.limits)
     return plan
 
 
-def _ports(wanted: Sequence[str], parts: WebParts) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _ports(wanted: Sequence[str], parts: WebParts) -> dict[str, int]:
+    """The slots of the chosen ports."""
     # a port that disappeared keeps its slot, and its past
     kept, known = parts.reader.ring.slots(), [port.port for port in parts.known_ports() if port.port.source]
     slots = {name: kept[name] for port in known if (name := str(port.id)) in kept}
     if not wanted:
-        names = list(slots)
-        return tuple(names), tuple(slots[name] for name in names)
+        return slots
     if len(wanted) > parts.limits.max_ports:
         raise bad_parameter("port", f"{len(wanted)} ports requested; the maximum is {parts.limits.max_ports}")
     chosen: dict[str, int] = {}
@@ -84,7 +98,7 @@ def _ports(wanted: Sequence[str], parts: WebParts) -> tuple[tuple[str, ...], tup
         if not found:
             raise _unknown_port(text, parts, sorted(slots))
         chosen |= found
-    return tuple(chosen), tuple(chosen.values())
+    return chosen
 
 
 def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> ProblemError:

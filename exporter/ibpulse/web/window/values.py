@@ -18,6 +18,7 @@ from ibpulse.model import DIRECTIONS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import TickRun, read_series, runs_of_wall_time, ticks_to_complete
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.job_choice import ChosenJob
 
 UNCERTAINTY = "uncertainty"
 # of merged samples; they are in the header of an NPY answer
@@ -88,7 +89,9 @@ def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> i
 class WindowPlan:
     """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
 
-    `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty.
+    `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty. Of a
+    `job`, the samples of a port at other times than the job had it are missing; `partly` are the ports that it had for
+    a part of the time.
     """
 
     ports: tuple[str, ...]
@@ -101,6 +104,8 @@ class WindowPlan:
     unit: Unit
     history: PortHistory = field(default_factory=PortHistory)
     uncertainty: bool = False
+    job: ChosenJob | None = None
+    partly: tuple[str, ...] = ()
 
     @property
     def detail(self) -> Detail:
@@ -197,7 +202,8 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     marks = SampleMarks()
     doubts = BinGrid(len(plan.ports), bins.first, bins.points if plan.uncertainty else 0, bins.width, "max")
     for run in runs:
-        for row, series in read_series(reader, plan.slots, run, newest, lines, plan.detail):
+        for row, found in read_series(reader, plan.slots, run, newest, lines, plan.detail):
+            series = _of_job(found, plan, row, run)
             if series.merges:
                 marks.add(plan, row, run, series.merges)
             if series.steps is not None:
@@ -213,6 +219,13 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     oldest_ms, newest_ms = (int(ns) // MILLISECOND_NS for ns in reader.wall_ns(np.array([held, newest])))
     unsure = _chosen(plan, doubts.values()) if plan.uncertainty else None
     return WindowValues(plan, _chosen(plan, values), oldest_ms, newest_ms, marks, unsure)
+
+
+def _of_job(series: RateSeries, plan: WindowPlan, row: int, run: TickRun) -> RateSeries:
+    """The samples of the job of a plan, or all if it has none."""
+    if plan.job is None:
+        return series
+    return series.only(plan.job.ports.mask([plan.ports[row]], run.tick, run.count)[0])
 
 
 def _chosen(plan: WindowPlan, values: Singles) -> Singles:
