@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from ibpulse.recordings import load
+from ibpulse.recordings.recorded_jobs import trace_holdings
 from tests.daemon.fabrics import simulated
 from tests.running import Metrics, Running, eventually
 
@@ -127,6 +131,26 @@ def check_window(daemon: Running, job: str, devices: set[str]) -> None:
     assert all(each["values"][-1] is None for each in others)
 
 
+def check_capture(daemon: Running, path: Path, owners: dict[str, set[str]]) -> None:
+    """A capture has the jobs with these devices, which they had last; so has the list, and a report of it."""
+    taken = httpx.post(f"{daemon.url}/api/v1/captures", json={"before": "1s", "after": "10ms"}, timeout=20)
+    assert taken.status_code == 202, taken.text
+
+    def find() -> Any:
+        found = daemon.ask("/api/v1/captures").json()["captures"]
+        return next((each for each in found if each["name"] == taken.json()["name"]), None)
+
+    listed = eventually(find, 60)
+    assert {job["job_id"] for job in listed["jobs"]} == owners.keys()
+    path.write_bytes(daemon.ask(listed["url"]).content)
+    meta = load(path).meta
+    held = {record.job.claim.id: record.holdings[-1].ports for record in trace_holdings(meta.jobs, meta.events)}
+    assert {job: {port.device for port in ports} for job, ports in held.items()} == owners
+    command = [sys.executable, "-m", "ibpulse", "report", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert all(f"job {job} (slurm) has mlx5_" in text for job in owners)
+
+
 def put(directory: Path, job: str, gpus: list[str]) -> None:
     """A document, renamed to its place as a prolog does it."""
     fresh = directory / f".{job}.json.new"
@@ -137,7 +161,7 @@ def put(directory: Path, job: str, gpus: list[str]) -> None:
 def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(tmp_path: Path) -> None:
     directory = tmp_path / "owners"
     directory.mkdir(mode=0o755)
-    flags = ("--slow.interval=1s", f"--jobs.owners-dir={directory}")
+    flags = ("--slow.interval=1s", f"--jobs.owners-dir={directory}", "--capture.allow-unauthenticated=true")
     with simulated(tmp_path / "tree", "constant", ports=4) as tree:
         with Running(tree, tmp_path / "ring", *flags) as daemon:
             eventually(lambda: daemon.metrics().find("ibpulse_node_jobs"))
@@ -151,6 +175,7 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(tmp_path: Pa
             assert daemon.metrics().find("ibpulse_node_last_traffic_timestamp_seconds")
             for job, devices in halves.items():
                 check_window(daemon, job, devices)
+            check_capture(daemon, tmp_path / "capture.parquet", halves)
         # jobs go on without the daemon
         with Running(tree, tmp_path / "ring", *flags) as daemon:
             eventually(lambda: owners(daemon.metrics()) == halves)

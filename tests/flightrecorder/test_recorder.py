@@ -7,7 +7,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -27,8 +27,12 @@ from ibpulse.flightrecorder.recorder import FlightRecorder, Pending
 from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.internal_errors import InternalErrors
-from ibpulse.model import PortState
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.job_history import job_details
+from ibpulse.jobs.job_watch import NOTHING, JobsView
+from ibpulse.model import PortId, PortState
 from ibpulse.recordings import Recording, load
+from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import Ring, constant, port, square, update
 from tests.ring.tiny import tiny_tmpfs
@@ -58,10 +62,11 @@ def make_recorder(
     directory: Path,
     events: EventLog | None = None,
     internal_errors: InternalErrors | None = None,
+    jobs: Callable[[], JobsView] = lambda: NOTHING,
     **changes: Any,
 ) -> FlightRecorder:
     given = {"directory": directory, "host": "node7", "min_free_bytes": 0, **changes}
-    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events, internal_errors)
+    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events, internal_errors, jobs)
     made.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     return made
 
@@ -123,6 +128,43 @@ async def test_a_capture_has_the_states_of_its_window_and_what_changed_them(ring
     assert [port.first_state for port in capture.meta.ports] == [UP, DOWN]
     states = [capture.states.at("mlx5_1:1", tick - 401) for tick in range(401, 801)]
     assert states == [DOWN] * 49 + [UP] * 150 + [DOWN] * 201
+
+
+async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(ring: Ring, tmp_path: Path) -> None:
+    events, created = EventLog(), ring.file.words[H_CREATED_WALL_NS]
+    early, first, moved, later = (
+        PlacedJob(Claim(name, "slurm", "file"), (PortId(device, 1),), "gpus")
+        for name, device in (("early", "mlx5_0"), ("1", "mlx5_0"), ("1", "mlx5_1"), ("late", "mlx5_0"))
+    )
+    story = [(100, "job-began", early), (200, "job-began", first), (300, "job-ended", early)]
+    story += [(600, "job-change", moved), (790, "job-began", later)]
+    for tick, kind, placed in story:
+        details = job_details(placed)
+        events.add(Event(tick * INTERVAL_NS, kind, "", "", details=details, tick=tick, ring=created))
+    view = JobsView((moved, later))
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: view)
+    pending = recorder.ask(TRIGGER)
+    meta = (await taken(recorder, pending)).meta
+    # the window has the samples 401 to 800
+    assert [(each.job.claim.id, str(each.job.ports[0])) for each in meta.jobs] == [
+        ("1", "mlx5_0:1"),
+        ("late", "mlx5_0:1"),
+    ]
+    assert [each.began_ns for each in meta.jobs] == [200 * INTERVAL_NS, 790 * INTERVAL_NS]
+    found, at_end = trace_holdings(meta.jobs, meta.events)
+    assert [str(each.ports[0]) for each in found.holdings] == ["mlx5_0:1", "mlx5_1:1"]
+    assert at_end.holdings[0].since is not None
+    named = [{"job_id": "1", "scheduler": "slurm"}, {"job_id": "late", "scheduler": "slurm"}]
+    assert recorder.jobs_of() == {str(pending.name): named}
+
+
+async def test_a_capture_of_a_node_whose_jobs_are_unknown_does_not_say_that_there_was_none(
+    ring: Ring, tmp_path: Path
+) -> None:
+    for view, expected in ((JobsView(), False), (JobsView(()), True)):
+        recorder = make_recorder(ring, tmp_path / str(expected), EventLog(), jobs=lambda view=view: view)
+        await taken(recorder, recorder.ask(TRIGGER))
+        assert bool(recorder.jobs_of()) is expected
 
 
 async def test_a_capture_of_simulated_ports_says_so(ring: Ring, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from ibpulse.events import Event
 from ibpulse.flightrecorder.writer import ROWS_AT_ONCE, Job, parse_job
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port
@@ -21,8 +23,18 @@ from tests.running import eventually
 
 PORT = RecordedPort("mlx5_0", 1, 50e9, rail=False, source="words", identity=PortIdentity(guid="b8ce:f603:00aa:bb00"))
 EVENT = Event(10**18, "link-down", "mlx5_0:1", "The link went down.", before=PortState("ACTIVE", active=True))
+OWNER = PlacedJob(Claim("42", "slurm", "file", "Ω"), (PORT.id,), "alone")
 META = RecordingMeta(
-    "node7", 10_000_000, (PORT,), "capture", labels={"a": "Ω"}, trigger_ns=10**18, events=(EVENT,), events_left_out=3
+    "node7",
+    10_000_000,
+    (PORT,),
+    "capture",
+    labels={"a": "Ω"},
+    trigger_ns=10**18,
+    events=(EVENT,),
+    events_left_out=3,
+    jobs=(JobRecord(OWNER, 10**17, 5, holdings=(Holding(OWNER.ports),)),),
+    jobs_left_out=2,
 )
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ibpulse.events import KINDS, Event
-from ibpulse.model import ROLES, PortIdentity, PortState
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.job_history import Holding, JobRecord
+from ibpulse.model import ROLES, PortId, PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.recordings.recording import MOST_BYTES_PER_SECOND
 
@@ -69,6 +71,15 @@ events = st.builds(
     after=states,
     details=st.dictionaries(WORDS.filter(lambda name: name != "ports"), WORDS | st.integers(0, 9), max_size=2),
 )
+jobs = st.builds(
+    lambda name, ids, times, words: JobRecord(
+        PlacedJob(Claim(name, "slurm", "file", *words), ids, "gpus" if ids else ""), *times, (Holding(ids),)
+    ),
+    name=st.text(string.ascii_letters + string.digits, min_size=1, max_size=9),
+    ids=st.lists(st.builds(PortId, st.sampled_from(["mlx5_0", "b"]), st.integers(0, 255)), max_size=3).map(tuple),
+    times=st.tuples(*[st.none() | st.integers(1, 2**62), st.integers(0, 2**62)] * 2),
+    words=st.tuples(SHOWN_WORDS, SHOWN_WORDS),
+)
 metas = st.builds(
     RecordingMeta,
     host=WORDS,
@@ -83,6 +94,8 @@ metas = st.builds(
     events=st.lists(events, max_size=3).map(lambda found: tuple(sorted(found, key=lambda event: event.time_ns))),
     events_left_out=st.integers(0, 9),
     simulated=st.booleans(),
+    jobs=st.lists(jobs, max_size=3).map(tuple),
+    jobs_left_out=st.integers(0, 9),
 )
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.job_history import JobPorts
+from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.file import RingFile
@@ -74,9 +75,16 @@ LOG_SECONDS = 0.2
 class Captures:
     """The flight recorder with its local rules and its alert receiver."""
 
-    def __init__(self, settings: Settings, reader: RingReader, events: EventLog, errors: InternalErrors) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reader: RingReader,
+        events: EventLog,
+        errors: InternalErrors,
+        jobs: Callable[[], JobsView] = lambda: NOTHING,
+    ) -> None:
         capture = settings.capture
-        self.recorder = make_flight_recorder(settings, reader, events, errors)
+        self.recorder = make_flight_recorder(settings, reader, events, errors, jobs)
         self._rules = make_local_rules(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
@@ -189,7 +197,7 @@ class Daemon:
         self._phases = PhaseEvents(self._events, self._reader)
         self._registry = exposition.process_registry()
         self._counts = WebCounts(internal_errors=self._errors.counts)
-        self._captures = Captures(settings, self._reader, self._events, self._errors)
+        self._captures = Captures(settings, self._reader, self._events, self._errors, lambda: self._jobs.view)
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None

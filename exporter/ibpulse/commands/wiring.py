@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.job_sources import JobSources, choose_sources
-from ibpulse.jobs.job_watch import JobWatch
+from ibpulse.jobs.job_watch import NOTHING, JobsView, JobWatch
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -130,7 +131,11 @@ def make_aggregator(settings: Settings, reader: RingReader, history: PortHistory
 
 
 def make_flight_recorder(
-    settings: Settings, reader: RingReader, events: EventLog, errors: InternalErrors
+    settings: Settings,
+    reader: RingReader,
+    events: EventLog,
+    errors: InternalErrors,
+    jobs: Callable[[], JobsView] = lambda: NOTHING,
 ) -> FlightRecorder:
     """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
@@ -144,7 +149,7 @@ def make_flight_recorder(
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
-    return FlightRecorder(reader, options, events=events, internal_errors=errors)
+    return FlightRecorder(reader, options, events=events, internal_errors=errors, jobs=jobs)
 
 
 def make_local_rules(settings: Settings) -> LocalRules:

@@ -11,11 +11,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.deadline import DaemonThreads
@@ -26,10 +26,13 @@ from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs.job_history import JobRecord, list_jobs
+from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
 from ibpulse.recordings.from_ring import line_rates
+from ibpulse.recordings.recorded_jobs import jobs_between, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import ticks_to_complete, widest_stride
@@ -46,6 +49,9 @@ BYTES_PER_ROW = 32
 DISK_THREADS = 4
 # of the labels in the event of a capture; an alert may have 64 of 1000 characters
 MAX_LABEL_CHARACTERS = 2000
+CAPTURE = "capture"
+# in the event of a capture, the newest
+MOST_NAMED_JOBS = 16
 # the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
 # the maximum
@@ -77,7 +83,7 @@ class FlightRecorder:
     """Captures of one ring. `threads` perform all operations that may block on the captures' disk.
 
     Captures contain the events of their window from `events`, and each one stored is an event itself. `internal_errors`
-    counts unexpected exceptions.
+    counts unexpected exceptions. `jobs` returns the jobs now.
     """
 
     def __init__(
@@ -87,12 +93,14 @@ class FlightRecorder:
         wall_clock_ns: Callable[[], int] = time.time_ns,
         events: EventLog | None = None,
         internal_errors: InternalErrors | None = None,
+        jobs: Callable[[], JobsView] = lambda: NOTHING,
     ) -> None:
         self._internal_errors = internal_errors or InternalErrors()
         self._reader = reader
         self._options = options
         self._wall_clock_ns = wall_clock_ns
         self._events = EventLog() if events is None else events
+        self._jobs = jobs
         self._known_ports = KnownPorts(reader.capacity)
         self._stored: Sequence[Stored] = ()
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
@@ -182,7 +190,7 @@ class FlightRecorder:
         try:
             await self._wait(pending)
             async with self._writing:
-                await self._write(pending)
+                jobs = await self._write(pending)
                 await self.refresh()
         except CaptureError as error:
             self._errors += 1
@@ -193,7 +201,7 @@ class FlightRecorder:
             raise
         else:
             self._taken[pending.trigger.origin] += 1
-            self._events.add(self._as_event(pending))
+            self._events.add(self._as_event(pending, jobs))
             log.info("capture %s written: %s", pending.name, pending.trigger.reason)
 
     async def _wait(self, pending: Pending) -> None:
@@ -205,7 +213,8 @@ class FlightRecorder:
         except TimeoutError:
             pass  # the window is complete
 
-    async def _write(self, pending: Pending) -> None:
+    async def _write(self, pending: Pending) -> tuple[JobRecord, ...]:
+        """Write the capture; returns its jobs."""
         ports = self._known_ports.since(pending.first_tick)
         last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
         if not ports or last_tick < pending.first_tick:
@@ -229,38 +238,66 @@ class FlightRecorder:
             # not awaited: the disk may have failed, and the daemon may be shutting down
             self.threads.submit(self.store.discard, pending.name)
             raise
+        return job.meta.jobs
 
     def _meta(self, pending: Pending, ports: tuple[RecordedPort, ...], last_tick: int) -> RecordingMeta:
         trigger = pending.trigger
         window = RecordedTicks(pending.first_tick, last_tick + 1, pending.start_ns)
         events, left_out = events_in(self._events, self._reader, window)
+        jobs, jobs_left_out = limit_jobs(self._jobs_of(pending, last_tick))
         return RecordingMeta(
             host=self._options.host,
             interval_ns=self._reader.interval_ns,
             ports=ports_at_begin(ports, self._events.history, window),
             events=events,
             events_left_out=left_out,
-            source="capture",
+            source=CAPTURE,
             reason=trigger.reason,
             labels={"trigger": trigger.origin, **trigger.labels},
             trigger_ns=trigger.instant_ns,
             simulated=self._known_ports.simulated,
+            jobs=jobs,
+            jobs_left_out=jobs_left_out,
         )
 
-    def _as_event(self, pending: Pending) -> Event:
+    def _jobs_of(self, pending: Pending, last_tick: int) -> tuple[JobRecord, ...]:
+        """The jobs of the window of a capture up to a sample."""
+        end_ns = pending.start_ns + (last_tick - pending.first_tick + 1) * self._reader.interval_ns
+        records = list_jobs(self._events.events(), self._jobs().jobs or (), pending.start_ns)
+        return jobs_between(records, pending.start_ns, end_ns)
+
+    def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:
         trigger = pending.trigger
         labels = {"trigger": trigger.origin, **trigger.labels}
         if len(str(labels)) > MAX_LABEL_CHARACTERS:
             labels = {"trigger": trigger.origin}
         return Event(
             trigger.instant_ns,
-            "capture",
+            CAPTURE,
             "",
             f"capture of {trigger.reason}",
-            details={"name": str(pending.name), "reason": trigger.reason, "labels": labels},
+            details={
+                "name": str(pending.name),
+                "reason": trigger.reason,
+                "labels": labels,
+                **self._name_jobs(jobs),
+            },
             tick=self._reader.tick_at(trigger.instant_ns),
             ring=self._reader.ring.words[H_CREATED_WALL_NS],
         )
+
+    def _name_jobs(self, jobs: Sequence[JobRecord]) -> dict[str, Any]:
+        """The newest jobs of a capture; nothing if no source on this node can list its jobs."""
+        if not jobs and self._jobs().jobs is None:
+            return {}
+        named = {"jobs": [name_job(record) for record in jobs[-MOST_NAMED_JOBS:]]}
+        left_out = max(0, len(jobs) - MOST_NAMED_JOBS)
+        return {**named, "jobs_left_out": left_out} if left_out else named
+
+    def jobs_of(self) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """The jobs of each capture by its file name, as far as the event log knows them."""
+        details = [event.details for event in self._events.events() if event.kind == CAPTURE]
+        return {str(each["name"]): each["jobs"] for each in details if "name" in each and "jobs" in each}
 
     def pending(self) -> list[Pending]:
         """The captures that are waiting or being written, oldest first."""
@@ -306,6 +343,13 @@ class FlightRecorder:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+
+
+def name_job(record: JobRecord) -> dict[str, str]:
+    """What names a job in the event of a capture: its id and scheduler, and its name if that is known."""
+    claim = record.job.claim
+    named = {"job_id": claim.id, "scheduler": claim.scheduler, "name": claim.name, "namespace": claim.namespace}
+    return {name: text for name, text in named.items() if text}
 
 
 def _alike(one: Trigger, other: Trigger) -> bool:

@@ -18,6 +18,7 @@ from ibpulse.errors import IbpulseError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.recordings.recording import events_from_json, events_to_json
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -48,10 +49,9 @@ class Job:
         """Encode a job as JSON for `parse_job`."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
-        meta = dataclasses.asdict(dataclasses.replace(self.meta, events=()))
-        return orjson.dumps(
-            {**members, **numbers, "lines": self._lines(), "meta": {**meta, "events": events_to_json(self.meta.events)}}
-        )
+        meta = dataclasses.asdict(dataclasses.replace(self.meta, events=(), jobs=()))
+        lists = {"events": events_to_json(self.meta.events), "jobs": jobs_to_json(self.meta.jobs)}
+        return orjson.dumps({**members, **numbers, "lines": self._lines(), "meta": {**meta, **lists}})
 
     def _lines(self) -> list[dict[str, Any]]:
         """The line rates; null stands for an unknown one, because JSON has no infinity."""
@@ -67,8 +67,9 @@ def parse_job(raw: bytes) -> Job:
     lines = tuple(_parse_line(**line) for line in members.pop("lines"))
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
     ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
-    events = events_from_json(meta.pop("events"))
-    return Job(ring=ring, path=path, lines=lines, meta=RecordingMeta(ports=ports, events=events, **meta), **members)
+    events, jobs = events_from_json(meta.pop("events")), jobs_from_json(meta.pop("jobs"))
+    about = RecordingMeta(ports=ports, events=events, jobs=jobs, **meta)
+    return Job(ring=ring, path=path, lines=lines, meta=about, **members)
 
 
 def _parse_line(rates: list[float | None], ticks: list[int]) -> LineRate:

@@ -95,13 +95,13 @@ def read_job(details: Mapping[str, Any]) -> PlacedJob | None:
     return PlacedJob(claim, tuple(PortId(device, int(number)) for device, _, number in split), words["basis"])
 
 
-def trace_jobs(events: Iterable[Event]) -> tuple[JobRecord, ...]:
+def trace_jobs(events: Iterable[Event], known: Sequence[JobRecord] = ()) -> tuple[JobRecord, ...]:
     """The jobs in events, which are in the order in which they were noticed; jobs in the order in which they ended.
 
-    Those that are running come last. A job that came back under its id is two records.
+    Those that are running come last. A job that came back under its id is two records. `known` are jobs of before.
     """
-    running: dict[Key, JobRecord] = {}
-    ended: list[JobRecord] = []
+    ended = [record for record in known if record.ended_ns is not None]
+    running = {record.job.claim.key: record for record in known if record.ended_ns is None}
     for event in events:
         if event.kind not in (BEGAN, CHANGED, ENDED) or (job := read_job(event.details)) is None:
             continue

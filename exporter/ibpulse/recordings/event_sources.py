@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ibpulse.client import DaemonConnection, ask_events
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED
 from ibpulse.recordings.recording import RecordedPort, limit_events
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
@@ -108,7 +109,8 @@ class DaemonEvents:
         first_ns = self._begin()
         if self._none or first_ns is None:
             return []
-        begin_ns = max(first_ns, self._newest_ns - LATE_NS)
+        # what happened to jobs since they were asked for is followed
+        begin_ns = max(0, max(first_ns, self._newest_ns) - LATE_NS)
         try:
             answer = ask_events(self._connection, begin_ns)
         except DaemonError as error:
@@ -119,7 +121,11 @@ class DaemonEvents:
             self._none = True
             log.warning("%s has no event log, so the recording has no events", self._connection.place)
             return []
-        fresh = [event for event in answer.events if _key(event) not in self._seen]
+        fresh = [
+            event
+            for event in answer.events
+            if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in (BEGAN, CHANGED, ENDED))
+        ]
         self._seen = {_key(event) for event in answer.events}
         self._newest_ns = max([self._newest_ns, *(event.time_ns for event in answer.events)])
         return mark_others(fresh, self._names)

@@ -18,6 +18,7 @@ from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.events.event import MAX_STRIDE
 from ibpulse.model import DIRECTIONS
+from ibpulse.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.recordings.recording import (
     MOST_BYTES_PER_SECOND,
     MOST_SECONDS,
@@ -56,8 +57,9 @@ MAX_HEADER_BYTES = 4_000_000
 
 def write_header(meta: RecordingMeta) -> bytes:
     """The JSON of `meta`."""
-    members = dataclasses.asdict(dataclasses.replace(meta, events=()))
-    return orjson.dumps({VERSION_MEMBER: VERSION, **members, "events": events_to_json(meta.events)})
+    members = dataclasses.asdict(dataclasses.replace(meta, events=(), jobs=()))
+    lists = {"events": events_to_json(meta.events), "jobs": jobs_to_json(meta.jobs)}
+    return orjson.dumps({VERSION_MEMBER: VERSION, **members, **lists})
 
 
 def read_header(raw: bytes) -> RecordingMeta:
@@ -73,9 +75,11 @@ def read_header(raw: bytes) -> RecordingMeta:
     if type(version) is not int or version not in VERSIONS:
         shown = repr(version)[:20]
         raise ValueError(f"is of version {shown}, this program reads version {_VERSIONS_TEXT}; use a newer ibpulse")
-    events = members.pop("events", [])
-    # version 1 has no events
-    return dataclasses.replace(_read_members(members), events=events_from_json(events if version > 1 else []))
+    events, jobs = members.pop("events", []), members.pop("jobs", [])
+    if version == 1:
+        # it has neither
+        events, jobs = [], []
+    return dataclasses.replace(_read_members(members), events=events_from_json(events), jobs=jobs_from_json(jobs))
 
 
 def _parse(raw: bytes) -> Any:
@@ -280,6 +284,16 @@ def _read_merged(batch: Any, ports: int) -> Bools | None:
 def _bits(array: Any, buffer: Any) -> Bools:
     bits = np.unpackbits(np.frombuffer(buffer, dtype=np.uint8), bitorder="little")
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
+
+
+def first_time(batch: Any) -> int:
+    """Wall time of the first sample in a batch.
+
+    Raises:
+        pa.ArrowInvalid: the batch is damaged.
+    """
+    batch.validate()
+    return int(_values(batch.column("time"), np.int64)[0])
 
 
 def last_time(batch: Any) -> int:

@@ -6,7 +6,6 @@ million equal rows.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from ibpulse.recordings.file_format import (
     KEY,
     MAX_HEADER_BYTES,
     decode,
+    first_time,
     is_events,
     last_time,
     missing_column,
@@ -30,7 +30,7 @@ from ibpulse.recordings.file_format import (
     read_events,
     read_header,
 )
-from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate, limit_events
+from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate, meta_with
 from ibpulse.text import count_text, size_text
 
 PARTIAL = ".partial"
@@ -191,22 +191,22 @@ def _open_stream(path: Path, file: Any, meta: RecordingMeta | None) -> _Opened:
     if meta is None:
         meta = _check_schema(path, _stream(file).schema)
         file.seek(0)
-        events, left_out = _events_of_stream(path, file, meta)
-        meta = dataclasses.replace(meta, events=events, events_left_out=left_out)
+        meta = _meta_of_stream(path, file, meta)
         file.seek(0)
     return _Opened(meta, (batch for batch, metadata in _batches(path, _stream(file)) if not is_events(metadata)))
 
 
-def _events_of_stream(path: Path, file: Any, meta: RecordingMeta) -> tuple[tuple[Event, ...], int]:
-    """The events in a file that grew, up to its last sample, and the number of those above the limit."""
+def _meta_of_stream(path: Path, file: Any, meta: RecordingMeta) -> RecordingMeta:
+    """The metadata of a file that grew, with its events and jobs up to its last sample."""
     events: list[Event] = []
-    end_ns = 0
+    begin_ns = end_ns = 0
     for batch, metadata in _batches(path, _stream(file)):
         if is_events(metadata):
             events += read_events(metadata)
         elif batch.num_rows:
+            begin_ns = begin_ns or first_time(batch)
             end_ns = last_time(batch) + meta.interval_ns
-    return limit_events(event for event in events if event.time_ns < end_ns)
+    return meta_with(meta, events, begin_ns, end_ns)
 
 
 def _stream(file: Any) -> Any:

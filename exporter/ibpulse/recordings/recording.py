@@ -16,8 +16,10 @@ from ibpulse import __version__
 from ibpulse.analysis.plausible import Steps, lower_bound
 from ibpulse.arrays import Bools, Floats
 from ibpulse.events import Event, PortHistory
-from ibpulse.events.event import from_json, to_json
+from ibpulse.events.event import STARTED, from_json, to_json
+from ibpulse.jobs.job_history import JobRecord, trace_jobs
 from ibpulse.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
+from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_between, limit_jobs, trace_holdings
 
 Number = TypeVar("Number", bound=np.generic)
 # the number of slots of a ring
@@ -135,7 +137,8 @@ class RecordingMeta:
     `source` names its origin: `capture`, `record`, or another word. `reason`, `labels` and `trigger_ns` (wall time)
     belong to captures. `complete` is false if the recording was cut off before it was finished. `events` are in order
     of time; the states of the ports follow from `ports` and from them. `events_left_out` counts those above the limit.
-    `simulated`: the ports were those of a simulator or a replay.
+    `simulated`: the ports were those of a simulator or a replay. `jobs` ran within the recording; each has the ports
+    that it had first in it, and later ones follow from the events. `jobs_left_out` counts those above the limit.
     """
 
     host: str
@@ -150,6 +153,8 @@ class RecordingMeta:
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
     simulated: bool = False
+    jobs: tuple[JobRecord, ...] = ()
+    jobs_left_out: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.interval_ns <= MAX_INTERVAL_NS:
@@ -160,6 +165,8 @@ class RecordingMeta:
             raise ValueError("a port is listed twice")
         if len(self.events) > MAX_EVENTS:
             raise ValueError(f"{len(self.events)} events; a recording has at most {MAX_EVENTS}")
+        if len(self.jobs) > MOST_JOBS:
+            raise ValueError(f"{len(self.jobs)} jobs; a recording has at most {MOST_JOBS}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,10 +279,21 @@ def history_of(meta: RecordingMeta, start_ns: int) -> PortHistory:
     return history
 
 
+def meta_with(meta: RecordingMeta, events: Iterable[Event], begin_ns: int, end_ns: int) -> RecordingMeta:
+    """The metadata of a recording that grew from `begin_ns` up to `end_ns`, with its events, and the jobs by them.
+
+    Events of jobs from before it are only followed.
+    """
+    told = sorted((event for event in events if event.time_ns < end_ns), key=lambda event: event.time_ns)
+    jobs, jobs_left_out = limit_jobs(jobs_between(trace_jobs(told, meta.jobs), begin_ns, end_ns))
+    kept, left_out = limit_events(event for event in told if event.time_ns >= begin_ns)
+    return replace(meta, events=kept, events_left_out=left_out, jobs=jobs, jobs_left_out=jobs_left_out)
+
+
 def meta_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> RecordingMeta:
     """The metadata of the part of a recording from the sample at wall time `begin_ns` to before `end_ns`.
 
-    It has the events of the part, and the ports as of its beginning.
+    It has the events and jobs of the part, and the ports as of its beginning.
     """
     history = history_of(meta, begin_ns)
     ports = []
@@ -285,7 +303,8 @@ def meta_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> RecordingMe
         appears = any(span.state is not None for span in later)
         ports.append(port if state is None and appears else port.in_state(state or gone))
     events = tuple(event for event in meta.events if begin_ns <= event.time_ns < end_ns)
-    return replace(meta, ports=tuple(ports), events=events)
+    jobs = jobs_between(trace_holdings(meta.jobs, meta.events), begin_ns, end_ns)
+    return replace(meta, ports=tuple(ports), events=events, jobs=jobs)
 
 
 def events_to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -294,6 +313,8 @@ def events_to_json(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def _details(event: Event) -> Mapping[str, Any]:
+    if event.kind != STARTED:
+        return event.details
     return {name: value for name, value in event.details.items() if name != "ports"}
 
 

@@ -24,6 +24,7 @@ from ibpulse.model import PROBLEMS, Fabric
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.recordings.from_ring import RingFollower
+from ibpulse.recordings.recorded_jobs import ask_jobs
 from ibpulse.recordings.recording import MAX_PORTS
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import ticks_to_settle, widest_stride
@@ -209,7 +210,8 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         named = urlsplit(connection.place).hostname or ""
         host = platform.node() if named in LOOPBACK else named
         reason = f"from {connection.place}"
-        meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated)
+        jobs = tuple(record for record in await asyncio.to_thread(ask_jobs, connection) if record.ended_ns is None)
+        meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated, jobs=jobs)
         follower = DaemonFollower(connection, meta)
         events = DaemonEvents(connection, lambda: follower.begin_ns, ports)
         yield SampleSource(meta, follower.read, lambda: None, events.read)

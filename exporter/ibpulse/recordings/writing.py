@@ -29,7 +29,7 @@ from ibpulse.recordings.file_format import (
     write_events,
 )
 from ibpulse.recordings.reading import PARTIAL, scan
-from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, limit_events, meta_between
+from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between, meta_with
 
 TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
@@ -125,6 +125,7 @@ class RecordingWriter:
         self.path = path
         self.partial = path.with_name(path.name + PARTIAL)
         self._meta = dataclasses.replace(meta, complete=False)
+        self._first_ns: int | None = None
         self._next_ns: int | None = None
         self._events: list[Event] = []
         self.ticks = 0
@@ -150,6 +151,7 @@ class RecordingWriter:
             with _as_recording_error(self.partial):
                 self._stream.write_batch(encode(part, self._schema))
                 self._file.flush()
+            self._first_ns = part.start_ns if self._first_ns is None else self._first_ns
             self.ticks += part.ticks
             self._next_ns = part.end_ns
 
@@ -204,9 +206,8 @@ class RecordingWriter:
             _finish(self.partial, self._whole_meta(), first_tick, last_tick)
 
     def _whole_meta(self) -> RecordingMeta:
-        """The metadata with the events up to the last sample."""
-        events, left_out = limit_events(event for event in self._events if event.time_ns < (self._next_ns or 0))
-        return dataclasses.replace(self._meta, events=events, events_left_out=left_out)
+        """The metadata with the events and jobs up to the last sample."""
+        return meta_with(self._meta, self._events, self._first_ns or 0, self._next_ns or 0)
 
     def __enter__(self) -> RecordingWriter:
         return self

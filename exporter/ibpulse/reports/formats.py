@@ -17,6 +17,7 @@ from ibpulse.analysis.phase import Phase
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.reports.comparison import Changes, Report
 from ibpulse.reports.report_table import (
     Cell,
@@ -95,6 +96,8 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,
         "ports": [asdict(port) for port in run.ports],
+        "jobs": [_job(record) for record in run.jobs],
+        "jobs_left_out": run.meta.jobs_left_out,
         "events": [_event(event) for event in run.events],
         "events_left_out": run.events_left_out,
         "merged_samples": run.merged_samples,
@@ -119,6 +122,31 @@ def _phase(run: Run, phase: Phase) -> dict[str, Any]:
         "certain": phase.certain,
         "doubt": phase.doubt,
         **{name: None if math.isnan(number) else number for name, number in numbers.items()},
+    }
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    """A job with its ports in the covered part; a time that is not known or still to come is null."""
+    claim = record.job.claim
+    return {
+        "job_id": claim.id,
+        "scheduler": claim.scheduler,
+        "source": claim.source,
+        "name": claim.name,
+        "namespace": claim.namespace,
+        "basis": record.job.basis,
+        "began": None if record.began_ns is None else _instant(record.began_ns),
+        "began_uncertainty_seconds": record.began_uncertainty_ns / SECOND_NS,
+        "ended": None if record.ended_ns is None else _instant(record.ended_ns),
+        "ended_uncertainty_seconds": record.ended_uncertainty_ns / SECOND_NS,
+        "had": [
+            {
+                "ports": [str(port) for port in each.ports],
+                "from": None if each.since is None else _instant(each.since.time_ns),
+                "to": None if each.until is None else _instant(each.until.time_ns),
+            }
+            for each in record.holdings
+        ],
     }
 
 

@@ -9,13 +9,25 @@ from itertools import groupby
 
 from ibpulse.analysis.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.events import Event
+from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
-from ibpulse.text import NOT_KNOWN, SCALES, escape_controls, find_scale, names_text, significant, statistic_text
+from ibpulse.text import (
+    NOT_KNOWN,
+    SCALES,
+    escape_controls,
+    find_scale,
+    first_names,
+    names_text,
+    significant,
+    statistic_text,
+)
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 MAX_MOMENTS = 20
+NAMED_PORTS = 16
+NAMED_JOBS = 4
 LEAST_DOUBT_SECONDS = 0.1
 
 
@@ -109,20 +121,25 @@ def plain_text(value: Value, unit: Unit) -> str:
 
 def _port_section(report: Report) -> TableSection:
     names = list(dict.fromkeys(port.port for run in report.runs for port in run.ports))
+    # one owner of all ports is named once, in the list of jobs
+    shared = [len({port.jobs for port in run.ports}) > 1 for run in report.runs]
     lines = []
     for name in names:
-        texts = [_port_text(next((port for port in run.ports if port.port == name), None)) for run in report.runs]
+        found = [next((port for port in run.ports if port.port == name), None) for run in report.runs]
+        texts = [_port_text(port, with_jobs) for port, with_jobs in zip(found, shared, strict=True)]
         cells = [Cell(texts[0]), *(cell for text in texts[1:] for cell in (Cell(text), Cell("")))]
         lines.append(Line(escape_controls(name), "", tuple(cells)))
     return TableSection("Ports: mean, share of all bytes", tuple(lines))
 
 
-def _port_text(port: PortLine | None) -> str:
+def _port_text(port: PortLine | None, with_jobs: bool) -> str:
     if port is None:
         return NOT_KNOWN
     state = " idle" if port.idle else " slow" if port.slow else ""
     if port.down_seconds:
         state += f", down {plain_text(port.down_seconds, 'seconds')}"
+    if with_jobs:
+        state += f", job {first_names(port.jobs, NAMED_JOBS)}" if port.jobs else ", no job"
     return f"{plain_text(port.mean_bytes_per_second, 'rate')}, {plain_text(port.share_ratio, 'ratio')}{state}"
 
 
@@ -136,9 +153,10 @@ class MomentList:
 
 
 def moment_lists(report: Report) -> tuple[MomentList, ...]:
-    """The phases of each run, and the first events of each run that has any with the number of those left out."""
+    """The jobs of each run that has any, its phases, and its first events with the number of those left out."""
     named = tuple(zip(map(escape_controls, report.names), report.runs, strict=True))
     return (
+        *(MomentList(f"Jobs of {name}", *_job_lines(run)) for name, run in named if run.jobs),
         *(MomentList(f"Phases of {name}", _phase_lines(run), " ".join(_on_phases(run))) for name, run in named),
         *(
             MomentList(
@@ -148,6 +166,37 @@ def moment_lists(report: Report) -> tuple[MomentList, ...]:
             if run.events
         ),
     )
+
+
+def _job_lines(run: Run) -> tuple[tuple[tuple[str, str, str], ...], str]:
+    """The first times from which a job has ports, and a remark on those left out."""
+    every = [(holding, record) for record in run.jobs for holding in record.holdings]
+    starts = [run.start_ns if each.since is None else max(run.start_ns, each.since.time_ns) for each, _ in every]
+    order = sorted(range(len(every)), key=starts.__getitem__)
+    lines = tuple((*_moment(run, starts[at]), _job_text(run, *every[at])) for at in order[:MAX_MOMENTS])
+    hidden = len(every) - len(lines)
+    more = [f"{hidden} more; --format=json lists them."] if hidden else []
+    if run.meta.jobs_left_out:
+        more.append(f"The recording left out {run.meta.jobs_left_out} jobs that were too many for it.")
+    return lines, " ".join(more)
+
+
+def _job_text(run: Run, holding: Holding, record: JobRecord) -> str:
+    claim = record.job.claim
+    about = ", ".join(filter(None, (claim.scheduler, claim.namespace, claim.name)))
+    ports = first_names([str(port) for port in holding.ports], NAMED_PORTS) or "ports that are not known"
+    text = f"job {claim.id} ({about}) has {ports}"
+    if holding.since is not None:
+        text += _doubt(holding.since)
+    if holding.until is not None and holding.until.time_ns < run.end_ns:
+        text += f" until +{(holding.until.time_ns - run.start_ns) / SECOND_NS:.2f} s{_doubt(holding.until)}"
+    return escape_controls(text)
+
+
+def _doubt(event: Event) -> str:
+    seconds = event.uncertainty_ns / SECOND_NS
+    # a shorter time is not worth a word in a report of seconds
+    return f" (or up to {plain_text(seconds, 'seconds')} earlier)" if seconds >= LEAST_DOUBT_SECONDS else ""
 
 
 def _phase_lines(run: Run) -> tuple[tuple[str, str, str], ...]:
@@ -189,10 +238,7 @@ def _known_text(number: float, unit: Unit) -> str:
 
 
 def _event_line(run: Run, event: Event) -> tuple[str, str, str]:
-    doubt = event.uncertainty_ns / SECOND_NS
-    # a shorter time is not worth a word in a report of seconds
-    since = f" (or up to {plain_text(doubt, 'seconds')} earlier)" if doubt >= LEAST_DOUBT_SECONDS else ""
-    return *_moment(run, event.time_ns), escape_controls(event.text) + since
+    return *_moment(run, event.time_ns), escape_controls(event.text) + _doubt(event)
 
 
 def _moment(run: Run, time_ns: int) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,9 @@ from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStat
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
 from ibpulse.events import Event
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_phases
 from ibpulse.reports.rows import ReportRow, Value, rows
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
@@ -41,7 +43,7 @@ class PortLine:
     """One port: its mean rate, its share of all bytes, its rate ÷ the median of its siblings; None if unknown.
 
     The rate compared with the siblings, `idle` and `slow` are about the time in which its link was ACTIVE, which is all
-    but `down_seconds`.
+    but `down_seconds`. `jobs` are the ids of the jobs that had the port.
     """
 
     port: str
@@ -51,6 +53,7 @@ class PortLine:
     idle: bool
     slow: bool
     down_seconds: float
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Run:
     after. `units` names the resampled units: `step`, `block`, or empty if there are too few. `events` are those of the
     covered part; `events_left_out` counts those of the recording that were too many for it. `merged_samples` are
     means of several samples, because one was above the line rate. `assumed_rates` are the rails whose rate the line
-    rate assumes at any sample. The samples of `phases` count from `start_ns` on.
+    rate assumes at any sample. The samples of `phases` count from `start_ns` on. `jobs` are those of the covered part.
     """
 
     path: Path
@@ -80,6 +83,7 @@ class Run:
     merged_samples: int = 0
     assumed_rates: tuple[str, ...] = ()
     phases: RecordedPhases = NO_PHASES
+    jobs: tuple[JobRecord, ...] = ()
 
 
 def describe_run(
@@ -100,6 +104,7 @@ def describe_run(
     window, interval_seconds = chosen.recording, span.series.interval_seconds
     lengths = span.units.sums[:, DURATION]
     start_ns = window.start_ns - window.meta.interval_ns
+    jobs = _jobs_between(recording.meta, start_ns, window.end_ns)
     return Run(
         path=path,
         meta=recording.meta,
@@ -112,13 +117,24 @@ def describe_run(
         units=("step" if span.units.steps else "block") if spreads else "",
         unit_count=len(lengths),
         unit_seconds=float(lengths.mean()) if len(lengths) else 0.0,
-        ports=_ports(span),
+        ports=_ports(span, jobs),
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
         merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
         assumed_rates=_assumed_rates(span),
         phases=describe_phases(chosen, options.active_bytes_per_second),
+        jobs=jobs,
     )
+
+
+def _jobs_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
+    """The jobs between two wall times, each with the ports that it had then."""
+    found = []
+    for record in trace_holdings(meta.jobs, meta.events):
+        held = tuple(each for each in record.holdings if each.overlaps(begin_ns, end_ns))
+        if held:
+            found.append(replace(record, holdings=held))
+    return tuple(found)
 
 
 def _value(row: ReportRow, span: SpanStatistics) -> Value:
@@ -176,8 +192,12 @@ def _assumed_rates(span: SpanStatistics) -> tuple[str, ...]:
     return tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1)))
 
 
-def _ports(span: SpanStatistics) -> tuple[PortLine, ...]:
+def _ports(span: SpanStatistics, jobs: Sequence[JobRecord]) -> tuple[PortLine, ...]:
     balance = span.balance
+    owners: dict[str, dict[str, None]] = {}
+    for record in jobs:
+        for port in (port for holding in record.holdings for port in holding.ports):
+            owners.setdefault(str(port), {})[record.job.claim.id] = None
     columns = zip(
         span.series.rails.names,
         span.rail_means,
@@ -189,7 +209,16 @@ def _ports(span: SpanStatistics) -> tuple[PortLine, ...]:
         strict=True,
     )
     return tuple(
-        PortLine(name, _number(mean), _number(share), _number(ratio), bool(idle), bool(slow), float(down))
+        PortLine(
+            name,
+            _number(mean),
+            _number(share),
+            _number(ratio),
+            bool(idle),
+            bool(slow),
+            float(down),
+            tuple(owners.get(name, ())),
+        )
         for name, mean, share, ratio, idle, slow, down in columns
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
@@ -33,12 +34,24 @@ MAX_LABELS, MAX_ALERTS = 64, 1000
 DEFAULT_REASON = "request"
 
 
+class CaptureJobAnswer(BaseModel):
+    """A job that ran on the node within a capture."""
+
+    job_id: str
+    scheduler: str
+    name: str = Field("", description="Absent unless jobs.names is set, and the source gives it.")
+    namespace: str = ""
+
+
 class StoredAnswer(BaseModel):
     """A finished capture."""
 
     name: str
     trigger_ms: int = Field(description="Wall time of its trigger.")
     reason: str
+    jobs: list[CaptureJobAnswer] | None = Field(
+        description="The jobs of its span, the newest 16; null if they are not known. The file has their ports."
+    )
     size_bytes: int
     url: str
 
@@ -77,8 +90,13 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
-def list_members(stored: Sequence[Stored], pending: Sequence[Pending], problem: str) -> dict[str, Any]:
-    """The members of a `CapturesAnswer`; `stored` is oldest first.
+def list_members(
+    stored: Sequence[Stored],
+    pending: Sequence[Pending],
+    problem: str,
+    jobs: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The members of a `CapturesAnswer`; `stored` is oldest first. `jobs` are those of each capture, as far as known.
 
     A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
     event as well.
@@ -91,6 +109,7 @@ def list_members(stored: Sequence[Stored], pending: Sequence[Pending], problem: 
                 "name": str(each.name),
                 "trigger_ms": each.name.trigger_ms,
                 "reason": each.name.reason,
+                "jobs": jobs.get(str(each.name)),
                 "size_bytes": each.size_bytes,
                 "url": f"{PATH}/{each.name}",
             }

@@ -80,7 +80,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
             stored = await recorder.refresh()
         except CaptureError as error:
             raise unavailable(captures, error) from error
-        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem()))
+        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem(), recorder.jobs_of()))
 
     @router.get(
         PATH + "/{name}",
