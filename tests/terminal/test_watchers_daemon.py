@@ -92,6 +92,7 @@ def test_the_costly_questions_are_asked_now_and_then(daemon: Running) -> None:
         clock.now += 0.5
     assert {path: asked.count(path) for path in asked} == {
         "/api/v1/ports": 5,
+        "/api/v1/jobs": 5,
         "/api/v1/events": 5,
         "/api/v1/summary": 5,
         "/metrics": 5,

@@ -80,6 +80,7 @@ async def test_the_stream_begins_with_what_it_is_about(node: Node) -> None:
             }
             for n in (0, 1)
         ],
+        "jobs": [],
     }
 
 

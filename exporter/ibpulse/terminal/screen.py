@@ -128,6 +128,10 @@ def _rail_summary(view: View, columns: int) -> list[Line]:
     parts = [f"{count - bad} of {count} rails active" if view.summary or bad else f"{count}"]
     if view.summary is not None and view.summary.node.rail_fairness_ratio is not None:
         parts.append(f"fairness {view.summary.node.rail_fairness_ratio:.3f}")
+    jobs = list(dict.fromkeys(job for rail in view.rails for job in rail.jobs))
+    if jobs:
+        # with several jobs each rail names its own
+        parts.append(f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs")
     if view.others:
         parts.append(f"other ports: {view.others}")
     lines = [_labelled("rails", fit(columns - LABEL - 1, parts))]

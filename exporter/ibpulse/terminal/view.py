@@ -29,7 +29,8 @@ class RailView:
     transmit and receive, None for missing data. `rate_bytes_per_second` is the data rate of one direction.
 
     `state` is the kernel's word for the link, or one of `TROUBLES`, at the wall time `now_ns`; it began at `since_ns`,
-    None if that is unknown. `down` (points,) marks bins without traffic in which the link was down.
+    None if that is unknown. `down` (points,) marks bins without traffic in which the link was down. `jobs` are the ids
+    of the jobs that have it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RailView:
     down: Bools
     since_ns: int | None = None
     now_ns: int = 0
+    jobs: tuple[str, ...] = ()
 
     @property
     def trouble(self) -> str:

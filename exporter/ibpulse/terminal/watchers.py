@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -27,6 +28,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
+from ibpulse.recordings.recorded_jobs import ask_jobs
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
@@ -69,6 +71,7 @@ class DaemonWatcher:
         self._connection = connection
         self._clock = clock
         self._ports: RemotePorts | None = None
+        self._owners: Mapping[str, tuple[str, ...]] = {}
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
         self._sampler: SamplerView | None = None
@@ -93,12 +96,25 @@ class DaemonWatcher:
     def _fetch(self, points: int, wanted_ns: int, now: float) -> View:
         if self._ports is None or now >= self._ports_due:
             self._ports, self._ports_due = ask_ports(self._connection), now + PORTS_SECONDS
+            self._owners = self.ask_owners()
             self._events.due = True
         if now >= self._summary_due:
             self._summary = self._ask_summary()
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
             self._summary_due = now + SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
+
+    def ask_owners(self) -> Mapping[str, tuple[str, ...]]:
+        """The ids of the running jobs on each port; none of a daemon of version 0.1.
+
+        Raises:
+            DaemonError: the daemon does not answer, or refuses.
+        """
+        owners: dict[str, tuple[str, ...]] = {}
+        for record in ask_jobs(self._connection):
+            for port in record.job.ports if record.ended_ns is None else ():
+                owners[str(port)] = (*owners.get(str(port), ()), record.job.claim.id)
+        return owners
 
     def _ask_summary(self) -> Summary:
         answer = self._connection.get("/api/v1/summary", [("window", f"{SUMMARY_WINDOW_SECONDS}s")])
@@ -128,7 +144,9 @@ class DaemonWatcher:
             wall_ns=peaks.start_ns + peaks.values.shape[1] * peaks.step_ns,
             interval_ns=ports.interval_ns,
             bin_ns=bin_ms * MILLISECOND_NS,
-            rails=tuple(_rail(port, peaks, means, history) for port in shown),
+            rails=tuple(
+                replace(_rail(port, peaks, means, history), jobs=self._owners.get(port.name, ())) for port in shown
+            ),
             others=len(ports.ports) - len(shown),
             summary=self._summary,
             sampler=self._sampler,

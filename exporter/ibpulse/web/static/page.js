@@ -2,6 +2,7 @@
 
 import { shade } from "./colours.js";
 import { Edge } from "./edge.js";
+import { put } from "./elements.js";
 import { clock } from "./format.js";
 import { drawRows, paintHeat } from "./heat.js";
 import { History } from "./history.js";
@@ -17,7 +18,7 @@ import {
 } from "./picture.js";
 import { Rails, shownPorts } from "./rails.js";
 import { Reading } from "./reading.js";
-import { findDowns, prepare } from "./states.js";
+import { findDowns, prepare, railJobs } from "./states.js";
 import { Store } from "./store.js";
 
 const FRAME_MS = 33;
@@ -146,6 +147,7 @@ export class Page {
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.rails.arrange(this.store.layout, rows, this.view.unit);
     this.rails.standing(this.numbers, this.momentMs);
+    put(byId("jobs"), railJobs(this.store.layout, this.momentMs));
     paintRows(context, box, this.store, rows, span, this.view.map, scale);
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
     byId("column").textContent = columnSentence(

@@ -2,7 +2,7 @@
 
 import { element, put } from "./elements.js";
 import { gigabytes, percent, shorten } from "./format.js";
-import { knownAt, label, since, stateAt } from "./states.js";
+import { jobWords, jobsAt, knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
 const CLOSE_ROWS = 12;
@@ -53,7 +53,8 @@ export class Rails {
   #item(port, short, rows, unit) {
     const name = element("li", "", this.#names);
     const mark = element("span", "mark", name);
-    mark.hidden = true;
+    const job = element("span", "job", name);
+    mark.hidden = job.hidden = true;
     element("span", "long", name).textContent = port.port;
     element("span", "short", name).textContent = short;
     const item = element("li", rows.length === 1 ? "single" : "", this.#bars);
@@ -65,7 +66,7 @@ export class Rails {
     });
     const rate = element("span", "rate", item);
     rate.title = rows.length > 1 ? "Transmit + receive" : WAYS[rows[0].way];
-    return { port, unit, name, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
+    return { port, unit, name, job, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
   }
 
   /** `rate(series)` returns bytes per second at `ms`, NaN for missing data; `peaks` are by port and direction. */
@@ -95,17 +96,21 @@ export class Rails {
     if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / top) * 100))}%`;
   }
 
-  /** Label the ports that are not well at a time; `numbers` are the ports of a summary of that time. */
+  /** Label the ports with their jobs, and those that are not well, at a time; `numbers` are the ports of a summary of that time. */
   standing(numbers, ms) {
     const found = new Map((numbers ?? []).map((port) => [port.port, port]));
-    for (const { port, name, mark } of this.#items) {
+    for (const { port, name, job, mark } of this.#items) {
       const state = stateAt(port, ms);
       const word = label(state, found.get(port.port));
       const line = state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
-      const title = `${port.port}: ${state.state} ${since(state)}, ${line}`.replace(" ,", ",");
+      const jobs = jobsAt(port, ms);
+      const owner = jobs.length ? `, job ${jobs.map(jobWords).join(", ")}` : "";
+      const title = `${port.port}: ${state.state} ${since(state)}, ${line}${owner}`.replace(" ,", ",");
       if (name.title !== title) name.title = title;
       put(mark, word);
       mark.hidden = !word;
+      put(job, jobs.length > 1 ? `${jobs[0].job_id} +${jobs.length - 1}` : (jobs[0]?.job_id ?? ""));
+      job.hidden = !jobs.length;
     }
   }
 }

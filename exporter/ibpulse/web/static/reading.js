@@ -3,7 +3,7 @@
 import { element } from "./elements.js";
 import { clock, duration, gigabytes, percent } from "./format.js";
 import { placeRows } from "./picture.js";
-import { label, since, stateAt } from "./states.js";
+import { jobWords, jobsAt, label, since, stateAt } from "./states.js";
 
 export class Reading {
   #box;
@@ -65,6 +65,8 @@ export class Reading {
     head.append(` ${clock(startMs, intervalMs < 10 || widthMs < 10 ? 3 : 2)} `);
     const highest = widthMs > intervalMs ? `highest ${duration(intervalMs)} sample in ${duration(widthMs)}` : "";
     element("span", "soft", head).textContent = highest || `${duration(widthMs)} sample`;
+    const jobs = jobsAt(port, startMs + widthMs - 1);
+    if (jobs.length) element("div", "soft job", this.#box).textContent = `job ${jobs.map(jobWords).join(", ")}`;
     const remark = element("div", "", this.#box);
     if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
       remark.textContent = rates.includes(undefined) ? "not loaded yet" : word ? `no data: ${word}` : "no data";

@@ -14,13 +14,15 @@ const SENTENCES = {
   "no counters": "No byte counters",
 };
 const MOST_NAMES = 8;
+const MOST_JOBS = 4;
 
 /**
  * Prepare the ports of a layout: `moments` are the states over the history, oldest first, each with the last data rate
- * that was in force while the link was ACTIVE.
+ * that was in force while the link was ACTIVE. `owners` are the jobs that had the port.
  */
 export function prepare(layout) {
   for (const port of layout.ports) {
+    port.owners = (layout.jobs ?? []).filter((each) => each.ports.includes(port.port));
     const states = port.states?.length ? port.states : [{ ...port, from_ms: -Infinity }];
     let rate = states.find((each) => each.rate_bytes_per_second)?.rate_bytes_per_second;
     let { rail, role } = port;
@@ -64,6 +66,28 @@ export function stateAt(port, ms) {
   let index = moments.length - 1;
   while (index > 0 && moments[index].fromMs > ms) index -= 1;
   return moments[index];
+}
+
+/** The jobs that have a port at a time; `Infinity` is now. */
+export function jobsAt(port, ms) {
+  return port.owners.filter((each) => {
+    const ended = each.to_ms !== null && each.to_ms <= ms;
+    return (each.from_ms ?? -Infinity) <= ms && !ended;
+  });
+}
+
+/** A job in words: its id, and its name if that is known. */
+export function jobWords({ job_id, name }) {
+  return name ? `${job_id} (${name})` : job_id;
+}
+
+/** The jobs that have the rails at a time, as text; empty without any. */
+export function railJobs(layout, ms) {
+  const rails = layout.ports.filter((port) => stateAt(port, ms).rail && knownAt(port, ms));
+  const found = [...new Set(rails.flatMap((port) => jobsAt(port, ms)).map(jobWords))];
+  const rest = found.length - MOST_JOBS;
+  const names = `${found.slice(0, MOST_JOBS).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
+  return found.length ? `${found.length > 1 ? "Jobs" : "Job"} ${names}` : "";
 }
 
 /** The states of a port within a span, oldest first. */

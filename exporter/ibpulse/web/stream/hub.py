@@ -21,7 +21,7 @@ from ibpulse.jobs.job_history import FOREVER
 from ibpulse.model import PortState
 from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
-from ibpulse.web.job_choice import ChosenJob, job_of
+from ibpulse.web.job_choice import ChosenJob, job_of, known_jobs
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.messages import (
@@ -84,7 +84,8 @@ class Feed:
         names = [str(each.port.id) for each in known]
         numbers = tuple(slots[name] for name in names)
         states = [(each.state, each.since_ns, each.problem) for each in known]
-        seen = (names, numbers, states, self._parts.events.added, self._parts.fabric().simulated)
+        known_since = self._parts.events.added, self._parts.jobs().jobs
+        seen = (names, numbers, states, known_since, self._parts.fabric().simulated)
         if seen == self._seen:
             return False, False
         others = names != self._names
@@ -171,6 +172,7 @@ class Feed:
             history_ns,
             self._parts.version,
             self._parts.fabric().simulated,
+            known_jobs(self._parts),
             None if self._job is None else self._job.describe(*self._span_ns()),
         )
 

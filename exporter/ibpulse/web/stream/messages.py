@@ -16,6 +16,7 @@ from ibpulse.aggregator.snapshot import Histogram, NodeWindow, PortSnapshot, Sna
 from ibpulse.events import Event
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs.claims import Key
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.model import PortState
 from ibpulse.units import MILLISECOND_NS
 
@@ -31,6 +32,8 @@ DISAPPEARED = "disappeared"
 STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "role", "problem")
 # others can be large, such as the states of all ports at the start
 EVENT_DETAILS = ("name",)
+# a node with very many short jobs shows the newest
+MOST_JOB_SPANS = 500
 
 
 def event(name: str, data: bytes, identity: int | None = None) -> bytes:
@@ -46,19 +49,22 @@ def ports_event(
     history_ns: int,
     version: str,
     simulated: bool,
+    jobs: Sequence[JobRecord] = (),
     job: Mapping[str, Any] | None = None,
 ) -> bytes:
     """The series of the following batches: two per port, transmit before receive, in this order.
 
     `states` holds the states of each port over the history, oldest first, each with the wall time (ns) at which it
-    began. `job` describes the job whose ports they are, if only its ports were asked for.
+    began. `jobs` are those of the history. `job` describes the one whose ports they are, if only these were asked for.
     """
+    spans = [span for record in jobs for span in _describe_job(record)]
     document = {
         "version": version,
         "interval_ms": interval_ns // MILLISECOND_NS,
         "history_ms": history_ns // MILLISECOND_NS,
         "simulated": simulated,
         "ports": [_describe(known, states.get(str(known.port.id), ())) for known in ports],
+        "jobs": spans[:MOST_JOB_SPANS],
         **({} if job is None else {"job": job}),
     }
     return event("ports", orjson.dumps(document))
@@ -78,6 +84,23 @@ def _describe(known: KnownPort, states: Sequence[tuple[int, PortState | None]]) 
         "since_ms": None if known.since_ns is None else known.since_ns // MILLISECOND_NS,
         "states": [{"from_ms": begin_ns // MILLISECOND_NS, **_members(each)} for begin_ns, each in states],
     }
+
+
+def _describe_job(record: JobRecord) -> list[dict[str, Any]]:
+    """The times in which a job had ports, the newest first."""
+    claim = record.job.claim
+    return [
+        {
+            "job_id": claim.id,
+            "scheduler": claim.scheduler,
+            "name": claim.name,
+            "ports": [str(port) for port in each.ports],
+            "from_ms": None if each.since is None else each.since.time_ns // MILLISECOND_NS,
+            "to_ms": None if each.until is None else each.until.time_ns // MILLISECOND_NS,
+        }
+        for each in reversed(record.holdings)
+        if each.ports
+    ]
 
 
 def _members(state: PortState | None) -> dict[str, Any]:
