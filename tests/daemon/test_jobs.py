@@ -142,6 +142,7 @@ def check_capture(daemon: Running, path: Path, owners: dict[str, set[str]]) -> N
 
     listed = eventually(find, 60)
     assert {job["job_id"] for job in listed["jobs"]} == owners.keys()
+    assert all(job["ports"] and job["began_ms"] is not None for job in listed["jobs"])
     path.write_bytes(daemon.ask(listed["url"]).content)
     meta = load(path).meta
     held = {record.job.claim.id: record.holdings[-1].ports for record in trace_holdings(meta.jobs, meta.events)}

@@ -154,8 +154,24 @@ async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(rin
     found, at_end = trace_holdings(meta.jobs, meta.events)
     assert [str(each.ports[0]) for each in found.holdings] == ["mlx5_0:1", "mlx5_1:1"]
     assert at_end.holdings[0].since is not None
-    named = [{"job_id": "1", "scheduler": "slurm"}, {"job_id": "late", "scheduler": "slurm"}]
-    assert recorder.jobs_of() == {str(pending.name): named}
+    # the list takes them from the event log
+    assert recorder.jobs_of() == {str(pending.name): meta.jobs}
+
+
+async def test_the_jobs_in_the_event_of_a_capture_are_bounded_and_what_is_not_a_job_is_none(
+    ring: Ring, tmp_path: Path
+) -> None:
+    events, ports = EventLog(), tuple(PortId(f"mlx5_{number}", 1) for number in range(100))
+    view = JobsView(tuple(PlacedJob(Claim(str(number), "slurm", "file"), ports, "gpus") for number in range(20)))
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: view)
+    pending = recorder.ask(TRIGGER)
+    assert len((await taken(recorder, pending)).meta.jobs) == 20
+    (event,) = events.events()
+    assert (len(event.details["jobs"]), event.details["jobs_left_out"]) == (16, 4)
+    assert {len(each["ports"]) for each in event.details["jobs"]} == {64}
+    for damaged in (7, [7], [{"job_id": "../x"}]):
+        events.add(replace(event, details={"name": "damaged", "jobs": damaged}))
+    assert recorder.jobs_of().keys() == {str(pending.name)}
 
 
 async def test_a_capture_of_a_node_whose_jobs_are_unknown_does_not_say_that_there_was_none(

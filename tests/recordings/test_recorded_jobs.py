@@ -16,8 +16,9 @@ from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord, job_details
 from ibpulse.model import PortId
 from ibpulse.recordings import Recording, RecordingWriter, load, read_meta, save
+from ibpulse.recordings.event_sources import ask_jobs
 from ibpulse.recordings.file_format import KEY
-from ibpulse.recordings.recorded_jobs import MOST_JOBS, ask_jobs, limit_jobs, trace_holdings
+from ibpulse.recordings.recorded_jobs import MOST_JOBS, limit_jobs, trace_holdings
 from ibpulse.recordings.recording import meta_between
 from tests.client.servers import canned
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording
@@ -157,6 +158,8 @@ def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:
         ([7], "jobs: a job is not an object with an id"),
         ([{"job_id": "../etc"}], "jobs: a job is not an object with an id"),
         ([{"job_id": "1", "ports": "all"}], "jobs: a job is not an object with an id"),
+        ([{"job_id": "1", "name": "\ud800"}], "jobs: a job is not an object with an id"),
+        ([{"job_id": "1", "namespace": "x" * 129}], "jobs: a job is not an object with an id"),
         ([{"job_id": "1", "began_ns": -1}], "jobs: began_ns of job 1 is not a time in nanoseconds"),
         ([{"job_id": "1", "ended_ns": True}], "jobs: ended_ns of job 1 is not a time in nanoseconds"),
         ([{"job_id": "1", "ended_uncertainty_ns": 10**30}], "jobs: ended_uncertainty_ns of job 1 is not a time"),
@@ -171,6 +174,12 @@ def test_jobs_that_cannot_be_used_are_told(tmp_path: Path, jobs: object, sentenc
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps({**about, "jobs": jobs})}), path)
     with pytest.raises(RecordingError, match=sentence):
         load(path)
+
+
+def test_very_many_jobs_of_one_id_and_events_are_traced_at_once() -> None:
+    same = [recorded(BEFORE, began=1) for _ in range(MOST_JOBS)]
+    found = trace_holdings(same, [event(2, "job-change", MOVED)] * 2000)
+    assert sum(len(each.holdings) for each in found) == MOST_JOBS + 2000
 
 
 def test_a_file_without_jobs_has_none(tmp_path: Path) -> None:

@@ -101,8 +101,11 @@ async def test_a_window_of_a_job_says_when_it_had_which_port(node: Node) -> None
             }
         ],
     }
-    said = "Job a had mlx5_0:1 only for a part of the span; values outside of it are missing."
+    said = " values are missing. Job a had mlx5_0:1 only for a part of the span; other samples are left out."
     assert found["coverage"].endswith(said)
+    # bins that are the job's in part have values
+    bins = await window(two_jobs(node), job="a", resolution="8s")
+    assert bins["coverage"] == f"No{said}"
     whole = await window(two_jobs(node), job="a", **{"from": (EPOCH + 320) * 10, "to": (EPOCH + 400) * 10})
     assert whole["coverage"] == "No values are missing."
     assert whole["job"] == found["job"]

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
 from ibpulse.recordings.from_ring import line_rates
-from ibpulse.recordings.recorded_jobs import jobs_between, limit_jobs
+from ibpulse.recordings.recorded_jobs import jobs_between, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import ticks_to_complete, widest_stride
@@ -50,8 +50,8 @@ DISK_THREADS = 4
 # of the labels in the event of a capture; an alert may have 64 of 1000 characters
 MAX_LABEL_CHARACTERS = 2000
 CAPTURE = "capture"
-# in the event of a capture, the newest
-MOST_NAMED_JOBS = 16
+# in the event of a capture, the newest jobs and the first ports of each
+MOST_NAMED_JOBS, MOST_NAMED_PORTS = 16, 64
 # the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
 # the maximum
@@ -290,14 +290,20 @@ class FlightRecorder:
         """The newest jobs of a capture; nothing if no source on this node can list its jobs."""
         if not jobs and self._jobs().jobs is None:
             return {}
-        named = {"jobs": [name_job(record) for record in jobs[-MOST_NAMED_JOBS:]]}
-        left_out = max(0, len(jobs) - MOST_NAMED_JOBS)
-        return {**named, "jobs_left_out": left_out} if left_out else named
+        newest = jobs[-MOST_NAMED_JOBS:]
+        named = [replace(each, job=replace(each.job, ports=each.job.ports[:MOST_NAMED_PORTS])) for each in newest]
+        left_out = len(jobs) - len(newest)
+        return {"jobs": jobs_to_json(named), **({"jobs_left_out": left_out} if left_out else {})}
 
-    def jobs_of(self) -> Mapping[str, Sequence[Mapping[str, str]]]:
-        """The jobs of each capture by its file name, as far as the event log knows them."""
-        details = [event.details for event in self._events.events() if event.kind == CAPTURE]
-        return {str(each["name"]): each["jobs"] for each in details if "name" in each and "jobs" in each}
+    def jobs_of(self) -> Mapping[str, Sequence[JobRecord]]:
+        """The newest jobs of each capture by its file name, as far as the event log knows them."""
+        found = {}
+        for event in self._events.events():
+            if event.kind == CAPTURE and "jobs" in event.details:
+                # a log of another version may hold anything
+                with suppress(ValueError):
+                    found[str(event.details.get("name"))] = jobs_from_json(event.details["jobs"])
+        return found
 
     def pending(self) -> list[Pending]:
         """The captures that are waiting or being written, oldest first."""
@@ -343,13 +349,6 @@ class FlightRecorder:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-
-
-def name_job(record: JobRecord) -> dict[str, str]:
-    """What names a job in the event of a capture: its id and scheduler, and its name if that is known."""
-    claim = record.job.claim
-    named = {"job_id": claim.id, "scheduler": claim.scheduler, "name": claim.name, "namespace": claim.namespace}
-    return {name: text for name, text in named.items() if text}
 
 
 def _alike(one: Trigger, other: Trigger) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ibpulse.arrays import Bools
-from ibpulse.events.event import Event, is_port_name
-from ibpulse.jobs.claims import BASES, Claim, Key, PlacedJob, is_job_id
+from ibpulse.events.event import SURROGATE, Event, is_port_name
+from ibpulse.jobs.claims import BASES, MOST_TEXT, Claim, Key, PlacedJob, is_job_id
 from ibpulse.model import PortId
 
 BEGAN, CHANGED, ENDED = "job-began", "job-change", "job-ended"
@@ -89,9 +89,11 @@ def read_job(details: Mapping[str, Any]) -> PlacedJob | None:
         return None
     if not is_job_id(words["job_id"]) or words["basis"] not in ("", *BASES):
         return None
+    if any(len(word) > MOST_TEXT or SURROGATE.search(word) for word in words.values()):
+        return None
     claim = Claim(words["job_id"], words["scheduler"], words["source"], words["name"], words["namespace"])
-    names = [name for name in ports if isinstance(name, str) and is_port_name(name)]
-    split = (name.rpartition(":") for name in names)
+    names = [name for name in ports if isinstance(name, str) and is_port_name(name) and not SURROGATE.search(name)]
+    split = (name.rpartition(":") for name in names[:MOST_PORTS])
     return PlacedJob(claim, tuple(PortId(device, int(number)) for device, _, number in split), words["basis"])
 
 

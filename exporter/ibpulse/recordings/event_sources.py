@@ -1,20 +1,25 @@
-"""The events of a recording: from the log of its ring, or from a daemon."""
+"""The events of a recording: from the log of its ring, or from a daemon; and the jobs of a daemon's node."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ibpulse.client import DaemonConnection, ask_events
+import orjson
+
+from ibpulse.client import DaemonConnection, ask_events, reading
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
-from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, JobRecord
+from ibpulse.recordings.recorded_jobs import MOST_JOBS, TIMES, job_from_json
 from ibpulse.recordings.recording import RecordedPort, limit_events
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
-from ibpulse.units import SECOND_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger(__name__)
 
@@ -143,3 +148,25 @@ def mark_others(events: Sequence[Event], names: Collection[str]) -> Sequence[Eve
         else event
         for event in events
     ]
+
+
+def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
+    """The jobs of a daemon's node: those that run and those that ended within its history; none of a 0.1 daemon.
+
+    Raises:
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+    """
+    try:
+        body = connection.get("/api/v1/jobs").body
+    except DaemonError as error:
+        if error.status == http.client.NOT_FOUND:
+            return ()
+        raise
+    with reading(connection):
+        return tuple(job_from_json(_in_ns(entry)) for entry in orjson.loads(body)["jobs"][:MOST_JOBS])
+
+
+def _in_ns(entry: Mapping[str, Any]) -> dict[str, Any]:
+    times = {f"{name}_{what}": entry[f"{name}_{what}ms"] for name in TIMES for what in ("", "uncertainty_")}
+    nanoseconds = {f"{name}ns": None if ms is None else ms * MILLISECOND_NS for name, ms in times.items()}
+    return {**entry, **nanoseconds}

@@ -5,26 +5,22 @@ Later changes of their ports are events of the recording, as those of the states
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from ibpulse.client import DaemonConnection, reading
-from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.events.event import MAX_INTEGER
-from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
 from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
 from ibpulse.model import PortId
-from ibpulse.units import MILLISECOND_NS
 
 MOST_JOBS = 1000
 MOST_JOB_BYTES = 500_000
-NOT_FOUND = 404
-_TIMES = ("began", "ended")
+TIMES = ("began", "ended")
 
 
 def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
@@ -46,27 +42,29 @@ def _with_ports(record: JobRecord, ports: tuple[PortId, ...]) -> JobRecord:
 
 def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[JobRecord, ...]:
     """The jobs of a recording with all ports that they had in it, by its events."""
-    told: dict[Key, list[tuple[Event, PlacedJob]]] = {}
+    found = list(jobs)
+    # an event belongs to the last job of its id that had begun by then
+    places: dict[Key, list[int]] = {}
+    for place in sorted(range(len(found)), key=lambda place: found[place].began_ns or 0):
+        places.setdefault(found[place].job.claim.key, []).append(place)
     for event in events:
         job = read_job(event.details) if event.kind in (BEGAN, CHANGED) else None
-        if job is not None:
-            told.setdefault(job.claim.key, []).append((event, job))
-    return tuple(_trace(record, told.get(record.job.claim.key, ())) for record in jobs)
-
-
-def _trace(record: JobRecord, events: Iterable[tuple[Event, PlacedJob]]) -> JobRecord:
-    first_ns, last_ns = record.began_ns or 0, MAX_INTEGER if record.ended_ns is None else record.ended_ns
-    found = record
-    for event, job in events:
-        if not first_ns <= event.time_ns <= last_ns:
+        mine = [] if job is None else places.get(job.claim.key, [])
+        at = bisect_right(mine, event.time_ns, key=lambda place: found[place].began_ns or 0)
+        if job is None or not at:
             continue
-        if event.kind == BEGAN:
-            found = replace(record, holdings=(Holding(job.ports, event),))
-        else:
-            found = found.changed(job, event)
-    if record.ended_ns is None:
-        return found
-    return found.ended(Event(record.ended_ns, ENDED, "", "", record.ended_uncertainty_ns))
+        record = found[mine[at - 1]]
+        if record.ended_ns is None or event.time_ns <= record.ended_ns:
+            begun = replace(record, holdings=(Holding(job.ports, event),))
+            found[mine[at - 1]] = begun if event.kind == BEGAN else record.changed(job, event)
+    return tuple(
+        record if record.ended_ns is None else record.ended(_end_of(record.ended_ns, record.ended_uncertainty_ns))
+        for record in found
+    )
+
+
+def _end_of(time_ns: int, uncertainty_ns: int) -> Event:
+    return Event(time_ns, ENDED, "", "", uncertainty_ns)
 
 
 def jobs_to_json(jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
@@ -75,9 +73,7 @@ def jobs_to_json(jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
 
 
 def _times(record: JobRecord) -> dict[str, int]:
-    found = {
-        f"{name}_{what}ns": getattr(record, f"{name}_{what}ns") for name in _TIMES for what in ("", "uncertainty_")
-    }
+    found = {f"{name}_{what}ns": getattr(record, f"{name}_{what}ns") for name in TIMES for what in ("", "uncertainty_")}
     return {name: value for name, value in found.items() if value}
 
 
@@ -91,15 +87,20 @@ def jobs_from_json(members: object) -> tuple[JobRecord, ...]:
         raise ValueError("has invalid metadata: jobs are not a list")  # noqa: TRY004 (a fault of the value)
     if len(members) > MOST_JOBS:
         raise ValueError(f"has {len(members)} jobs; at most {MOST_JOBS} are read")
-    return tuple(_from_json(each) for each in members)
+    return tuple(job_from_json(each) for each in members)
 
 
-def _from_json(members: object) -> JobRecord:
+def job_from_json(members: object) -> JobRecord:
+    """One of the jobs of `jobs_to_json`.
+
+    Raises:
+        ValueError: it is not a job; the message continues as in `jobs_from_json`.
+    """
     job = read_job(members) if isinstance(members, dict) else None
     if job is None:
         raise ValueError("has invalid metadata: jobs: a job is not an object with an id")
     assert isinstance(members, dict)
-    numbers = {f"{name}_{what}ns": members.get(f"{name}_{what}ns") for name in _TIMES for what in ("", "uncertainty_")}
+    numbers = {f"{name}_{what}ns": members.get(f"{name}_{what}ns") for name in TIMES for what in ("", "uncertainty_")}
     for name, number in numbers.items():
         if not (number is None or (type(number) is int and 0 <= number <= MAX_INTEGER)):
             raise ValueError(f"has invalid metadata: jobs: {name} of job {job.claim.id} is not a time in nanoseconds")
@@ -123,25 +124,3 @@ def limit_jobs(jobs: Iterable[JobRecord]) -> tuple[tuple[JobRecord, ...], int]:
         total, left_out = total - sizes[left_out], left_out + 1
     gone = {id(record) for record in going[:left_out]}
     return tuple(record for record in every if id(record) not in gone), left_out
-
-
-def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
-    """The jobs of a daemon's node: those that run and those that ended within its history; none of a 0.1 daemon.
-
-    Raises:
-        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
-    """
-    try:
-        body = connection.get("/api/v1/jobs").body
-    except DaemonError as error:
-        if error.status == NOT_FOUND:
-            return ()
-        raise
-    with reading(connection):
-        return tuple(_from_json(_in_ns(entry)) for entry in orjson.loads(body)["jobs"][:MOST_JOBS])
-
-
-def _in_ns(entry: Mapping[str, Any]) -> dict[str, Any]:
-    times = {f"{name}_{what}": entry[f"{name}_{what}ms"] for name in _TIMES for what in ("", "uncertainty_")}
-    nanoseconds = {f"{name}ns": None if ms is None else ms * MILLISECOND_NS for name, ms in times.items()}
-    return {**entry, **nanoseconds}

@@ -22,9 +22,8 @@ from ibpulse.errors import DaemonError, FabricError, SamplerError
 from ibpulse.events import Event, EventLog
 from ibpulse.model import PROBLEMS, Fabric
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
+from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ask_jobs, ports_at_begin
 from ibpulse.recordings.from_ring import RingFollower
-from ibpulse.recordings.recorded_jobs import ask_jobs
 from ibpulse.recordings.recording import MAX_PORTS
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import ticks_to_settle, widest_stride

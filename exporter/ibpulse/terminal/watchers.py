@@ -28,7 +28,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
-from ibpulse.recordings.recorded_jobs import ask_jobs
+from ibpulse.recordings.event_sources import ask_jobs
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride

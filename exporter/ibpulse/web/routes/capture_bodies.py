@@ -14,6 +14,7 @@ from ibpulse.flightrecorder.alertmanager import Alert, parse_start
 from ibpulse.flightrecorder.recorder import Pending
 from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import Stored
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.units import MILLISECOND_NS, format_duration
 from ibpulse.web.parameters import DURATION_PATTERN, read_duration
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
@@ -35,12 +36,17 @@ DEFAULT_REASON = "request"
 
 
 class CaptureJobAnswer(BaseModel):
-    """A job that ran on the node within a capture."""
+    """A job that ran on the node within a capture; it began or ended at most the uncertainty before the time."""
 
     job_id: str
     scheduler: str
-    name: str = Field("", description="Absent unless jobs.names is set, and the source gives it.")
-    namespace: str = ""
+    name: str = Field(description="Empty unless jobs.names is set, and the source gives it.")
+    namespace: str
+    ports: list[str] = Field(description="Those that it had first in the capture, at most 64.")
+    began_ms: int | None = Field(description="null if it was running when it was first seen.")
+    began_uncertainty_ms: int
+    ended_ms: int | None = Field(description="null if it was running when the capture was written.")
+    ended_uncertainty_ms: int
 
 
 class StoredAnswer(BaseModel):
@@ -50,7 +56,7 @@ class StoredAnswer(BaseModel):
     trigger_ms: int = Field(description="Wall time of its trigger.")
     reason: str
     jobs: list[CaptureJobAnswer] | None = Field(
-        description="The jobs of its span, the newest 16; null if they are not known. The file has their ports."
+        description="The jobs of its span, the newest 16; null if they are not known."
     )
     size_bytes: int
     url: str
@@ -94,7 +100,7 @@ def list_members(
     stored: Sequence[Stored],
     pending: Sequence[Pending],
     problem: str,
-    jobs: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType({}),
+    jobs: Mapping[str, Sequence[JobRecord]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The members of a `CapturesAnswer`; `stored` is oldest first. `jobs` are those of each capture, as far as known.
 
@@ -109,7 +115,7 @@ def list_members(
                 "name": str(each.name),
                 "trigger_ms": each.name.trigger_ms,
                 "reason": each.name.reason,
-                "jobs": jobs.get(str(each.name)),
+                "jobs": _jobs(jobs.get(str(each.name))),
                 "size_bytes": each.size_bytes,
                 "url": f"{PATH}/{each.name}",
             }
@@ -118,6 +124,25 @@ def list_members(
         "pending": [pending_members(each) for each in pending],
         "stored_bytes": sum(each.size_bytes for each in finished),
         "problem": problem,
+    }
+
+
+def _jobs(records: Sequence[JobRecord] | None) -> list[dict[str, Any]] | None:
+    return None if records is None else [_job(record) for record in records]
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    claim = record.job.claim
+    return {
+        "job_id": claim.id,
+        "scheduler": claim.scheduler,
+        "name": claim.name,
+        "namespace": claim.namespace,
+        "ports": [str(port) for port in record.job.ports],
+        "began_ms": None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
+        "began_uncertainty_ms": -(-record.began_uncertainty_ns // MILLISECOND_NS),
+        "ended_ms": None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
+        "ended_uncertainty_ms": -(-record.ended_uncertainty_ns // MILLISECOND_NS),
     }
 
 

@@ -56,14 +56,14 @@ def _sentence(window: WindowValues, holes: int) -> str:
         return f"Job {plan.job.id} had no sampled port in this span, as far as is known."
     if not window.values.size:
         return "No bin of this span is complete yet." if plan.ports else "No ports are sampled."
-    if not holes:
-        return "No values are missing."
-    older = window.start_ms < window.oldest_ms
-    reason = f" The history begins at {window.oldest_ms} ms." if older else ""
+    found = ["No values are missing."]
+    if holes:
+        found = [f"{holes} of {window.values.size} values are missing."]
+        found += [f"The history begins at {window.oldest_ms} ms."] if window.start_ms < window.oldest_ms else []
     if plan.job and plan.partly:
         names = first_names(plan.partly, NAMED_PORTS)
-        reason += f" Job {plan.job.id} had {names} only for a part of the span; values outside of it are missing."
-    return f"{holes} of {window.values.size} values are missing.{reason}"
+        found.append(f"Job {plan.job.id} had {names} only for a part of the span; other samples are left out.")
+    return " ".join(found)
 
 
 def _json(window: WindowValues) -> Response:
