@@ -6,6 +6,9 @@
 
 directory=${IBPULSE_JOBS__OWNERS_DIR:-/run/ibpulse-jobs}
 gpus=${IBPULSE_NVIDIA_GPUS:-/proc/driver/nvidia/gpus}
+# How Slurm numbers GPUs: "address" with AutoDetect=nvml in gres.conf, "file" if gres.conf names device files. Without a
+# value, the document names only GPUs that are the same either way.
+order=${IBPULSE_GPU_ORDER:-}
 
 # Slurm sets no search path
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -82,37 +85,67 @@ expand() {
     done
 }
 
-# Prints NUMBER=ADDRESS for each GPU: the number of its device file /dev/nvidiaNUMBER and its PCI address.
+# Prints NUMBER=ADDRESS for each GPU in the order of PCI addresses. The numbers count the addresses ("address"), or are
+# those of the device files /dev/nvidiaNUMBER ("file").
 list_gpus() {
+    count=0
     for folder in "$gpus"/*; do
         address=${folder##*/}
         case $address in
             *[!0-9a-f:.]*) continue ;;
         esac
         while read -r word what number _; do
-            if [ "$word $what" = "Device Minor:" ]; then printf '%s=%s ' "$number" "$address"; fi
+            if [ "$word $what" = "Device Minor:" ]; then
+                [ "$1" = file ] || number=$count
+                printf '%s=%s ' "$number" "$address"
+                count=$((count + 1))
+            fi
         done <"$folder/information"
     done 2>/dev/null
 }
 
-# Prints the PCI addresses of the GPUs in a list as JSON strings; fails if one of them is unknown.
+# Prints the PCI addresses of the GPUs in a list as JSON strings; fails if one of them is unknown. The numbers are those of
+# list_gpus.
 find_addresses() {
-    numbers=$(expand "$1") || return 1
-    known=" $(list_gpus)"
-    found=
+    numbers=" $(expand "$2")" || return 1
+    known=" $(list_gpus "$1")"
     for number in $numbers; do
         case $known in
             *" $number="*) ;;
             *) return 1 ;;
         esac
-        address=${known#*" $number="}
-        address="\"${address%% *}\""
-        case $found in
-            *"$address"*) ;;
-            *) found="$found${found:+, }$address" ;;
+    done
+    found=
+    for gpu in $known; do
+        case $numbers in
+            *" ${gpu%%=*} "*) found="$found${found:+, }\"${gpu#*=}\"" ;;
         esac
     done
     printf '%s' "$found"
+}
+
+# Adds the GPUs of a list to the document, or says why it cannot.
+add_gpus() {
+    list="job $id: SLURM_JOB_GPUS: \"$(clean "$1")\""
+    case ${CUDA_VISIBLE_DEVICES:-} in
+        *MIG*)
+            say "$list names instances of GPUs (MIG)"
+            return
+            ;;
+    esac
+    by_address=$(find_addresses address "$1")
+    by_file=$(find_addresses file "$1")
+    case $order in
+        address) by_file=$by_address ;;
+        file) by_address=$by_file ;;
+    esac
+    if [ "$by_address" != "$by_file" ]; then
+        say "$list names other GPUs by PCI address than by device file; set order in the first lines of the prolog"
+    elif [ -z "$by_address" ]; then
+        say "$list names GPUs that are not in $gpus"
+    else
+        body="$body, \"gpus\": [$by_address]"
+    fi
 }
 
 read_id
@@ -122,13 +155,7 @@ account=$(clean "${SLURM_JOB_ACCOUNT:-}")
 [ -z "$name" ] || body="$body, \"name\": \"$name\""
 [ -z "$account" ] || body="$body, \"namespace\": \"$account\""
 # without GPUs of its own, a job owns the rails only if it is alone on the node, which ibpulse decides
-if [ -n "${SLURM_JOB_GPUS:-}" ]; then
-    if addresses=$(find_addresses "$SLURM_JOB_GPUS"); then
-        body="$body, \"gpus\": [$addresses]"
-    else
-        say "job $id: SLURM_JOB_GPUS: \"$(clean "$SLURM_JOB_GPUS")\" names GPUs that are not in $gpus"
-    fi
-fi
+if [ -n "${SLURM_JOB_GPUS:-}" ]; then add_gpus "$SLURM_JOB_GPUS"; fi
 boot=$(clean "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)")
 [ -z "$boot" ] || body="$body, \"boot_id\": \"$boot\""
 body="$body}"

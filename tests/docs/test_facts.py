@@ -20,7 +20,7 @@ from ibpulse.metrics.metric_table import TABLE
 from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
 from tests.web.rings import full_node
-from tools.grafana.series_names import LABELS_OF_JOBS, RECORDED
+from tools.grafana.series_names import RECORDED
 
 DESIGN = ROOT / "docs/design.md"
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -96,7 +96,7 @@ def spelled_out(text: str) -> list[str]:
 
 
 def is_exported(metric: str) -> bool:
-    names = {row.name for row in (*TABLE, *OTHER_COUNTERS)} | EXAMPLES | LABELS_OF_JOBS.keys()
+    names = {row.name for row in (*TABLE, *OTHER_COUNTERS)} | EXAMPLES
     return metric in names or re.sub(r"_(bucket|sum|count)$", "", metric) in names
 
 

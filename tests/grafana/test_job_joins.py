@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,13 @@ def job(number: str, bandwidth: float = 1e11, last_traffic: float | None = None)
 
 def jobs(count: int) -> Sample:
     return Sample("ibpulse_node_jobs", {}, count)
+
+
+def count_jobs(page: list[Sample]) -> list[Sample]:
+    """The number of jobs of each port of a page."""
+    found = Counter(sample.labels["device"] for sample in page if sample.name == "ibpulse_port_job_info")
+    devices = [sample.labels["device"] for sample in page if sample.name == "ibpulse_port_info"]
+    return [Sample("ibpulse_port_jobs", {"device": device, "port": "1"}, found[device]) for device in devices]
 
 
 def pod(device: str, name: str) -> list[Sample]:
@@ -176,7 +184,7 @@ PROMETHEUS_SLURM_EXPORTER = [
     Sample("slurm_proc_cpu_usage", {"jobid": number, "username": "ada"}, 12) for number in ("7", "8")
 ]
 PAGES = {
-    **{f"/ibpulse/{node}": page for node, page in NODES.items()},
+    **{f"/ibpulse/{node}": [*page, *count_jobs(page)] for node, page in NODES.items()},
     **{f"/dcgm/{node}": page for node, page in DCGM.items()},
     "/kube-state-metrics": KUBE_STATE_METRICS,
     "/slurm-job-exporter": SLURM_JOB_EXPORTER,

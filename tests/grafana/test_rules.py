@@ -26,7 +26,7 @@ from tools.grafana.rule_files import (
     thresholds_of,
 )
 from tools.grafana.rule_numbers import ADDRESSES, fill, places
-from tools.grafana.series_names import LABELS_OF_JOBS, checked, level_of
+from tools.grafana.series_names import checked, level_of
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "rules"
@@ -132,7 +132,7 @@ def test_an_expression_with_a_name_that_nobody_exports_is_refused(expr: str, sai
 
 
 def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
-    exported = set(LABELS_OF_JOBS)
+    exported = set()
     for metric in metric_table.TABLE:
         tails = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         exported |= {metric.name + tail for tail in tails}
@@ -140,10 +140,6 @@ def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
     for name, expression in expressions().items():
         used = set(re.findall(r"\b(?:[a-z_]+:)?ibpulse_[a-z_]+(?::[a-z0-9]+)?", expression))
         assert used <= exported | recorded, name
-
-
-def test_series_of_jobs_are_announced_only_until_they_are_exported() -> None:
-    assert {metric.name for metric in metric_table.TABLE} & LABELS_OF_JOBS.keys() == set(), "remove them there"
 
 
 @pytest.mark.parametrize(

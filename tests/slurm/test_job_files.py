@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from ibpulse.jobs.owners import find_gpus
+from ibpulse.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.model import Gpu, Topology
+
 ROOT = Path(__file__).resolve().parents[2]
 PROLOG, EPILOG = ROOT / "slurm" / "prolog.sh", ROOT / "slurm" / "epilog.sh"
 SHELLS = {
@@ -37,15 +41,19 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a 
 
 
 class Node:
-    """A node with eight GPUs and the directory of the jobs; numbers of device files are those of the GPUs reversed."""
+    """A node with eight GPUs and the directory of the jobs."""
 
     def __init__(self, folder: Path, shell: list[str]) -> None:
         self.jobs = folder / "ibpulse-jobs"
         self._gpus, self._shell = folder / "gpus", shell
-        for number, address in enumerate(ADDRESSES):
+        self.number_files(*range(len(ADDRESSES)))
+
+    def number_files(self, *minors: int) -> None:
+        """Give the GPUs, in the order of their addresses, device files with these numbers."""
+        for number, (address, minor) in enumerate(zip(ADDRESSES, minors, strict=True)):
             place = self._gpus / address
-            place.mkdir(parents=True)
-            (place / "information").write_text(INFORMATION.format(number=number, address=address, minor=7 - number))
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "information").write_text(INFORMATION.format(number=number, address=address, minor=minor))
 
     def run(self, script: Path, job: str | None = "4711", **variables: str) -> str:
         """What the script said on standard error; it always succeeds and prints nothing else."""
@@ -83,9 +91,9 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
     return Node(tmp_path.resolve(), SHELLS[request.param])
 
 
-def gpus(*minors: int) -> list[str]:
-    """The addresses of GPUs by the numbers of their device files."""
-    return [ADDRESSES[7 - minor] for minor in minors]
+def gpus(*numbers: int) -> list[str]:
+    """The addresses of GPUs by their numbers."""
+    return [ADDRESSES[number] for number in numbers]
 
 
 def test_the_prolog_writes_the_job_and_the_epilog_removes_it(node: Node) -> None:
@@ -122,19 +130,54 @@ def test_jobs_on_one_node_do_not_disturb_each_other(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "minors"),
+    ("text", "numbers"),
     [
         ("0", (0,)),
-        ("7,0", (7, 0)),
+        ("7,0", (0, 7)),
         ("0-7", range(8)),
         ("0-1,3,5-6", (0, 1, 3, 5, 6)),
         ("2-2", (2,)),
-        ("1,1,0-1", (1, 0)),
+        ("1,1,0-1", (0, 1)),
     ],
 )
-def test_lists_and_ranges_of_gpus_become_addresses(node: Node, text: str, minors: range | tuple[int, ...]) -> None:
+def test_lists_and_ranges_of_gpus_become_addresses(node: Node, text: str, numbers: range | tuple[int, ...]) -> None:
     assert node.run(PROLOG, SLURM_JOB_GPUS=text) == ""
-    assert node.job()["gpus"] == gpus(*minors)
+    assert node.job()["gpus"] == gpus(*numbers)
+
+
+@pytest.mark.parametrize(("order", "number"), [("address", 1), ("file", 6)])
+def test_numbers_are_those_that_the_administrator_chose(node: Node, order: str, number: int) -> None:
+    node.number_files(*reversed(range(8)))
+    assert node.run(PROLOG, SLURM_JOB_GPUS="1", IBPULSE_GPU_ORDER=order) == ""
+    assert node.job()["gpus"] == gpus(number)
+
+
+def test_gpus_that_are_others_by_address_than_by_device_file_are_left_out_and_named(node: Node) -> None:
+    node.number_files(*reversed(range(8)))
+    assert node.run(PROLOG, SLURM_JOB_GPUS="1,6") == ""
+    assert node.job()["gpus"] == gpus(1, 6)
+    assert node.run(PROLOG, SLURM_JOB_GPUS="0-1") == (
+        'ibpulse: job 4711: SLURM_JOB_GPUS: "0-1" names other GPUs by PCI address than by device file; set order in '
+        "the first lines of the prolog\n"
+    )
+    assert node.job() == {"id": "4711", "scheduler": "slurm"}
+
+
+def test_by_address_the_numbers_are_those_of_a_mapping_directory(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "mapping").mkdir()
+    for number in (0, 3, 5):
+        (tmp_path / "mapping" / str(number)).write_text("4711")
+    (claim,) = read_slurm_mapping(tmp_path / "mapping", 0).claims
+    topology = Topology(gpus=tuple(Gpu(address, "0x10de", "0x2330") for address in ADDRESSES))
+    node.number_files(*reversed(range(8)))
+    node.run(PROLOG, SLURM_JOB_GPUS="0,3,5", IBPULSE_GPU_ORDER="address")
+    assert find_gpus(claim, topology) == ({*node.job()["gpus"]}, [])
+
+
+def test_instances_of_gpus_are_left_out_and_named(node: Node) -> None:
+    said = node.run(PROLOG, SLURM_JOB_GPUS="0-1", CUDA_VISIBLE_DEVICES="MIG-GPU-58e8f5ea/1/0,MIG-GPU-58e8f5ea/2/0")
+    assert said == 'ibpulse: job 4711: SLURM_JOB_GPUS: "0-1" names instances of GPUs (MIG)\n'
+    assert node.job() == {"id": "4711", "scheduler": "slurm"}
 
 
 @pytest.mark.parametrize(
