@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ibpulse.analysis.balance import (
+    Balance,
     BalanceOptions,
     RailSums,
     balance_rails,
     find_carriers,
     jain_index,
+    join_groups,
     weigh_rails,
 )
 from ibpulse.analysis.moments import weighted_sums
@@ -222,3 +224,51 @@ def test_no_span_is_longer_than_what_is_kept() -> None:
 )
 def test_a_rail_carries_traffic_from_a_twentieth_of_the_busiest_on(amounts: list[float], carrying: list[bool]) -> None:
     np.testing.assert_array_equal(find_carriers(np.array(amounts)), carrying)
+
+
+# groups of rails
+
+
+def in_groups(values: np.ndarray, groups: list[list[int]]) -> Balance:
+    places = [np.array(group, dtype=np.intp) for group in groups]
+    return join_groups(places, [balance_rails(values[group]) for group in places])
+
+
+def test_rails_are_only_compared_within_their_group() -> None:
+    found = in_groups(rails(10, 0, 10, 0, 10, 0.1, 10, 0), [[0, 2, 4, 6], [1, 3, 5, 7]])
+    assert not (found.idle | found.slow).any()
+    assert (found.fairness, found.active) == (pytest.approx(8 / (4 / 1 + 4 / 0.25)), 4)
+    assert balance_rails(rails(10, 0, 10, 0, 10, 0, 10, 0)).idle.tolist() == [False, True] * 4
+
+
+def test_the_values_of_a_rail_stay_in_its_place() -> None:
+    values = rails(1, 20, 4, 10, 1, 20)
+    found = in_groups(values, [[4, 0, 2], [1, 3, 5]])
+    np.testing.assert_allclose(found.share, [1 / 6, 0.4, 4 / 6, 0.2, 1 / 6, 0.4])
+    np.testing.assert_allclose(found.ratio, [1 / 2.5, 20 / 15, 4, 0.5, 1 / 2.5, 20 / 15])
+    assert np.flatnonzero(found.slow).tolist() == [0, 3, 4]
+
+
+@given(values=hnp.arrays(np.float64, 9, elements=st.floats(1e6, 1e11)), cut=st.integers(1, 8))
+def test_fairness_of_groups_is_that_of_bytes_by_the_mean_of_the_group(values: np.ndarray, cut: int) -> None:
+    found = in_groups(values, [list(range(cut)), list(range(cut, 9))])
+    relative = np.concatenate([values[:cut] / values[:cut].mean(), values[cut:] / values[cut:].mean()])
+    assert found.fairness == pytest.approx(jain_index(relative))
+
+
+def test_silent_and_unobserved_rails_of_a_group_weigh_as_in_one() -> None:
+    silent = in_groups(rails(10, 0, NAN, 10, 0, 0), [[0, 1, 2, 3], [4, 5]])
+    assert silent.fairness == pytest.approx(balance_rails(rails(10, 0, NAN, 10)).fairness)
+    assert np.isnan(in_groups(rails(0, 0, NAN, NAN), [[0, 1], [2, 3]]).fairness)
+
+
+def test_a_single_group_is_the_balance_of_all_rails() -> None:
+    alone = balance_rails(rails(10, 5, 10))
+    assert join_groups([np.arange(3)], [alone]) is alone
+
+
+def test_what_is_not_judged_keeps_its_active_rails_only() -> None:
+    found = balance_rails(rails(10, 0, 10)).unjudged()
+    assert (found.active, np.isnan(found.fairness), found.idle.any(), found.slow.any()) == (2, True, False, False)
+    assert np.isnan(found.share).all()
+    assert np.isnan(found.ratio).all()

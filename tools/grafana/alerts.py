@@ -120,9 +120,9 @@ RAIL = (
         f"(ibpulse_port_rail_idle == 1)\nand on ({PORT}) (ibpulse_port_up == 1)",
         Threshold("rail_idle_for", "5m", "A starting job uses all its rails within a minute or two."),
         "A rail is idle while its siblings carry traffic.",
-        f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of the node have. The "
-        "link is up, or another alert would fire: check the job's device list, the routing, and whether the "
-        "counters still count.",
+        f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of its job, or of the "
+        "node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the "
+        "routing, and whether the counters still count.",
     ),
     Alert(
         "IBPulseRailSlow",
@@ -132,8 +132,8 @@ RAIL = (
             "rail_slow_for", "10m", "The exporter compares whole seconds; ten minutes outlast a noisy neighbour."
         ),
         "A rail carries much less than its siblings.",
-        f"Port {PORT_NAME} has carried less than three quarters of the median rail of its node for "
-        "<rail_slow_for>. In a collective, the slowest rail sets the pace.",
+        f"Port {PORT_NAME} has carried less than three quarters of the median of the other rails of its job, or of the "
+        "node if no job is known, for <rail_slow_for>. In a collective, the slowest rail sets the pace.",
     ),
     Alert(
         "IBPulseRailMissing",

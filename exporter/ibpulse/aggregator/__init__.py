@@ -5,7 +5,8 @@ The modules build on each other in this order:
 1. `options`: the settings. `snapshot`: the results. `rolling`: the last seconds of an array.
 2. `port_totals`, `node_totals`, `burst_totals`: totals per port, totals of the sum over the rails, bursts and
    saturation. `port_totals` also tracks the error counters.
-3. `traffic`: rail balance, saturation and signature, derived from these totals.
+3. `rail_balance`: rails compared with those of the same jobs. `traffic`: this, bursts, saturation and signature, all
+   derived from these totals.
 4. `totals`: reads whole seconds from the ring and adds them to 2 and 3.
 5. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
    `phase_watch`: first traffic and checkpoints.

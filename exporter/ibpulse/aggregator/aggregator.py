@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
-from ibpulse.jobs.job_history import JobPorts
+from ibpulse.jobs.job_history import JobPorts, JobRecord
 from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
@@ -142,7 +142,8 @@ class Aggregator:
     ) -> Snapshot:
         """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
 
-        `health` and the arguments after `now_tick` are passed through to the snapshot.
+        `health` and the arguments after `now_tick` are passed through to the snapshot. Rails are compared with those
+        that have the same `jobs`.
         """
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
@@ -151,6 +152,7 @@ class Aggregator:
         due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         if due is not None:
             self._jobs.follow(jobs or (), due.end - 1)
+            self._totals.traffic.siblings.follow(jobs or (), due.end)
             self._skip(due)
             try:
                 self._catch_up(due, placed, rows)
@@ -197,14 +199,19 @@ class Aggregator:
         self._notices = notices
 
     def summarize(
-        self, ports: Sequence[Port], seconds: int, end_ns: int | None = None, had: JobPorts | None = None
+        self,
+        ports: Sequence[Port],
+        seconds: int,
+        end_ns: int | None = None,
+        jobs: Iterable[JobRecord] = (),
+        had: JobPorts | None = None,
     ) -> Summary:
         """Statistics of the newest whole seconds, or of those before a wall time; may run in another thread.
 
         `ports` are those that exist, and those that disappeared within the history. With `had`, only the ports of a job
         count, while it had them.
         """
-        return summarize(self._reader, ports, self._history, self._options, seconds, end_ns, had=had)
+        return summarize(self._reader, ports, self._history, self._options, seconds, end_ns, jobs=jobs, had=had)
 
     def _skip(self, due: Due) -> None:
         if due.skipped:

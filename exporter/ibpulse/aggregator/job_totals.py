@@ -11,9 +11,10 @@ import numpy as np
 from ibpulse.aggregator.last_minute import StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.rail_balance import weigh_ports
 from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import JobSnapshot
-from ibpulse.aggregator.traffic import coarsest_rail, weigh_ports
+from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import FIELDS, Seconds, describe_node, sum_rails, sum_seconds
 from ibpulse.arrays import Rows

@@ -7,7 +7,7 @@ ports at that time. Therefore a window of the past has the same statistics whene
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.port_changes import DISAPPEARED
-from ibpulse.jobs.job_history import JobPorts
+from ibpulse.jobs.job_history import JobPorts, JobRecord, jobs_between
 from ibpulse.model import Port
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
@@ -114,12 +114,14 @@ def summarize(
     seconds: int,
     end_ns: int | None,
     now_ns: int | None = None,
+    jobs: Iterable[JobRecord] = (),
     had: JobPorts | None = None,
 ) -> Summary:
     """The summary of the newest `seconds` whole seconds, or of those before the wall time `end_ns`.
 
     It has those of the `known` ports that existed in these seconds according to the history, and those that the
-    history does not know. With `had`, it has the ports that a job had, and only the samples at which it had them.
+    history does not know. Rails are compared with those that had the same `jobs` in these seconds. With `had`, it has
+    the ports that a job had, and only the samples at which it had them.
     """
     slots = reader.ring.slots()
     placed = place_ports(reader, known, slots)
@@ -149,8 +151,9 @@ def summarize(
         totals.add(start, after, then, rows, resolutions, True)
     if stop < end:
         totals.push_holes(end - stop)
-    totals.conclude(ports, rows, resolutions, 0)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
+    totals.traffic.siblings.follow(jobs_between(jobs, start_ns, stop_ns), end)
+    totals.conclude(ports, rows, resolutions, 0)
     return Summary(
         window_seconds=seconds,
         start_ms=start_ns // 1_000_000,

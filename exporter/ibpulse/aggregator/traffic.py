@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,9 +11,10 @@ from ibpulse.aggregator.burst_totals import Bursts, Saturation
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
+from ibpulse.aggregator.rail_balance import RailBalance, Siblings, weigh_ports
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
 from ibpulse.analysis import moments
-from ibpulse.analysis.balance import BalanceOptions, RailSums, find_carriers, weigh_rails
+from ibpulse.analysis.balance import find_carriers
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
@@ -29,15 +29,6 @@ BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class RailBalance:
-    """The balance of the rails, by port name; `fairness` is None without traffic."""
-
-    fairness: float | None
-    active: int
-    rails: Mapping[str, RailStanding]
-
-
 class Traffic:
     """All descriptions of the traffic beyond moments and peaks."""
 
@@ -48,6 +39,7 @@ class Traffic:
         self._saturation = Saturation(options.saturation)
         self._moe = MoeSaturationState()
         self.signature = UNKNOWN
+        self.siblings = Siblings()
         self.balance = RailBalance(None, 0, {})
         self._counts = np.zeros(len(BOUNDS) + 1, dtype=np.int64)
         self._utilization_sum = 0.0
@@ -94,7 +86,7 @@ class Traffic:
         counted_seconds: int,
     ) -> None:
         """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
-        self.balance = weigh_ports(ports, rows, table, self._options)
+        self.balance = weigh_ports(ports, rows, table, self._options, self.siblings)
         line = carriers_line(ports, rows, table, self._window_seconds)
         features = node.features(self._window_seconds, resolution_ticks, line)
         self.signature = find_signature(features, self._options.signature)
@@ -150,24 +142,6 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     return coarsest_ticks(rails)
 
 
-def weigh_ports(ports: Sequence[RingPort], rows: Rows, table: PortTable, options: AggregatorOptions) -> RailBalance:
-    """The balance of the rails over the first of the spans in which rails were active."""
-    chosen = [index for index, port in enumerate(ports) if port.port.rail]
-    up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
-
-    def sums_of(seconds: int) -> RailSums:
-        sums = table.sums.sum(seconds)[rows[chosen]]
-        return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up)
-
-    judge = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
-    balance = weigh_rails(sums_of, options.balance_spans_seconds, table.sums.length, judge)
-    standings = {
-        str(ports[index].port.id): RailStanding(_known(share), bool(idle), bool(slow))
-        for index, share, idle, slow in zip(chosen, balance.share.tolist(), balance.idle, balance.slow, strict=True)
-    }
-    return RailBalance(_known(balance.fairness), balance.active, standings)
-
-
 def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
     """The line rate of the rails that carried traffic in the last seconds, both directions; NaN if unknown."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
@@ -175,7 +149,3 @@ def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, secon
     sums = table.sums.sum(seconds)[rows[chosen]]
     moved = np.where(sums[:, 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
     return float(line_rate(rates[find_carriers(moved)]))
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

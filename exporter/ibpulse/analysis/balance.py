@@ -1,14 +1,15 @@
-"""How evenly the rails of a node carry its traffic."""
+"""How evenly the rails of a node carry its traffic, or each job's rails the traffic of the job."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ibpulse.analysis import moments
-from ibpulse.arrays import Bools, Floats
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 SLOW_SPAN_SECONDS = 10
@@ -67,6 +68,11 @@ class Balance:
     idle: Bools
     slow: Bools
 
+    def unjudged(self) -> Balance:
+        """The same without any comparison: only `active` is known."""
+        unknown, no = np.full(len(self.share), np.nan), np.zeros(len(self.share), dtype=np.bool_)
+        return Balance(math.nan, self.active, unknown, unknown, no, no)
+
 
 def weigh_rails(
     sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
@@ -85,6 +91,29 @@ def weigh_rails(
     longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
     slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
     return replace(balance, slow=slow & ~balance.idle)
+
+
+def join_groups(groups: Sequence[Rows], balances: Sequence[Balance]) -> Balance:
+    """The balance of all rails, of which only those of the same group are compared.
+
+    `groups` has the positions of each group's rails, which together are all from 0 on. Fairness is the harmonic mean of
+    the indexes of the groups, weighted by their rails; groups without traffic are excluded. That is Jain's index of the
+    bytes of each rail ÷ the mean of its group: 1 if the rails of every group carry the same.
+    """
+    if len(balances) == 1:
+        return balances[0]
+    order = np.argsort(np.concatenate(groups))
+    indexes = np.array([each.fairness for each in balances])
+    counts = np.array([np.count_nonzero(~np.isnan(each.share)) for each in balances])
+    moving = ~np.isnan(indexes)
+    return Balance(
+        fairness=float(counts[moving].sum() / (counts / indexes)[moving].sum()) if moving.any() else math.nan,
+        active=sum(each.active for each in balances),
+        share=np.concatenate([each.share for each in balances])[order],
+        ratio=np.concatenate([each.ratio for each in balances])[order],
+        idle=np.concatenate([each.idle for each in balances])[order],
+        slow=np.concatenate([each.slow for each in balances])[order],
+    )
 
 
 def find_carriers(amounts: Floats) -> Bools:

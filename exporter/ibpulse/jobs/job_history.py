@@ -193,3 +193,13 @@ def had_cgroup(events: Iterable[Event]) -> set[Key]:
     """The jobs that had a cgroup when they began."""
     noted = (event for event in events if event.kind == BEGAN and event.details.get("cgroup"))
     return {job.claim.key for event in noted if (job := read_job(event.details)) is not None}
+
+
+def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[PlacedJob, ...]:
+    """The jobs that may have run at some time between two wall times."""
+    return tuple(
+        record.job
+        for record in records
+        if (record.began_ns is None or record.began_ns - record.began_uncertainty_ns < end_ns)
+        and (record.ended_ns is None or record.ended_ns > begin_ns)
+    )

@@ -62,8 +62,9 @@ class JobWatch:
         self._seconds, self._names, self._monotonic = seconds, names, monotonic
         self.view = NOTHING
         """The jobs now."""
-        past = [record.job for record in trace_jobs(events.events()) if record.ended_ns is None]
-        self._before = {job.claim.key: job for job in past}
+        self.records = trace_jobs(events.events())
+        """The jobs of the past and of now, of the event log; replaced as a whole."""
+        self._before = {record.job.claim.key: record.job for record in self.records if record.ended_ns is None}
         # wall time at which the last reading began, of this daemon or of an earlier one
         self._seen_ns = find_last_sign(events, reader)
         self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
@@ -99,7 +100,10 @@ class JobWatch:
         jobs = placement.jobs if merged.claims is not None else None
         self.view = JobsView(jobs, merged.present, merged.pods, notices)
         if jobs is not None:
+            added = self._log.added
             self._record_changes({job.claim.key: job for job in jobs}, merged)
+            if self._log.added > added:
+                self.records = trace_jobs(self._log.events())
 
     def _record_changes(self, jobs: dict[Key, PlacedJob], merged: Merged) -> None:
         now_ns, unknown = time.time_ns(), {}

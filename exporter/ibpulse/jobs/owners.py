@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, SOME_GPUS, Claim, PlacedJob
+from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, SOME_GPUS, Claim, Key, PlacedJob
 from ibpulse.model import Port, PortId, Topology
 from ibpulse.sysfs.gpus import NEAR, WORDS
 from ibpulse.text import NAMED_SUBJECTS, first_names, group_remarks
@@ -85,3 +85,12 @@ def find_gpus(claim: Claim, topology: Topology) -> tuple[set[str], list[str]]:
 def count_owners(jobs: Iterable[PlacedJob]) -> Mapping[PortId, int]:
     """The number of jobs on each port that has any."""
     return Counter(port for job in jobs for port in job.ports)
+
+
+def find_owners(jobs: Iterable[PlacedJob]) -> Mapping[PortId, frozenset[Key]]:
+    """The jobs of each port that has any."""
+    found: dict[PortId, frozenset[Key]] = {}
+    for job in jobs:
+        for port in job.ports:
+            found[port] = found.get(port, frozenset()) | {job.claim.key}
+    return found

@@ -165,8 +165,9 @@ TRAFFIC_ROWS = (
     TRAFFIC.gauge(
         "ibpulse_node_rail_fairness_ratio",
         "Jain's fairness index of the rails' bytes over the last 3 s (10 s or 1 m if there was no traffic in them): 1 "
-        "when all rails carry the same, k/n when only k of n carry traffic. A rail that is down counts as 0. Absent "
-        "without traffic.",
+        "when all rails carry the same, k/n when only k of n carry traffic. With several jobs, the harmonic mean of "
+        "the indexes of those with traffic, weighted by their rails. A rail that is down counts as 0. Absent without "
+        "traffic.",
         lambda traffic: traffic.fairness,
         "ratio",
     ),

@@ -328,20 +328,21 @@ TRAFFIC_ROWS = (
     ),
     RAIL.gauge(
         "ibpulse_port_rail_share_ratio",
-        "The rail's share of the bytes of all rails, over the last seconds with traffic; 1/n if all n rails carry the "
-        "same.",
+        "The rail's share of the bytes of all rails of its job, or of the rails without a job, over the last seconds "
+        "with traffic; 1/n if all n of them carry the same.",
         lambda rail: rail.share,
         "ratio",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_idle",
-        "1 while the rail carries less than 5 % of the median of the other rails and they are active, over 3 s.",
+        "1 while the rail carries less than 5 % of the median of the other rails of its job, or of those without a "
+        "job, and they are active, over 3 s.",
         lambda rail: int(rail.idle),
     ),
     RAIL.gauge(
         "ibpulse_port_rail_slow",
-        "1 while the rail carries less than 75 % of the median of the other rails, in its mean or its mean while "
-        "active, over 10 s, and is not idle.",
+        "1 while the rail carries less than 75 % of the median of the other rails of its job, or of those without a "
+        "job, in its mean or its mean while active, over 10 s, and is not idle.",
         lambda rail: int(rail.slow),
     ),
     *_saturation_rows(0),

@@ -216,7 +216,7 @@
       summary: |-
         A rail is idle while its siblings carry traffic.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of the node have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
       dashboard_url: |-
@@ -237,7 +237,7 @@
       summary: |-
         A rail carries much less than its siblings.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median rail of its node for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
       dashboard_url: |-

@@ -1,0 +1,130 @@
+"""Compares the rails of the node with those that carry the traffic of the same jobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ibpulse.aggregator.options import AggregatorOptions
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, join_groups, weigh_rails
+from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.arrays import Floats, Rows
+from ibpulse.jobs import PlacedJob
+from ibpulse.jobs.claims import Key
+from ibpulse.jobs.owners import find_owners
+from ibpulse.model import PortId
+from ibpulse.ring.window import RingPort
+
+NOBODY: frozenset[Key] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RailBalance:
+    """The balance of the rails, by port name; `fairness` is None without traffic."""
+
+    fairness: float | None
+    active: int
+    rails: Mapping[str, RailStanding]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rails with the same jobs: their positions, and the seconds since they have had the same ones."""
+
+    rails: Rows
+    seconds: float = math.inf
+
+
+class Siblings:
+    """Which rails are compared with each other: those with the same jobs, and those without any.
+
+    Rails that come from different jobs are compared by the time since then, because what they carried before says
+    nothing about either.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: Sequence[PlacedJob] = ()
+        self._second = 0
+        self._rails: Sequence[PortId] | None = None
+        self._owners: dict[PortId, frozenset[Key]] = {}
+        # by owners: the positions of their rails, and the second since which they have had them
+        self._groups: dict[frozenset[Key], tuple[Rows, float]] = {}
+
+    def follow(self, jobs: Sequence[PlacedJob], second: int) -> None:
+        """Group the rails by these jobs from this second on."""
+        if jobs is not self._jobs:
+            self._jobs, self._rails = jobs, None
+        self._second = second
+
+    def group(self, rails: Sequence[PortId]) -> list[Group]:
+        """The groups of all rails of the node, one at least."""
+        if rails != self._rails:
+            self._regroup(rails)
+            self._rails = rails
+        found = [Group(places, self._second - since) for places, since in self._groups.values()]
+        return found or [Group(np.zeros(0, dtype=np.intp))]
+
+    def _regroup(self, rails: Sequence[PortId]) -> None:
+        owned = find_owners(self._jobs)
+        owners = {rail: owned.get(rail, NOBODY) for rail in rails}
+        places: dict[frozenset[Key], list[int]] = {}
+        for place, rail in enumerate(rails):
+            places.setdefault(owners[rail], []).append(place)
+        groups = {}
+        for owner, group in places.items():
+            before = {self._owners[rails[place]] for place in group if rails[place] in self._owners}
+            since = self._second if len(before) > 1 else self._groups[before.pop()][1] if before else -math.inf
+            groups[owner] = np.array(group, dtype=np.intp), since
+        self._owners, self._groups = owners, groups
+
+
+def weigh_ports(
+    ports: Sequence[RingPort],
+    rows: Rows,
+    table: PortTable,
+    options: AggregatorOptions,
+    siblings: Siblings | None = None,
+) -> RailBalance:
+    """The balance of the rails, each group over the first of the spans in which its rails were active.
+
+    Without `siblings`, all rails are compared with each other.
+    """
+    chosen = [index for index, port in enumerate(ports) if port.port.rail]
+    names = [ports[index].port.id for index in chosen]
+    up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
+    limits = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
+    spans, longest = options.balance_spans_seconds, table.sums.length
+    groups = siblings.group(names) if siblings else [Group(np.arange(len(chosen), dtype=np.intp))]
+
+    @cache
+    def sums_of_all(seconds: int) -> Floats:
+        return table.sums.sum(seconds)[rows[chosen]]
+
+    def weigh(group: Group) -> Balance:
+        own = group.rails if len(groups) > 1 else slice(None)
+
+        def sums_of(seconds: int) -> RailSums:
+            sums = sums_of_all(seconds)[own]
+            return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up[own])
+
+        fitting = tuple(span for span in spans if span <= group.seconds)
+        if not fitting:
+            return weigh_rails(sums_of, spans[:1], longest, limits).unjudged()
+        return weigh_rails(sums_of, fitting, int(min(longest, group.seconds)), limits)
+
+    balance = join_groups([group.rails for group in groups], [weigh(group) for group in groups])
+    standings = {
+        str(name): RailStanding(_known(share), bool(idle), bool(slow))
+        for name, share, idle, slow in zip(names, balance.share.tolist(), balance.idle, balance.slow, strict=True)
+    }
+    return RailBalance(_known(balance.fairness), balance.active, standings)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,177 @@
+"""Rails are compared with those of the same jobs, in closed form: two jobs on four rails each, one of them silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot, Summary, summarize
+from ibpulse.events import PortHistory
+from ibpulse.jobs.claims import Claim, PlacedJob
+from ibpulse.jobs.job_history import JobRecord
+from ibpulse.model import PortId, SamplerHealth
+from ibpulse.units import SECOND_NS
+from tests.aggregator.rings import Ring, Traffic, constant, port
+
+EIGHT = tuple(f"mlx5_{number}:1" for number in range(8))
+QUIET, BUSY = constant(0.0), constant(20e9)
+Jobs = Sequence[PlacedJob]
+
+
+def job(name: str, *numbers: int) -> PlacedJob:
+    return PlacedJob(Claim(name, "slurm", "file"), tuple(PortId(f"mlx5_{number}", 1) for number in numbers), "gpus")
+
+
+A, B, ALL = job("a", 0, 1, 2, 3), job("b", 4, 5, 6, 7), job("c", *range(8))
+
+
+def until(second: int, before: Traffic, after: Traffic) -> Traffic:
+    return lambda tick: before(tick) if tick <= 100 * second else after(tick)
+
+
+def traffic(first: Traffic, second: Traffic, **odd: Traffic) -> Mapping[str, Traffic]:
+    """What the rails of the first and of the second job send, but for the odd ones."""
+    usual = {name: first if number < 4 else second for number, name in enumerate(EIGHT)}
+    return usual | {f"{name}:1": each for name, each in odd.items()}
+
+
+class Writer:
+    """A ring to which eight rails write up to a second, as the sampler does."""
+
+    def __init__(self, path: Path, flows: Mapping[str, Traffic]) -> None:
+        path.mkdir(exist_ok=True)
+        self.ring = Ring.create(path, *map(port, EIGHT))
+        self._flows, self._counters = flows, dict.fromkeys(EIGHT, (1000, 2000))
+        self._written = 0
+
+    def write(self, second: int) -> int:
+        """The tick at which the seconds before this one are complete."""
+        newest = self.ring.now_after(second)
+        for name, flow in self._flows.items():
+            start = self._counters[name]
+            self._counters[name] = self.ring.write(name, (flow, QUIET), self._written + 1, newest, start=start)
+        self._written = newest
+        return newest
+
+
+def play(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[[int], Jobs | None]) -> list[Snapshot]:
+    """The snapshots after the first second, the second one and so on."""
+    writer = Writer(path, flows)
+    aggregator = Aggregator(writer.ring.reader, AggregatorOptions())
+    return [
+        aggregator.update(writer.ring.fabric, SamplerHealth(), writer.write(second), jobs=jobs(second))
+        for second in range(1, seconds + 1)
+    ]
+
+
+def last(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[[int], Jobs | None]) -> Snapshot:
+    return play(path, flows, seconds, jobs)[-1]
+
+
+def rails(snapshot: Snapshot) -> dict[str, RailStanding]:
+    return {str(one.port.id): one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+
+
+def idle(snapshot: Snapshot) -> list[str]:
+    return [name for name, rail in rails(snapshot).items() if rail.idle]
+
+
+def slow(snapshot: Snapshot) -> list[str]:
+    return [name for name, rail in rails(snapshot).items() if rail.slow]
+
+
+def test_a_rail_of_a_busy_job_is_not_compared_with_rails_of_a_job_in_a_checkpoint(tmp_path: Path) -> None:
+    checkpoint = traffic(BUSY, until(5, BUSY, QUIET))
+    found = last(tmp_path / "jobs", checkpoint, 20, lambda _: [A, B])
+    assert (idle(found), slow(found)) == ([], [])
+    # the rails of the second job were active within the last minute
+    assert (found.traffic.fairness, found.traffic.active_rails) == (pytest.approx(1.0), 8)
+    # all rails together say something else
+    alone = last(tmp_path / "none", checkpoint, 20, lambda _: None)
+    assert idle(alone) == list(EIGHT[4:])
+    assert alone.traffic.fairness == pytest.approx(0.5)
+
+
+def test_a_dead_rail_is_named_among_the_rails_of_its_job(tmp_path: Path) -> None:
+    flows = traffic(BUSY, constant(2e9), mlx5_2=until(8, BUSY, QUIET), mlx5_6=constant(1e9))
+    found = last(tmp_path, flows, 20, lambda _: [A, B])
+    assert (idle(found), slow(found)) == (["mlx5_2:1"], ["mlx5_6:1"])
+    # Jain's index of three equal rails of four, and of 2, 2, 2 and 1
+    first, second = 3 / 4, 7**2 / (4 * 13)
+    assert found.traffic.fairness == pytest.approx(8 / (4 / first + 4 / second))
+    assert rails(found)["mlx5_0:1"].share == pytest.approx(1 / 3)
+    assert rails(found)["mlx5_6:1"].share == pytest.approx(1 / 7)
+    assert found.traffic.active_rails == 7
+
+
+def test_rails_without_a_job_are_compared_with_each_other(tmp_path: Path) -> None:
+    found = last(tmp_path, traffic(QUIET, BUSY, mlx5_7=QUIET), 12, lambda _: [A])
+    assert idle(found) == ["mlx5_7:1"]
+    assert found.traffic.fairness == pytest.approx(3 / 4)
+
+
+def test_a_rail_that_two_jobs_share_is_compared_with_none_of_their_own(tmp_path: Path) -> None:
+    found = last(tmp_path, traffic(BUSY, BUSY, mlx5_3=QUIET), 12, lambda _: [A, job("b", *range(3, 8))])
+    assert idle(found) == []
+    assert found.traffic.fairness == pytest.approx(1.0)
+
+
+def test_one_job_on_all_rails_has_the_numbers_of_none(tmp_path: Path) -> None:
+    flows = traffic(BUSY, constant(19e9), mlx5_2=QUIET, mlx5_6=constant(5e9))
+    alone = last(tmp_path / "none", flows, 12, lambda _: None)
+    cases: Mapping[str, Callable[[int], Jobs]] = {
+        "one": lambda _: [ALL],
+        "began": lambda second: [ALL] if second > 6 else [],
+        "shared": lambda _: [ALL, job("d", *range(8))],
+    }
+    for name, jobs in cases.items():
+        found = last(tmp_path / name, flows, 12, jobs)
+        assert (rails(found), found.traffic) == (rails(alone), alone.traffic)
+
+
+def test_the_end_of_one_job_moves_no_number_of_the_rails_of_the_other(tmp_path: Path) -> None:
+    flows = traffic(until(8, BUSY, QUIET), constant(8e9), mlx5_6=constant(5e9))
+    for found in play(tmp_path, flows, 18, lambda second: [A, B] if second < 10 else [B])[3:]:
+        standings = rails(found)
+        assert [standings[name].share for name in EIGHT[4:]] == pytest.approx([8 / 29, 8 / 29, 5 / 29, 8 / 29])
+        assert (idle(found), slow(found)) == ([], ["mlx5_6:1"])
+
+
+def test_what_rails_carried_for_other_jobs_is_no_reason_to_judge_them(tmp_path: Path) -> None:
+    """The first job was busy and the second silent until a job on all rails began, whose rail 5 never sends."""
+    flows = traffic(BUSY, until(10, QUIET, BUSY), mlx5_5=QUIET)
+    for second, found in enumerate(play(tmp_path, flows, 17, lambda now: [A, B] if now < 11 else [ALL]), 1):
+        # the change is noticed at 11 s
+        assert idle(found) == (["mlx5_5:1"] if second >= 14 else [])
+        assert slow(found) == []
+        if second >= 14:
+            assert found.traffic.fairness == pytest.approx(7 / 8)
+        assert found.traffic.active_rails >= 4
+
+
+def ask(ring: Ring, seconds: int, end: int, *records: JobRecord) -> Summary:
+    now_ns = 60 * SECOND_NS
+    return summarize(
+        ring.reader, ring.fabric.ports, PortHistory(), AggregatorOptions(), seconds, end * SECOND_NS, now_ns, records
+    )
+
+
+def test_a_summary_compares_the_rails_of_the_jobs_of_its_time(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, traffic(BUSY, QUIET))
+    writer.write(40)
+    ring = writer.ring
+    records = JobRecord(A, None), JobRecord(B, 22 * SECOND_NS, SECOND_NS, 35 * SECOND_NS)
+
+    def silent(seconds: int, end: int, *records: JobRecord) -> list[str]:
+        return [one.port for one in ask(ring, seconds, end, *records).ports if one.rail_idle]
+
+    assert silent(5, 30) == list(EIGHT[4:])
+    for end in (10, 30, 39):
+        assert silent(5, end, *records) == []
+    assert ask(ring, 5, 30, *records).node.rail_fairness_ratio == pytest.approx(1.0)
+    # before the first, between both and after the second, they have different jobs
+    apart = JobRecord(A, 5 * SECOND_NS, 0, 20 * SECOND_NS), JobRecord(B, 22 * SECOND_NS, 0, 35 * SECOND_NS)
+    assert silent(3, 5, *apart) == silent(1, 22, *apart) == silent(3, 39, *apart) == list(EIGHT[4:])
+    assert silent(3, 6, *apart) == silent(3, 23, *apart) == silent(3, 37, *apart) == []
