@@ -255,7 +255,7 @@ CASES = (
         "mapped to some GPUs, alone on the node",
         lambda node: node.map(gpu0="12", gpu1="12"),
         ("slurm-map",),
-        {"12": Expected("slurm", "slurm-map", ALL, "alone")},
+        {"12": Expected("slurm", "slurm-map", (0, 1), "gpus")},
     ),
     Case(
         "documents",
@@ -267,7 +267,7 @@ CASES = (
         "stale files",
         _stale,
         ("file", "slurm-map"),
-        {"13": Expected("slurm", "slurm-map", ALL, "alone")},
+        {"13": Expected("slurm", "slurm-map", (1,), "gpus")},
         notices=(f"owners: 7.json, 8.json: {STALE}", f"mapping: 0: {STALE}"),
     ),
     Case(

@@ -78,10 +78,22 @@ def test_a_job_with_all_gpus_has_all_rails_also_those_near_none() -> None:
     assert (placed(first), placed(second)) == ((["a:1", "b:1"], "all-gpus"), ([], ""))
 
 
-@pytest.mark.parametrize("indexes", [(), (0,), (0, 1, 2, 3)])
+@pytest.mark.parametrize("indexes", [(), (0, 1, 2, 3)])
 def test_a_job_alone_on_the_node_has_all_rails(indexes: tuple[int, ...]) -> None:
     (job,) = place_jobs((claim("1", *indexes),), PORTS, PAIRS).jobs
-    assert placed(job) == (["a:1", "b:1"], "all-gpus" if len(indexes) == 4 else "alone")
+    assert placed(job) == (["a:1", "b:1"], "all-gpus" if indexes else "alone")
+
+
+def test_the_end_of_another_job_changes_no_rail_of_a_job_whose_gpus_are_known() -> None:
+    both = place_jobs((claim("1", 0), claim("2", 2, 3)), PORTS, PAIRS).jobs
+    assert place_jobs((claim("1", 0),), PORTS, PAIRS).jobs == both[:1]
+    assert placed(both[0]) == (["a:1"], "gpus")
+
+
+def test_a_job_alone_whose_gpus_are_near_no_rail_has_all_rails() -> None:
+    far = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
+    (job,) = place_jobs((claim("1", 0),), PORTS, far).jobs
+    assert placed(job) == (["a:1", "b:1"], "alone")
 
 
 def test_on_a_node_whose_gpus_are_hidden_only_a_job_alone_has_rails() -> None:

@@ -26,9 +26,10 @@ class Placement:
 def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topology) -> Placement:
     """The ports of each job.
 
-    A job that holds all GPUs, or is the only one on the node, owns all rails. Another one owns the rails that are
-    nearest to its GPUs, of those that are near (PIX or PXB), and the ports of the devices that its source names. If
-    nothing says what a job holds, nothing is known of its ports.
+    A job that holds all GPUs owns all rails. One that holds some owns the rails that are nearest to them, of those that
+    are near (PIX or PXB), whether it is alone or not: the end of another job must not change its numbers.
+    If no GPU leads to a rail, the only job of the node owns all rails, and another one the ports of the devices that
+    its source names.
     """
     rails = [port.id for port in ports if port.rail]
     nearest = find_nearest_rails(rails, topology)
@@ -40,10 +41,12 @@ def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topolog
         named = {port.id for port in ports if port.id.device in claim.devices and (port.rail or claim.source == FILE)}
         if topology.gpus and len(gpus) == len(topology.gpus):
             basis, found = ALL_GPUS, {*rails, *named}
+        elif own:
+            basis, found = SOME_GPUS, own | named
         elif len(claims) == 1:
             basis, found = ALONE, {*rails, *named}
         else:
-            basis, found = (SOME_GPUS if own else DEVICES), own | named
+            basis, found = DEVICES, named
         there = {port.id.device for port in ports}
         absent = [name for name in claim.devices if name not in there]
         for text, names in ((NO_GPU, unknown), (NO_DEVICE, absent)):
