@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEALTHY: Mapping[str, object] = {}
+# what a node has that no step changes
+LASTING: Mapping[str, Mapping[str, object]] = {"idle-rail": {"idle-rail": ["mlx5_2"]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Step:
 
 STEPS = (
     Step("dense", HEALTHY, 120, "dense is healthy"),
+    Step("moe", {"workload": "idle"}, 2, "moe: job 1001 hangs on this node first"),
+    Step("idle-rail", {"workload": "idle"}, 300, "idle-rail: job 1001 waits for moe: it stopped there first"),
+    Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
+    Step("moe", HEALTHY, 60, "moe is healthy"),
     Step("moe", {"link-flap": ["mlx5_4"]}, 300, "moe: the link of mlx5_4 is down: IBPulsePortDown"),
     Step("moe", HEALTHY, 60, "moe is healthy"),
     Step("dense", {"slow-rail": {"mlx5_2": 0.5}}, 900, "dense: mlx5_2 carries half its traffic: IBPulseRailSlow"),
@@ -40,10 +46,10 @@ STEPS = (
 
 
 def tell(fabrics: Path, step: Step) -> None:
-    """Set the faults of a step's node; they replace its previous faults."""
+    """Set the faults of a step's node; they replace its previous faults, except those that last."""
     path = fabrics / step.node / "faults.json"
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(step.control))
+    new.write_text(json.dumps({**LASTING.get(step.node, {}), **step.control}))
     # atomically: the fabric may read at any time
     new.replace(path)
 

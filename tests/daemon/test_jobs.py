@@ -193,3 +193,43 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(tmp_path: Pa
             check_window(daemon, "a", halves["a"])
             answer = daemon.ask("/api/v1/window", job="c")
             assert (answer.status_code, answer.json()["known_jobs"]) == (404, ["b", "a"])
+
+
+def test_two_simulated_jobs_have_their_own_steps_and_siblings_and_one_outlives_the_other(tmp_path: Path) -> None:
+    first, second = ([f"mlx5_{number}" for number in numbers] for numbers in (range(4), range(4, 8)))
+    tree = tmp_path / "tree"
+    flags = ("--slow.interval=1s", f"--jobs.owners-dir={tree / 'jobs'}", "--analysis.traffic-window=10s")
+
+    def run(**jobs: dict[str, object]) -> None:
+        fresh = tree / "faults.new"
+        fresh.write_text(json.dumps({"jobs": jobs}))
+        fresh.rename(tree / "faults.json")
+
+    def is_well(devices: list[str], job: str, seconds: float) -> bool:
+        """Whether a job has this step, and each of its rails an equal share of its traffic."""
+        metrics = daemon.metrics()
+        steps = list(metrics.find("ibpulse_job_step_period_seconds", job_id=job).values())
+        rails = [metrics.find("ibpulse_port_rail_share_ratio", device=device) for device in devices]
+        shares = [share for rail in rails for share in rail.values()]
+        return (
+            steps == pytest.approx([seconds], rel=0.1)
+            and shares == pytest.approx([0.25] * 4, abs=0.02)
+            and not are_idle(metrics, devices)
+        )
+
+    def are_idle(metrics: Metrics, devices: list[str]) -> bool:
+        return any(
+            value for device in devices for value in metrics.find("ibpulse_port_rail_idle", device=device).values()
+        )
+
+    dense = {"workload": "dense", "devices": first}
+    with simulated(tree, "constant"), Running(tree, tmp_path / "ring", *flags) as daemon:
+        run(a=dense, b={"workload": {"name": "dense", "stretch": 3}, "devices": second})
+        eventually(lambda: owners(daemon.metrics()) == {"a": set(first), "b": set(second)})
+        # steps of the run are 315 ms long, or three times that
+        eventually(lambda: is_well(first, "a", 0.315) and is_well(second, "b", 0.945), 60.0)
+        run(a=dense)
+        eventually(lambda: owners(daemon.metrics()) == {"a": set(first)})
+        eventually(lambda: not daemon.metrics().find("ibpulse_job_step_period_seconds", job_id="b"))
+        eventually(lambda: is_well(first, "a", 0.315), 60.0)
+        assert not are_idle(daemon.metrics(), second)

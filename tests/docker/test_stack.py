@@ -103,6 +103,23 @@ class TestStack:
         assert any("ibpulserailidle" in name for name in asked("moe"))
         assert not any("ibpulserailidle" in name for node in ("dense", "idle") for name in asked(node))
 
+    def test_a_job_runs_on_two_nodes_and_the_one_on_which_it_hangs_stopped_first(self, stack: Running) -> None:
+        def ask(query: str, label: str) -> dict[str, float]:
+            found = stack.ask("prometheus", "/api/v1/query", query=query)["data"]["result"]
+            return {one["metric"][label]: float(one["value"][1]) for one in found}
+
+        last = "ibpulse_job_last_traffic_timestamp_seconds"
+        eventually(lambda: ask("count by (job_id) (ibpulse_port_job_info)", "job_id") == {"1001": 16}, 60, 0.5)
+        eventually(lambda: ask(f"count by (job_id) ({last})", "job_id") == {"1001": 2}, 60, 0.5)
+        fabrics = stack.scratch / "volumes/fabric"
+        faults.tell(fabrics, faults.Step("moe", {"workload": "idle"}, 0, "hangs"))
+        earlier = f"max by (job_id) ({last}) - on (job_id) group_right () {last} > 10"
+        moe = stack.addresses["moe"].removeprefix("http://")
+        try:
+            eventually(lambda: list(ask(earlier, "instance")) == [moe], 60, 0.5)
+        finally:
+            faults.tell(fabrics, faults.Step("moe", faults.HEALTHY, 0, "is healthy"))
+
     def test_one_node_has_an_idle_rail_from_the_start(self, stack: Running) -> None:
         def active_rails() -> dict[str, str]:
             found = stack.ask("prometheus", "/api/v1/query", query="ibpulse_node_active_rails")
@@ -158,10 +175,16 @@ def test_each_step_of_the_faults_is_told_to_its_fabric_and_all_are_healthy_at_th
             return stop.is_set()
 
     slow = {"slow-rail": {"mlx5_2": 0.5}}
-    steps = [faults.Step("dense", slow, 60, "slow"), faults.Step("dense", faults.HEALTHY, 60, "healthy")]
+    steps = [
+        faults.Step("dense", slow, 60, "slow"),
+        faults.Step("dense", faults.HEALTHY, 60, "healthy"),
+        faults.Step("idle-rail", {"workload": "idle"}, 60, "hangs"),
+    ]
     faults.break_things(tmp_path, steps, Watched())
     assert told == [slow, {}]
     assert json.loads((tmp_path / "dense/faults.json").read_text()) == {}
+    # the fault that gives this node its name lasts
+    assert json.loads((tmp_path / "idle-rail/faults.json").read_text()) == {"idle-rail": ["mlx5_2"]}
 
 
 @pytest.mark.parametrize("step", faults.STEPS, ids=lambda step: step.text)

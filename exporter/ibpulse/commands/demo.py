@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.commands.daemon import run_daemon  # not for help texts
     from ibpulse.commands.logs import set_up_log
     from ibpulse.config.loading import DEFAULT
+    from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 
     set_up_log(settings.log.level, settings.log.format)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             jobs = settings.jobs
             if arguments.origins["jobs.owners-dir"] == DEFAULT:
                 # the jobs of this node do not run on a simulated fabric
-                jobs = replace(jobs, owners_dir=None)
+                jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
             return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
 
 

@@ -58,6 +58,14 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--period", metavar="DURATION", help="Period of the square workload.")
     parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the square workload, 0 to 1.")
     parser.add_argument("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail).")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        choices=range(3),
+        default=0,
+        metavar="COUNT",
+        help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
+    )
     width = max(map(len, FAULTS))
     faults = parser.add_argument_group(
         "faults", "\n".join(f"{name:{width}}  {fault.text}" for name, fault in FAULTS.items())
@@ -74,7 +82,7 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
 def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
     """The flags for another process to simulate the same fabric until this one exits."""
     flags = [f"--interval={format_duration(interval_ns)}", f"--parent={os.getpid()}"]
-    flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed")]
+    flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed", "jobs")]
     flags += [f"--{name}={value}" for name in SHAPE if (value := getattr(arguments, name)) is not None]
     flags += ["--management"] if arguments.management else []
     return flags + [f"--fault={fault}" for fault in arguments.fault]
@@ -102,20 +110,27 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         duty=arguments.duty,
     )
     faults = parse_fault_options(arguments.fault)
+    if arguments.jobs > arguments.ports:
+        raise ConfigError([f"flag --jobs: {arguments.jobs} jobs need as many ports; raise --ports, {arguments.ports}"])
     interval_ns = parse_duration(arguments.interval)
     announce(arguments, arguments.directory, interval_ns)
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
-    run_fabric(arguments.directory, schedule, interval_ns, stop_on_signals(), arguments.management, faults)
+    stop = stop_on_signals()
+    run_fabric(arguments.directory, schedule, interval_ns, stop, arguments.management, faults, arguments.jobs)
     return 0
 
 
 def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:
     """Print what is simulated, and how to change it."""
     from ibpulse.simulate.fabric import FAULTS_FILE  # not for help texts
+    from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
 
-    print(f"{arguments.workload} on {arguments.ports} ports, every {format_duration(interval_ns)}, in {tree}")
+    what = "two jobs" if arguments.jobs == 2 else arguments.workload
+    print(f"{what} on {arguments.ports} ports, every {format_duration(interval_ns)}, in {tree}")
     print(f"inject faults in {tree / FAULTS_FILE}: {', '.join(FAULTS)}")
     print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
+    if arguments.jobs:
+        print(f'documents of jobs are in {tree / JOBS_FOLDER}; others run with {{"jobs": {JOBS_EXAMPLE}}}', flush=True)
 
 
 def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -13,10 +13,11 @@ from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.pacing import Pace, Slips, Stop
+from ibpulse.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, SimulatedJobs, find_job_errors, plan_jobs
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
 from ibpulse.simulate.tree_files import CounterReads, clear_tree, write_listing
-from ibpulse.simulate.workloads import Constant, Stretched, make_workload
+from ibpulse.simulate.workloads import Constant, Idle, Stretched, make_workload
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -32,13 +33,15 @@ CONTROL_EXAMPLE = '{"name": "dense", "stretch": 1.1}'
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The content of the faults file: the faults of each device that has any, and the workload (None: the initial).
+    """The content of the faults file: the faults of each device that has any, workload and jobs (None: the initial).
 
-    The file holds `{"workload": "moe"}` or `{"workload": {"name": "dense", "stretch": 1.1}}` next to the faults.
+    The file holds `{"workload": "moe"}` or `{"workload": {"name": "dense", "stretch": 1.1}}` next to the faults, and
+    `{"jobs": {"7": {"workload": "moe", "devices": ["mlx5_0"]}}}`; devices without a job are then silent.
     """
 
     faults: Mapping[str, DeviceFaults]
     workload: Workload | None = None
+    jobs: Mapping[str, SimulatedJob] | None = None
 
 
 def parse_control(text: str, devices: Collection[str], place: str) -> Control:
@@ -50,10 +53,21 @@ def parse_control(text: str, devices: Collection[str], place: str) -> Control:
         document = json.loads(text or "{}")
     except json.JSONDecodeError:
         document = None
-    if not isinstance(document, dict) or "workload" not in document:
+    if not isinstance(document, dict) or not document.keys() & {"workload", "jobs"}:
         return Control(parse_faults(text, devices, place))
-    workload = _parse_workload(document.pop("workload"), place)
-    return Control(parse_faults(json.dumps(document), devices, place), workload)
+    workload = _parse_workload(document.pop("workload"), place) if "workload" in document else None
+    jobs = _parse_jobs(document.pop("jobs"), devices, place) if "jobs" in document else None
+    return Control(parse_faults(json.dumps(document), devices, place), workload, jobs)
+
+
+def _parse_jobs(entry: object, devices: Collection[str], place: str) -> Mapping[str, SimulatedJob]:
+    if wrong := find_job_errors(entry, devices, place):
+        raise ConfigError(wrong)
+    assert isinstance(entry, dict)
+    return {
+        name: SimulatedJob(_parse_workload(job["workload"], f"{place}: jobs: {name}"), tuple(job["devices"]))
+        for name, job in entry.items()
+    }
 
 
 def _parse_workload(entry: object, place: str) -> Workload:
@@ -77,12 +91,14 @@ def _parse_workload(entry: object, place: str) -> Workload:
 class SimulatedFabric:
     """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
 
-    `management` adds an Ethernet NIC with a trickle of traffic. Faults and a new workload are read from
-    `faults.json` in the directory.
+    `management` adds an Ethernet NIC with a trickle of traffic; `jobs` is how many jobs `plan_jobs` plans. Faults, a
+    new workload and other jobs are read from `faults.json` in the directory.
     Raises FabricError if the directory holds anything but an earlier fabric.
     """
 
-    def __init__(self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False) -> None:
+    def __init__(
+        self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False, jobs: int = 0
+    ) -> None:
         self.directory = directory
         self.schedule = schedule
         self._first_workload = schedule.workload
@@ -95,6 +111,11 @@ class SimulatedFabric:
         self._rails = [Nic(directory, device, schedule, watch) for device in self.devices if device.rail is not None]
         self._others = [Nic(directory, device, trickle, watch) for device in self.devices if device.rail is None]
         self._names = [device.name for device in self.devices]
+        self._jobs, self._planned = SimulatedJobs(directory / JOBS_FOLDER, self.devices, schedule.seed), jobs
+        self._wanted = Control({})
+        self._silence: Schedule | None = None
+        """The schedule of devices without a job; None while no jobs are simulated."""
+        self._begun_ns = 0
         self._faults_seen: tuple[int, int] = (0, 0)
         self._faults_due = self._slow_due = self._written_ns = 0
 
@@ -115,6 +136,7 @@ class SimulatedFabric:
         for nic in (*self._rails, *self._others):
             write_listing(self.directory, list_function(nic.device))
             nic.create()
+        self._begun_ns = at_ns
         self.write(at_ns)
 
     def write(self, at_ns: int) -> None:
@@ -122,13 +144,15 @@ class SimulatedFabric:
         if at_ns >= self._faults_due:
             self._faults_due = at_ns + FAULTS_EVERY_NS
             self._read_faults(at_ns)
+            self._follow_jobs(at_ns)
         slow = at_ns >= self._slow_due
         if slow:
             self._slow_due = at_ns + SLOW_EVERY_NS
         self._written_ns = at_ns
-        flowed = self.schedule.cumulative_bytes(at_ns).tolist()
-        for rail, nic in enumerate(self._rails):
-            nic.write(at_ns, (flowed[rail][0], flowed[rail][1]), slow)
+        flowed = {schedule: schedule.cumulative_bytes(at_ns).tolist() for schedule in self._schedules()}
+        for nic in self._rails:
+            transmitted, received = flowed[nic.schedule][nic.position]
+            nic.write(at_ns, (transmitted, received), slow)
         for nic in self._others:
             nic.write(at_ns, nic.flowed(at_ns), slow)
 
@@ -138,7 +162,8 @@ class SimulatedFabric:
         most_bytes = LINE_BYTES_PER_SECOND * line_ns / SECOND_NS
         # building a large tree takes longer than an interval
         at_ns = min(at_ns, self._written_ns + self.interval_ns)
-        at_ns = self.schedule.latest_within(self._written_ns, at_ns, most_bytes)
+        for schedule in self._schedules():
+            at_ns = schedule.latest_within(self._written_ns, at_ns, most_bytes)
         self.write(at_ns)
         return at_ns
 
@@ -178,6 +203,7 @@ class SimulatedFabric:
         except ConfigError as error:
             log.error("faults file rejected, keeping the current faults: %s", error)
             return
+        self._wanted = wanted
         self.apply(wanted.faults, at_ns)
         self.play(wanted.workload or self._first_workload, at_ns)
 
@@ -186,8 +212,35 @@ class SimulatedFabric:
         if workload != self.schedule.workload:
             log.info("workload: %s", workload.name)
             self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+            if self._silence is None:
+                self._follow_schedule(at_ns)
+
+    def _follow_schedule(self, at_ns: int) -> None:
+        for rail, nic in enumerate(self._rails):
+            nic.follow(self.schedule, at_ns, rail)
+
+    def _follow_jobs(self, at_ns: int) -> None:
+        """Begin and end jobs; each device follows that of its job, and without any jobs the workload."""
+        jobs = self._wanted.jobs
+        if jobs is None and not self._planned:
+            if self._silence is not None:
+                self._jobs.follow({}, at_ns)
+                self._silence, workload = None, self.schedule.workload
+                self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+                self._follow_schedule(at_ns)
+            return
+        if jobs is None:
+            names = [nic.device.name for nic in self._rails]
+            jobs = plan_jobs(self._planned, self.schedule.workload, names, at_ns - self._begun_ns)
+        if self._jobs.follow(jobs, at_ns) or self._silence is None:
+            self._silence = self._silence or Schedule(Idle(), rails=1, start_ns=at_ns)
             for nic in self._rails:
-                nic.follow(self.schedule, at_ns)
+                schedule, position = self._jobs.find(nic.device.name) or (self._silence, 0)
+                if nic.schedule is not schedule:
+                    nic.follow(schedule, at_ns, position)
+
+    def _schedules(self) -> set[Schedule]:
+        return {nic.schedule for nic in self._rails}
 
     def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:
         """From an instant on, each device has exactly these faults."""
@@ -205,9 +258,10 @@ def run_fabric(
     stop: Stop,
     management: bool = False,
     faults: Mapping[str, object] | None = None,
+    jobs: int = 0,
 ) -> None:
     """Builds a fabric and keeps it up to date until stopped."""
-    fabric = SimulatedFabric(directory, schedule, interval_ns, management)
+    fabric = SimulatedFabric(directory, schedule, interval_ns, management, jobs)
     try:
         fabric.build(time.time_ns(), faults)
         fabric.run(stop)

@@ -93,20 +93,19 @@ class Nic:
     def __init__(self, root: Path, device: Device, schedule: Schedule, watch: Callable[[Path], None]) -> None:
         self.root = root
         self.device = device
-        self.schedule = schedule
+        self.schedule, self.position = schedule, device.rail or 0
         self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
         self._files: dict[str, SimulatedCounterFile] = {}
         self._watch = watch
 
     def flowed(self, at_ns: int) -> tuple[int, int]:
         """The bytes that the schedule has sent on this rail by an instant: transmit, receive."""
-        rail = self.device.rail or 0
-        return self.schedule.port_bytes(at_ns, rail, 0), self.schedule.port_bytes(at_ns, rail, 1)
+        return self.schedule.port_bytes(at_ns, self.position, 0), self.schedule.port_bytes(at_ns, self.position, 1)
 
-    def follow(self, schedule: Schedule, at_ns: int) -> None:
-        """Switch to another schedule that starts at an instant; the counters continue from their values."""
+    def follow(self, schedule: Schedule, at_ns: int, position: int) -> None:
+        """Follow a position of another schedule that starts at an instant; the counters go on from their values."""
         self.counters.start_over(self.flowed(at_ns))
-        self.schedule = schedule
+        self.schedule, self.position = schedule, position
 
     def create(self) -> None:
         """Writes the files of the device and opens its counters."""

@@ -158,6 +158,11 @@ class Device:
         return "eth0" if self.rail is None else f"ib{self.index}"
 
     @property
+    def gpu(self) -> str:
+        """The PCI address of the GPU below the same switch."""
+        return _next_bus(self.pci_path.rpartition("/")[2])
+
+    @property
     def guid(self) -> str:
         """The node GUID: 16 hexadecimal digits without a separator."""
         return f"b8cef60300{self.index:02x}bb00"

@@ -17,7 +17,7 @@ from ibpulse.sysfs.inventory import SIMULATED_FILE
 
 log = logging.getLogger(__name__)
 
-TOP = ("class", "devices", "bus")
+TOP = ("class", "devices", "bus", "jobs")
 # the last two are files of a fabric and of a replay, whose trees had no other marker in version 0.1
 MARKERS = (SIMULATED_FILE, "faults.json", "replay.json")
 # from inotify.h
