@@ -229,6 +229,17 @@ def test_a_slow_rail_is_a_warning() -> None:
     )
 
 
+def test_a_slow_rail_is_shown_with_the_rails_of_its_job() -> None:
+    slow = make_port_samples(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
+    little = make_port_samples(rates=(1e9, 1e9))
+    ports = tuple(make_port(f"mlx5_{number}") for number in range(4))
+    owners = dict.fromkeys((port.id for port in ports[2:]), frozenset({("slurm", "7")}))
+    samples = {"mlx5_1": slow, "mlx5_2": little, "mlx5_3": little}
+    assert only_trouble(make_facts(ports, samples=samples, sampling={"owners": owners})).sentence == (
+        "is slow: it carries 20.0 GB/s; the median of the other rails is 40.0 GB/s."
+    )
+
+
 def test_balance_is_not_judged_without_traffic() -> None:
     still = make_port_samples(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
     facts = make_facts(samples={"mlx5_0": still, "mlx5_1": still})

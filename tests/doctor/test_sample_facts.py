@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ibpulse.doctor.ring_facts import (
 )
 from ibpulse.doctor.sample_facts import find_daemon, take_samples
 from ibpulse.errors import RingError, SamplerError
+from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -55,9 +56,11 @@ def fill(ring: Ring, last: int = 500, **changes: Any) -> None:
         ring.write(f"mlx5_{number}:1", options.pop("traffic"), 1, last, **options)
 
 
-def read_samples(ring: Ring, begin_tick: int = 100, last_tick: int = 480) -> dict[PortId, PortSamples]:
+def read_samples(
+    ring: Ring, begin_tick: int = 100, last_tick: int = 480, jobs: Sequence[PlacedJob] = ()
+) -> dict[PortId, PortSamples]:
     begin = RingState(begin_tick, (0,) * at.LANE_WORDS, {})
-    return read_port_samples(ring.reader, ring.fabric, begin, last_tick, 0.1e9)
+    return read_port_samples(ring.reader, ring.fabric, begin, last_tick, 0.1e9, jobs)
 
 
 def test_an_even_rail_is_as_it_was_written(ring: Ring) -> None:
@@ -78,6 +81,16 @@ def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
     assert found.standing is not None
     assert found.standing.idle
     assert found.resolution_seconds is None
+
+
+def test_a_rail_is_not_compared_with_rails_of_another_job(ring: Ring) -> None:
+    fill(ring, traffic=(constant(0), constant(0)))
+    jobs = [
+        PlacedJob(Claim(name, "slurm", "file"), ports, "gpus") for name, ports in (("a", (PORTS[2].id,)), ("b", ()))
+    ]
+    standing = read_samples(ring, jobs=jobs)[PORTS[2].id].standing
+    assert standing is not None
+    assert not standing.idle
 
 
 def test_a_rail_of_half_the_traffic_is_slow(ring: Ring) -> None:

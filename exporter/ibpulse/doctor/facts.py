@@ -11,6 +11,7 @@ from pathlib import Path
 from ibpulse.aggregator import RailStanding
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.events.event import Event, started_states
+from ibpulse.jobs.claims import Key
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.units import SECOND_NS
 
@@ -153,8 +154,8 @@ class SamplingResult:
 
     `by_daemon` is whether a running daemon took them. `history_seconds` is the period searched for resets. `fabrics`
     are the results of the scans during that time, oldest first, without repetitions. `remembered` are ports that are
-    in the ring but no longer in the fabric. Lateness values are upper bounds. Quota, throttling and timer slack are
-    those of the sampler process.
+    in the ring but no longer in the fabric, `owners` the jobs of each port that has any. Lateness values are upper
+    bounds. Quota, throttling and timer slack are those of the sampler process.
     """
 
     by_daemon: bool
@@ -173,6 +174,7 @@ class SamplingResult:
     quota_cpus: float | None = None
     throttled_periods: int | None = None
     remembered: tuple[str, ...] = ()
+    owners: Mapping[PortId, frozenset[Key]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snap
 from ibpulse.analysis.rates import increase
 from ibpulse.analysis.resolution import effective_resolution
 from ibpulse.doctor.facts import PortSamples, Reads
+from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -52,11 +53,16 @@ def last_tick_needed(reader: RingReader, first_tick: int, ports: Sequence[RingPo
 
 
 def read_port_samples(
-    reader: RingReader, fabric: Fabric, begin: RingState, last_tick: int, active_bytes_per_second: float
+    reader: RingReader,
+    fabric: Fabric,
+    begin: RingState,
+    last_tick: int,
+    active_bytes_per_second: float,
+    jobs: Sequence[PlacedJob] = (),
 ) -> dict[PortId, PortSamples]:
-    """Statistics of the samples after `begin` up to `last_tick`, for each port in the ring."""
+    """Statistics of the samples after `begin` up to `last_tick`, for each port in the ring, and verdicts by `jobs`."""
     placed = place_ports(reader, fabric.ports, reader.ring.slots())
-    standings = _rail_standings(reader, fabric, last_tick, active_bytes_per_second)
+    standings = _rail_standings(reader, fabric, last_tick, active_bytes_per_second, jobs)
     return {
         port.port.id: _read_one_port(
             reader, port, begin, last_tick, active_bytes_per_second, standings.get(port.port.id)
@@ -66,13 +72,13 @@ def read_port_samples(
 
 
 def _rail_standings(
-    reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float
+    reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float, jobs: Sequence[PlacedJob]
 ) -> dict[PortId, RailStanding]:
     """The aggregator's verdict on each rail over the last whole seconds."""
     options = AggregatorOptions(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
-    snapshot: Snapshot = Aggregator(reader, options).update(fabric, SamplerHealth(), last_tick)
+    snapshot: Snapshot = Aggregator(reader, options).update(fabric, SamplerHealth(), last_tick, jobs=jobs)
     return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
 
 

@@ -180,8 +180,9 @@ def check_links(facts: Facts) -> Iterator[Finding]:
 @check(
     "balance",
     detail=f"Compares each rail's traffic over the last {WHOLE_SECONDS} s with the median of the other rails, by the "
-    "daemon's rules. A rail without traffic is *idle*. If its queue pairs still count requests, its counters are "
-    "*stuck*. If no other counter of the port can distinguish the two, the finding says so.",
+    "daemon's rules; rails of different jobs are not compared. A rail without traffic is *idle*. If its queue pairs "
+    "still count requests, its counters are *stuck*. If no other counter of the port can distinguish the two, the "
+    "finding says so.",
 )
 def check_balance(facts: Facts) -> Iterator[Finding]:
     """Idle and slow rails, and byte counters that are stuck while traffic flows."""
@@ -196,7 +197,9 @@ def check_balance(facts: Facts) -> Iterator[Finding]:
         return
     even = True
     for port, one in seen.items():
-        others = statistics.median([rate for other, rate in carried.items() if other != port] or [0.0])
+        jobs = sampling.owners.get(port)
+        siblings = [rate for other, rate in carried.items() if other != port and sampling.owners.get(other) == jobs]
+        others = statistics.median(siblings or [0.0])
         finding = _judge_balance(port, one, carried[port], others, facts)
         if finding is not None:
             even = False

@@ -25,6 +25,8 @@ from ibpulse.doctor.ring_facts import (
 from ibpulse.errors import IbpulseError, RingError, SamplerError
 from ibpulse.events import Event
 from ibpulse.events.event_file import NAME, read_events
+from ibpulse.jobs.job_history import find_running_jobs
+from ibpulse.jobs.owners import find_owners
 from ibpulse.model import Fabric, SamplerHealth
 from ibpulse.owned_files import find_directories
 from ibpulse.ring import layout as at
@@ -178,12 +180,13 @@ def _sampling_result(
 ) -> SamplingResult:
     reader = RingReader(ring)
     last_tick = reader.newest_tick()
+    jobs = find_running_jobs(read_event_facts(ring.path.parent).events) if by_daemon else ()
     # include ports that disappeared during sampling
     ports = {
         port: samples
         for fabric in seen
         for port, samples in read_port_samples(
-            reader, fabric, begin, last_tick, options.active_bytes_per_second
+            reader, fabric, begin, last_tick, options.active_bytes_per_second, jobs
         ).items()
     }
     end = RingState.take(ring)
@@ -207,6 +210,7 @@ def _sampling_result(
         quota_cpus=quota_cpus(options.root, process),
         throttled_periods=throttled_periods(options.root, process),
         remembered=forgotten_ports(ring, seen[-1]),
+        owners=find_owners(jobs),
     )
 
 

@@ -203,3 +203,8 @@ def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tu
         if (record.began_ns is None or record.began_ns - record.began_uncertainty_ns < end_ns)
         and (record.ended_ns is None or record.ended_ns > begin_ns)
     )
+
+
+def find_running_jobs(events: Iterable[Event]) -> tuple[PlacedJob, ...]:
+    """The jobs that run, as far as events show."""
+    return tuple(record.job for record in trace_jobs(events) if record.ended_ns is None)
