@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -231,6 +231,41 @@ def test_a_job_is_not_over_because_its_directory_may_not_be_read(node: Node) -> 
         watch.update(FABRIC)
     assert [each.claim.id for each in watch.view.jobs or ()] == ["12"]
     assert [event.kind for event in node.log.events()] == ["job-began"]
+
+
+def test_a_source_that_hangs_makes_no_event_of_another_one_uncertain(node: Node, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    found: dict[str, Callable[[], Found]] = {"slurm-map": Found, "file": Found}
+    read = JobSources({name: lambda name=name: found[name]() for name in found}, monotonic=lambda: node.now)
+    watch = JobWatch(read, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+
+    def hang() -> Found:
+        (tmp_path / "pipe").read_text()
+        return Found((Claim("f", "flux", "file"),))
+
+    def look(*answering: str) -> int:
+        begun = time.time_ns()
+        node.now += 2 * SECONDS
+        watch.update(FABRIC)
+        for name in answering:
+            wait_for(f"jobs-{name}")
+        watch.update(FABRIC)
+        return begun
+
+    before_hang = look("slurm-map", "file")
+    found["file"] = hang
+    look("slurm-map")
+    seen = look("slurm-map")
+    found["slurm-map"] = lambda: Found((job("12", 0),))
+    after = look("slurm-map")
+    (tmp_path / "pipe").write_text("")
+    wait_for("jobs-file")
+    found["file"] = lambda: Found((Claim("f", "flux", "file"),))
+    look("slurm-map", "file")
+    events = {event.details["job_id"]: event for event in node.log.events() if event.kind == "job-began"}
+    # the reading before was the last one that did not find the job
+    assert seen <= events["12"].time_ns - events["12"].uncertainty_ns <= after
+    assert before_hang <= events["f"].time_ns - events["f"].uncertainty_ns <= seen
 
 
 def test_only_the_first_notices_are_shown_and_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:

@@ -65,8 +65,8 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. All of it was read since
-    the wall time `read_ns`.
+    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. `read_ns` are the wall
+    times at which the readings of all other sources began.
     """
 
     claims: tuple[Claim, ...] | None = None
@@ -75,7 +75,7 @@ class Merged:
     remarks: tuple[str, ...] = ()
     with_cgroup: frozenset[Key] = frozenset()
     silent: tuple[str, ...] = ()
-    read_ns: int = 0
+    read_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 class JobSources:
@@ -121,9 +121,8 @@ class JobSources:
                 remarks += read.remarks
         merged = merge(answers)
         kept, gone = self._absences.sift(merged, self._monotonic())
-        read_ns = min((self._reads[name].read_ns for name in answers), default=0)
-        known = {name for name, found in answers.items() if found.knows or not found.present}
-        silent = tuple(name for name in self._names if name not in known)
+        read_ns = {name: self._reads[name].read_ns for name, each in answers.items() if each.knows or not each.present}
+        silent = tuple(name for name in self._names if name not in read_ns)
         texts = (*merged.remarks, *remarks, *gone)
         return replace(merged, claims=kept, remarks=texts, silent=silent, read_ns=read_ns)
 

@@ -67,6 +67,8 @@ class JobWatch:
         self._before = {record.job.claim.key: record.job for record in self.records if record.ended_ns is None}
         # wall time at which the last reading began, of this daemon or of an earlier one
         self._seen_ns = find_last_sign(events, reader)
+        # this one stays that of an earlier daemon; those of this daemon are here, by source
+        self._read_ns: dict[str, int] = {}
         self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
         self._due = 0.0
         self._logged = Occurrences()
@@ -85,9 +87,7 @@ class JobWatch:
         if placed_from != self._placed_from:
             self._placed_from = placed_from
             self._place(merged, fabric)
-            # where no source exists there was no job to see
-            if merged.claims is not None or not merged.present:
-                self._seen_ns = merged.read_ns
+            self._read_ns.update(merged.read_ns)
 
     def _place(self, merged: Merged, fabric: Fabric) -> None:
         claims = merged.claims or ()
@@ -115,7 +115,7 @@ class JobWatch:
         for key, job in jobs.items():
             if key not in self._before:
                 # at the very first reading, it is unknown when a job began
-                known = self._seen_ns > 0
+                known = self._find_seen_ns(job) > 0
                 text = f"{_name(job)} {'began' if known else 'was running already'} on {_ports_text(job)}"
                 self._record(BEGAN, text, job, now_ns, known=known, with_cgroup=key in merged.with_cgroup)
         for key, job in jobs.items():
@@ -126,10 +126,15 @@ class JobWatch:
     def _record(
         self, kind: str, text: str, job: PlacedJob, now_ns: int, *, known: bool = True, with_cgroup: bool = False
     ) -> None:
-        uncertainty_ns = max(0, now_ns - self._seen_ns) if self._seen_ns else 0
+        seen_ns = self._find_seen_ns(job)
+        uncertainty_ns = max(0, now_ns - seen_ns) if seen_ns else 0
         tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
         details = job_details(job, known=known, with_cgroup=with_cgroup)
         self._log.add(Event(now_ns, kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+
+    def _find_seen_ns(self, job: PlacedJob) -> int:
+        """The wall time at which the last reading of the source of a job began, 0 if there was none."""
+        return self._read_ns.get(job.claim.source, self._seen_ns)
 
 
 def _first_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
