@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS
 from tests.daemon.fabrics import simulated
 from tests.daemon.test_jobs import ask_jobs, owners
 from tests.daemon.test_other_users import RunningAs
@@ -142,13 +143,13 @@ def test_an_unprivileged_daemon_sees_jobs_and_pods_at_the_next_reading(version: 
         cgroups.begin(f"{cgroups.places[0]}/other")
         eventually(lambda: daemon.metrics().find("ibpulse_node_jobs"))
         assert daemon.metrics().value("ibpulse_node_jobs") == 0
-        deeds = [do(cgroups.begin, cgroups.job(11), "job-began", "11")]
+        deeds = [do(cgroups.begin, cgroups.job(11), JOB_BEGAN, "11")]
         eventually(lambda: owners(daemon.metrics()) == {"11": RAILS})
-        deeds.append(do(cgroups.begin, cgroups.job(12), "job-began", "12"))
+        deeds.append(do(cgroups.begin, cgroups.job(12), JOB_BEGAN, "12"))
         # nothing says which rails belong to which of them
         eventually(lambda: daemon.metrics().value("ibpulse_node_jobs") == 2)
         assert owners(daemon.metrics()) == {}
-        deeds.append(do(cgroups.end, cgroups.job(11), "job-ended", "11"))
+        deeds.append(do(cgroups.end, cgroups.job(11), JOB_ENDED, "11"))
         eventually(lambda: owners(daemon.metrics()) == {"12": RAILS})
         cgroups.begin(cgroups.pod())
         eventually(lambda: ask_jobs(daemon)["pods"] == [UID])
@@ -165,9 +166,11 @@ def test_an_unprivileged_daemon_sees_jobs_and_pods_at_the_next_reading(version: 
 
 
 def check_events(daemon: Running, deeds: list[Deed]) -> None:
-    """Each begin and end was noticed by the first reading that began after it."""
-    events = daemon.ask("/api/v1/events").json()["events"]
-    told = [event for event in events if event["kind"] in ("job-began", "job-ended")]
+    """Each begin and end was noticed by the first reading that began after it, and so were the changes of rails."""
+    found = [event for event in daemon.ask("/api/v1/events").json()["events"] if event["kind"] in JOB_KINDS]
+    # the first job is no longer alone, and then the second one is
+    assert [event["details"]["job_id"] for event in found if event["kind"] == JOB_CHANGED] == ["11", "12"]
+    told = [event for event in found if event["kind"] != JOB_CHANGED]
     assert [(event["kind"], event["details"]["job_id"]) for event in told] == [(deed.kind, deed.job) for deed in deeds]
     for deed, event in zip(deeds, told, strict=True):
         assert event["time_ms"] >= int(deed.from_ms)
