@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 from ibpulse.doctor.redaction import Redactor
 from ibpulse.doctor.tree_copy import TreeCopy
 from ibpulse.errors import ConfigError
-from ibpulse.events.event import Event, to_json
-from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED
+from ibpulse.events.event import JOB_KINDS, Event, to_json
 
 TOP = "ibpulse-bundle"
 GUID_FILES = frozenset({"node_guid", "sys_image_guid"})
@@ -138,7 +137,7 @@ def _write_events(events: Sequence[Event], redactor: Redactor) -> str:
     room = MAX_EVENTS_BYTES
     for event in reversed(events):
         # names of jobs, and reasons and labels of captures, are free text, any part of which may identify the node
-        free = event.kind in ("capture", BEGAN, CHANGED, ENDED)
+        free = event.kind in ("capture", *JOB_KINDS)
         known = replace(event, text="", details={}) if free else event
         line = json.dumps(redactor.clean_values(to_json(known), keys=True)) + "\n"
         room -= len(line)

@@ -12,7 +12,18 @@ from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads
 from ibpulse.internal_errors import InternalErrors
-from ibpulse.jobs.claims import MOST_JOBS, SLURM, SLURM_CGROUP, SOURCES, Claim, Found, Key
+from ibpulse.jobs.claims import (
+    FILE,
+    KUBERNETES_CGROUP,
+    MOST_JOBS,
+    SLURM,
+    SLURM_CGROUP,
+    SLURM_MAP,
+    SOURCES,
+    Claim,
+    Found,
+    Key,
+)
 from ibpulse.jobs.job_directory import boot_time_ns
 from ibpulse.jobs.job_documents import read_job_documents
 from ibpulse.jobs.pod_cgroups import read_pod_cgroups
@@ -36,12 +47,12 @@ def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | Non
     sources: dict[str, Source] = {}
     boot_id, boot = read_text(BOOT_ID).text, BootTime()
     if owners is not None:
-        sources["file"] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
+        sources[FILE] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
     if mapping is not None:
-        sources["slurm-map"] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
+        sources[SLURM_MAP] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
     if cgroup is not None:
-        sources["slurm-cgroup"] = lambda: read_slurm_cgroups(cgroup)
-        sources["kubernetes-cgroup"] = lambda: read_pod_cgroups(cgroup)
+        sources[SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup)
+        sources[KUBERNETES_CGROUP] = lambda: read_pod_cgroups(cgroup)
     return sources
 
 

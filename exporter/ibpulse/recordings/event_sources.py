@@ -14,7 +14,8 @@ import orjson
 from ibpulse.client import DaemonConnection, ask_events, reading
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
-from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, JobRecord
+from ibpulse.events.event import JOB_KINDS
+from ibpulse.jobs.job_history import JobRecord
 from ibpulse.recordings.recorded_jobs import MOST_JOBS, TIMES, job_from_json
 from ibpulse.recordings.recording import RecordedPort, limit_events
 from ibpulse.ring import layout as at
@@ -129,7 +130,7 @@ class DaemonEvents:
         fresh = [
             event
             for event in answer.events
-            if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in (BEGAN, CHANGED, ENDED))
+            if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in JOB_KINDS)
         ]
         self._seen = {_key(event) for event in answer.events}
         self._newest_ns = max([self._newest_ns, *(event.time_ns for event in answer.events)])
