@@ -241,7 +241,7 @@ def test_where_slurm_makes_no_cgroups_files_decide() -> None:
 
 def test_a_job_that_had_a_cgroup_before_the_daemon_started_ends_too() -> None:
     sources = Sources(slurm_map=slurm("1", source="slurm-map"), slurm_cgroup=Found())
-    sources.sources.expect([("slurm", "1")])
+    sources.sources.expect([("slurm", "1")], 5)
     for _ in range(rounds(GONE_SECONDS)):
         last = sources.ids()
     assert last == []

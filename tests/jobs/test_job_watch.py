@@ -1,4 +1,4 @@
-"""Jobs that come and go are events, once each, and the history of the jobs follows from them, also after a restart."""
+"""Jobs that come and go are events, once each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
-from ibpulse.jobs.claims import Claim, Found, PlacedJob
-from ibpulse.jobs.job_history import JobRecord, job_details, read_job, trace_jobs
-from ibpulse.jobs.job_sources import JobSources
+from ibpulse.jobs.claims import Claim, Found
+from ibpulse.jobs.job_history import trace_jobs
+from ibpulse.jobs.job_sources import GONE_SECONDS, JobSources
 from ibpulse.jobs.job_watch import JobWatch
-from ibpulse.model import Fabric, PortId
+from ibpulse.model import Fabric
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -75,6 +75,23 @@ class Node:
         fresh = self.log.events()[self.told :]
         self.told = len(self.log.events())
         return list(fresh)
+
+
+def watch_over(node: Node, found: dict[str, Callable[[], Found]]) -> JobWatch:
+    """A watch over sources of these names, which find what is set at the time."""
+    sources = JobSources({name: lambda name=name: found[name]() for name in found}, monotonic=lambda: node.now)
+    return JobWatch(sources, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+
+
+def look(node: Node, watch: JobWatch, *answering: str) -> int:
+    """A wall time just before a reading that these sources answer."""
+    begun = time.time_ns()
+    node.now += 2 * SECONDS
+    watch.update(FABRIC)
+    for name in answering:
+        wait_for(f"jobs-{name}")
+    watch.update(FABRIC)
+    return begun
 
 
 @pytest.fixture
@@ -163,8 +180,8 @@ def test_a_job_that_ended_while_no_daemon_was_running_ended_within_the_pause(nod
     node.start()
     (ended,) = node.see()
     assert texts([ended]) == [("job-ended", "job 12 (slurm) ended")]
-    # the last sign of the earlier daemon is that event
-    assert ended.time_ns - ended.uncertainty_ns == began.time_ns
+    # the last sign of the earlier daemon is that event, and it had read the jobs at most so long before
+    assert ended.time_ns - ended.uncertainty_ns == began.time_ns - int(SECONDS + 1) * 10**9
 
 
 def test_a_source_that_cannot_tell_ends_no_job(node: Node) -> None:
@@ -219,53 +236,68 @@ def test_remarks_are_notices_and_logged_once(node: Node, caplog: pytest.LogCaptu
 def test_a_job_is_not_over_because_its_directory_may_not_be_read(node: Node) -> None:
     node.see()
     node.see(job("12", 0))
-    sources = {"slurm-map": lambda: node.found, "slurm-cgroup": Found}
-    read = JobSources(sources, monotonic=lambda: node.now)
-    watch = JobWatch(read, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+    watch = watch_over(node, {"slurm-map": lambda: node.found, "slurm-cgroup": Found})
     for found in (Found(knows=False), Found(whole=False), Found((job("12", 0),))):
         node.found = found
-        node.now += SECONDS
-        watch.update(FABRIC)
-        wait_for("jobs-slurm-map")
-        wait_for("jobs-slurm-cgroup")
-        watch.update(FABRIC)
+        look(node, watch, "slurm-map", "slurm-cgroup")
     assert [each.claim.id for each in watch.view.jobs or ()] == ["12"]
     assert [event.kind for event in node.log.events()] == ["job-began"]
 
 
-def test_a_source_that_hangs_makes_no_event_of_another_one_uncertain(node: Node, tmp_path: Path) -> None:
+def test_a_job_of_a_source_that_no_daemon_read_before_has_no_known_begin(node: Node) -> None:
+    node.see()
+    node.see(job("12", 0))
+    node.log.close()
+    node.start()
+    flux = Found((Claim("f", "flux", "file"),))
+    watch = watch_over(node, {"slurm-map": lambda: Found((job("12", 0), job("13", 2))), "file": lambda: flux})
+    look(node, watch, "slurm-map", "file")
+    found = {event.details["job_id"]: "running_before" in event.details for event in node.log.events()}
+    assert found == {"12": False, "13": False, "f": True}
+
+
+def test_a_source_that_hangs_makes_no_begin_of_another_one_uncertain(node: Node, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    flux = Found((Claim("f", "flux", "file"),))
     found: dict[str, Callable[[], Found]] = {"slurm-map": Found, "file": Found}
-    read = JobSources({name: lambda name=name: found[name]() for name in found}, monotonic=lambda: node.now)
-    watch = JobWatch(read, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+    watch = watch_over(node, found)
 
     def hang() -> Found:
         (tmp_path / "pipe").read_text()
-        return Found((Claim("f", "flux", "file"),))
+        return flux
 
-    def look(*answering: str) -> int:
-        begun = time.time_ns()
-        node.now += 2 * SECONDS
-        watch.update(FABRIC)
-        for name in answering:
-            wait_for(f"jobs-{name}")
-        watch.update(FABRIC)
-        return begun
-
-    before_hang = look("slurm-map", "file")
+    before_hang = look(node, watch, "slurm-map", "file")
     found["file"] = hang
-    look("slurm-map")
-    seen = look("slurm-map")
-    found["slurm-map"] = lambda: Found((job("12", 0),))
-    after = look("slurm-map")
+    look(node, watch, "slurm-map")
+    seen = look(node, watch, "slurm-map")
+    found["slurm-map"] = lambda: Found((job("12"),))
+    after = look(node, watch, "slurm-map")
     (tmp_path / "pipe").write_text("")
     wait_for("jobs-file")
-    found["file"] = lambda: Found((Claim("f", "flux", "file"),))
-    look("slurm-map", "file")
-    events = {event.details["job_id"]: event for event in node.log.events() if event.kind == "job-began"}
+    found["file"] = lambda: flux
+    look(node, watch, "slurm-map", "file")
+    earliest = {(each.kind, each.details["job_id"]): each.time_ns - each.uncertainty_ns for each in node.log.events()}
     # the reading before was the last one that did not find the job
-    assert seen <= events["12"].time_ns - events["12"].uncertainty_ns <= after
-    assert before_hang <= events["f"].time_ns - events["f"].uncertainty_ns <= seen
+    assert seen <= earliest.pop(("job-began", "12")) <= after
+    # since the other one began it has not been alone
+    assert earliest.keys() == {("job-began", "f"), ("job-change", "12")}
+    assert all(before_hang <= time_ns <= seen for time_ns in earliest.values())
+
+
+def test_a_job_whose_cgroup_is_gone_ended_after_the_last_reading_that_saw_it(node: Node) -> None:
+    found: dict[str, Callable[[], Found]] = {
+        "slurm-map": lambda: Found((job("12", 0),)),
+        "slurm-cgroup": lambda: Found((Claim("12", "slurm", "slurm-cgroup"),)),
+    }
+    watch = watch_over(node, found)
+    seen = look(node, watch, *found)
+    found["slurm-cgroup"] = Found
+    after = look(node, watch, *found)
+    node.now += GONE_SECONDS
+    look(node, watch, *found)
+    _, ended = node.log.events()
+    assert ended.kind == "job-ended"
+    assert seen <= ended.time_ns - ended.uncertainty_ns <= after
 
 
 def test_only_the_first_notices_are_shown_and_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -294,55 +326,6 @@ def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
         wait_for("jobs-file")
         node.now += 1.0
     assert calls == [0.0, 5.0, 10.0, 15.0, 20.0]
-
-
-# the history
-
-
-def event(time_ns: int, kind: str, name: str, *ports: str, before: bool = False) -> Event:
-    placed = PlacedJob(Claim(name, "slurm", "slurm-map"), tuple(PortId(port, 1) for port in ports), "gpus")
-    return Event(time_ns, kind, "", "", 7, details=job_details(placed, known=not before))
-
-
-def test_a_history_has_begin_end_and_last_ports_of_every_job() -> None:
-    records = trace_jobs(
-        [
-            event(10, "job-began", "1", "a", before=True),
-            event(20, "job-began", "2", "b"),
-            event(30, "job-change", "1", "a", "b"),
-            Event(35, "link-down", "a:1", ""),
-            event(40, "job-ended", "1", "a", "b"),
-            event(50, "job-began", "1", "a"),
-            event(60, "job-ended", "3"),
-        ]
-    )
-    told = [
-        (record.job.claim.id, len(record.job.ports), record.began_ns, record.ended_ns, record.ended_uncertainty_ns)
-        for record in records
-    ]
-    assert told == [("1", 2, None, 40, 7), ("3", 0, None, 60, 7), ("2", 1, 20, None, 0), ("1", 1, 50, None, 0)]
-
-
-@pytest.mark.parametrize(
-    "details",
-    [
-        {},
-        {"job_id": 12},
-        {"job_id": "../x"},
-        {"job_id": "1", "scheduler": []},
-        {"job_id": "1", "ports": "a:1"},
-        {"job_id": "1", "basis": "guess"},
-    ],
-)
-def test_details_that_describe_no_job_are_skipped(details: dict[str, object]) -> None:
-    assert read_job(details) is None
-    assert trace_jobs([Event(1, "job-began", "", "", details=details)]) == ()
-
-
-def test_ports_that_are_none_are_left_out() -> None:
-    found = read_job({"job_id": "1", "ports": ["a:1", "b", 3, ":1", "a:x"]})
-    assert found is not None
-    assert found.ports == (PortId("a", 1),)
 
 
 def test_the_route_has_running_jobs_then_those_that_ended_within_the_history(tmp_path: Path, node: Node) -> None:
@@ -376,8 +359,3 @@ def test_the_route_has_running_jobs_then_those_that_ended_within_the_history(tmp
     assert isinstance(later, list)
     assert [each["job_id"] for each in later] == ["13", "14"]
     ring.ring.close()
-
-
-def test_a_record_that_is_running_has_no_end() -> None:
-    record = JobRecord(PlacedJob(Claim("1", "slurm", "file")), 5)
-    assert record.ended_ns is None

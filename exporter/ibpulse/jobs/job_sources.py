@@ -76,8 +76,9 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. `read_ns` are the wall
-    times at which the readings of all other sources began.
+    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. `gone` are those that are
+    left out because they have none any more, with the wall time at which the last reading that saw it began.
+    `read_ns` are the wall times at which the readings of all sources that are not silent began.
     """
 
     claims: tuple[Claim, ...] | None = None
@@ -85,6 +86,7 @@ class Merged:
     pods: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     with_cgroup: frozenset[Key] = frozenset()
+    gone: Mapping[Key, int] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
     read_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -111,13 +113,14 @@ class JobSources:
         for thread in self._reads.start(self._names, self._rounds):
             self._started[thread.name] = self._monotonic()
 
-    def expect(self, keys: Iterable[Key]) -> None:
-        """Note jobs of Slurm that had a cgroup before this process started."""
-        self._absences.expect(keys, self._monotonic())
+    def expect(self, keys: Iterable[Key], seen_ns: int) -> None:
+        """Note jobs of Slurm that had a cgroup at a wall time before this process started."""
+        self._absences.note(keys, self._monotonic(), seen_ns)
 
     def collect(self) -> Merged | None:
         """What the newest readings found; None until each source has answered once, unless it failed or hangs."""
         answers: dict[str, Found] = {}
+        begun_ns: dict[str, int] = {}
         remarks = []
         for name in self._names:
             read = self._reads[name]
@@ -127,20 +130,19 @@ class JobSources:
             elif read.last is None and not read.ended:
                 return None
             if read.last is not None:
-                answers[name] = read.last
+                answers[name], begun_ns[name] = read.last
             else:
                 remarks += read.remarks
-        merged = merge(answers)
-        kept, gone = self._absences.sift(merged, self._monotonic())
-        read_ns = {name: self._reads[name].read_ns for name, each in answers.items() if each.knows or not each.present}
+        read_ns = {name: begun_ns[name] for name, found in answers.items() if found.knows or not found.present}
+        merged = self._absences.sift(merge(answers), self._monotonic(), begun_ns.get(SLURM_CGROUP, 0))
         silent = tuple(name for name in self._names if name not in read_ns)
-        texts = (*merged.remarks, *remarks, *gone)
-        return replace(merged, claims=kept, remarks=texts, silent=silent, read_ns=read_ns)
+        return replace(merged, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
 
 
 class _SourceRead(RepeatedRead[Found]):
-    """The readings of one source; `last` is the newest one that was not given up, with the newest remarks.
+    """The readings of one source.
 
+    `last` is the newest one that was not given up, with the newest remarks, and the wall time at which it began.
     Without any, `remarks` are those of the newest reading.
     """
 
@@ -148,9 +150,7 @@ class _SourceRead(RepeatedRead[Found]):
         self.thread_name = f"jobs-{name}"
         super().__init__(name, self.thread_name, lambda _: source())
         self._errors = errors
-        self.last: Found | None = None
-        self.read_ns = 0
-        """Wall time at which that reading began."""
+        self.last: tuple[Found, int] | None = None
         self.remarks: tuple[str, ...] = ()
         self.ended = False
         """Whether any reading has ended, with an exception perhaps."""
@@ -161,36 +161,37 @@ class _SourceRead(RepeatedRead[Found]):
             found = self._read(scan)
             self.remarks = found.remarks
             if found.whole:
-                self.last, self.read_ns = found, begun_ns
+                self.last = found, begun_ns
             elif self.last is not None:
-                self.last = replace(self.last, remarks=found.remarks)
+                self.last = replace(self.last[0], remarks=found.remarks), self.last[1]
             self.answered = True
         self.ended = True
 
 
 @dataclass(slots=True)
 class _Absences:
-    """Since when the jobs of Slurm that had a cgroup have none."""
+    """When the jobs of Slurm last had a cgroup: by the monotonic clock, and the wall time at which it was read."""
 
-    _last: dict[Key, float] = field(default_factory=dict)
+    _last: dict[Key, tuple[float, int]] = field(default_factory=dict)
 
-    def expect(self, keys: Iterable[Key], now: float) -> None:
-        self._last |= dict.fromkeys(keys, now)
+    def note(self, keys: Iterable[Key], now: float, read_ns: int) -> None:
+        self._last |= dict.fromkeys(keys, (now, read_ns))
 
-    def sift(self, merged: Merged, now: float) -> tuple[tuple[Claim, ...] | None, list[str]]:
-        """The jobs without those whose cgroup is gone, and a sentence for each that is left out."""
+    def sift(self, merged: Merged, now: float, read_ns: int) -> Merged:
+        """The jobs without those whose cgroup is gone, and a remark about each that is left out."""
         if merged.claims is None or SLURM_CGROUP not in merged.present:
-            return merged.claims, []
+            return merged
         named = {claim.key for claim in merged.claims}
-        self._last = {key: since for key, since in self._last.items() if key in named}
-        self.expect(merged.with_cgroup, now)
-        gone = {key for key, seen in self._last.items() if now - seen > GONE_SECONDS}
+        self._last = {key: last for key, last in self._last.items() if key in named}
+        self.note(merged.with_cgroup, now, read_ns)
+        gone = {key: seen_ns for key, (seen, seen_ns) in self._last.items() if now - seen > GONE_SECONDS}
+        kept = tuple(claim for claim in merged.claims if claim.key not in gone)
         texts = [GONE.format(job=claim.id, source=claim.source) for claim in merged.claims if claim.key in gone]
-        return tuple(claim for claim in merged.claims if claim.key not in gone), texts
+        return replace(merged, claims=kept, remarks=(*merged.remarks, *texts), gone=gone)
 
 
 def merge(answers: Mapping[str, Found]) -> Merged:
-    """One claim per job: what it holds is what the first source in the order of `SOURCES` says that says anything."""
+    """One claim per job; the first source in the order of `SOURCES` that says what it holds decides."""
     claims: dict[Key, Claim] = {}
     for name in SOURCES:
         for claim in answers[name].claims if name in answers else ():

@@ -19,6 +19,7 @@ from ibpulse.model import Fabric, Port, Topology
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.text import first_names
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 NAMED_PORTS = 4
@@ -65,14 +66,14 @@ class JobWatch:
         self.records = trace_jobs(events.events())
         """The jobs of the past and of now, of the event log; replaced as a whole."""
         self._before = {record.job.claim.key: record.job for record in self.records if record.ended_ns is None}
-        # wall time at which the last reading began, of this daemon or of an earlier one
-        self._seen_ns = find_last_sign(events, reader)
-        # this one stays that of an earlier daemon; those of this daemon are here, by source
-        self._read_ns: dict[str, int] = {}
+        # an earlier daemon may have read the jobs last this long before its last sign
+        seen_ns = max(1, find_last_sign(events, reader) - round((seconds + 1) * SECOND_NS))
+        # wall times at which the last reading of each source began; an earlier daemon read those of which it saw jobs
+        self._read_ns = {record.job.claim.source: seen_ns for record in self.records}
         self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
         self._due = 0.0
         self._logged = Occurrences()
-        sources.expect(had_cgroup(events.events()) & self._before.keys())
+        sources.expect(had_cgroup(events.events()) & self._before.keys(), seen_ns)
 
     def update(self, fabric: Fabric) -> None:
         """Follow the newest readings; begins the next ones if they are due. Call it once a second; it never waits."""
@@ -111,30 +112,33 @@ class JobWatch:
             if key not in jobs and job.claim.source in merged.silent:
                 unknown[key] = job
             elif key not in jobs:
-                self._record(JOB_ENDED, f"{_name(job)} ended", job, now_ns)
+                seen_ns = merged.gone.get(key, self._read_ns.get(job.claim.source, 0))
+                self._record(JOB_ENDED, f"{_name(job)} ended", job, now_ns, seen_ns)
         for key, job in jobs.items():
             if key not in self._before:
-                # at the very first reading, it is unknown when a job began
-                known = self._find_seen_ns(job) > 0
-                text = f"{_name(job)} {'began' if known else 'was running already'} on {_ports_text(job)}"
-                self._record(JOB_BEGAN, text, job, now_ns, known=known, with_cgroup=key in merged.with_cgroup)
+                # at the very first reading of a source, it is unknown when a job began
+                seen_ns = self._read_ns.get(job.claim.source, 0)
+                text = f"{_name(job)} {'began' if seen_ns else 'was running already'} on {_ports_text(job)}"
+                self._record(JOB_BEGAN, text, job, now_ns, seen_ns, with_cgroup=key in merged.with_cgroup)
         for key, job in jobs.items():
             if key in self._before and self._before[key].ports != job.ports:
-                self._record(JOB_CHANGED, f"{_name(job)} is on {_ports_text(job)}", job, now_ns)
+                seen_ns = self._find_change_ns(merged, self._before[key])
+                self._record(JOB_CHANGED, f"{_name(job)} is on {_ports_text(job)}", job, now_ns, seen_ns)
         self._before = unknown | jobs
 
+    def _find_change_ns(self, merged: Merged, before: PlacedJob) -> int:
+        """The wall time since which the ports of a job may have changed, by any source that was read again."""
+        again = {name for name, read_ns in merged.read_ns.items() if read_ns != self._read_ns.get(name, read_ns)}
+        return min(self._read_ns.get(name, 0) for name in again or {before.claim.source})
+
     def _record(
-        self, kind: str, text: str, job: PlacedJob, now_ns: int, *, known: bool = True, with_cgroup: bool = False
+        self, kind: str, text: str, job: PlacedJob, now_ns: int, seen_ns: int, *, with_cgroup: bool = False
     ) -> None:
-        seen_ns = self._find_seen_ns(job)
+        """Add an event that happened between two wall times, the first of which is 0 if it is unknown."""
         uncertainty_ns = max(0, now_ns - seen_ns) if seen_ns else 0
         tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
-        details = job_details(job, known=known, with_cgroup=with_cgroup)
+        details = job_details(job, known=seen_ns > 0, with_cgroup=with_cgroup)
         self._log.add(Event(now_ns, kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
-
-    def _find_seen_ns(self, job: PlacedJob) -> int:
-        """The wall time at which the last reading of the source of a job began, 0 if there was none."""
-        return self._read_ns.get(job.claim.source, self._seen_ns)
 
 
 def _first_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
