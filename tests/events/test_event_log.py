@@ -101,52 +101,6 @@ def test_of_ports_with_equally_many_events_the_oldest_event_goes() -> None:
     assert [event.time_ns for event in log.events()] == list(range(3, MAX_PER_KIND + 3))
 
 
-def job(number: int, kind: str, name: str) -> Event:
-    return Event(number, f"job-{kind}", "", "", details={"job_id": name, "scheduler": "slurm"})
-
-
-def jobs_of(log: EventLog) -> dict[str, list[str]]:
-    """The kinds of the events of each job, in their order."""
-    found: dict[str, list[str]] = {}
-    for event in log.events():
-        found.setdefault(event.details["job_id"], []).append(event.kind.removeprefix("job-"))
-    return found
-
-
-def test_the_begin_of_a_job_that_runs_stays_and_jobs_that_ended_go_whole(path: Path) -> None:
-    log = opened(path)
-    log.add(job(1, "began", "long"))
-    for number in range(2, 1700):
-        log.add(job(number, "began", str(number)))
-        log.add(job(number, "change", str(number)))
-        # each runs while the next three begin
-        if number > 5:
-            log.add(job(number, "ended", str(number - 3)))
-    again = opened(path)
-    for each in (log, again):
-        jobs = jobs_of(each)
-        assert jobs.pop("long") == ["began"]
-        running = [name for name, kinds in jobs.items() if "ended" not in kinds]
-        # the first one never ended
-        assert running == ["2", "1697", "1698", "1699"]
-        assert all(kinds == ["began", "change", "ended"][: len(kinds)] for kinds in jobs.values())
-        assert min(map(len, jobs.values())) == 2
-        assert len(jobs) == MAX_PER_KIND - 1
-
-
-def test_a_job_that_begins_again_and_again_does_not_push_out_another(path: Path) -> None:
-    log = opened(path)
-    log.add(job(1, "began", "quiet"))
-    log.add(job(2, "ended", "quiet"))
-    for number in range(3, FLAPS, 2):
-        log.add(job(number, "began", "busy"))
-        log.add(job(number + 1, "ended", "busy"))
-    for each in (log, opened(path)):
-        jobs = jobs_of(each)
-        assert jobs["quiet"] == ["began", "ended"]
-        assert jobs["busy"] == ["began", "ended"] * (MAX_PER_KIND - 1)
-
-
 # questions
 
 
