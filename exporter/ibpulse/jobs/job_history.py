@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ibpulse.arrays import Bools
-from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS, SURROGATE, Event, is_port_name
+from ibpulse.events.event import JOB_KINDS, SURROGATE, Event, is_port_name
 from ibpulse.jobs.claims import BASES, MOST_TEXT, Claim, Key, PlacedJob, is_job_id
 from ibpulse.model import PortId
 
+BEGAN, CHANGED, ENDED = JOB_KINDS
 # longer lists would make events longer than their readers accept
 MOST_PORTS = 256
 # a tick after every other one
@@ -104,13 +105,13 @@ def trace_jobs(events: Iterable[Event], known: Sequence[JobRecord] = ()) -> tupl
     ended = [record for record in known if record.ended_ns is not None]
     running = {record.job.claim.key: record for record in known if record.ended_ns is None}
     for event in events:
-        if event.kind not in JOB_KINDS or (job := read_job(event.details)) is None:
+        if event.kind not in (BEGAN, CHANGED, ENDED) or (job := read_job(event.details)) is None:
             continue
         key = job.claim.key
         before = running.pop(key, None)
-        if event.kind == JOB_ENDED:
+        if event.kind == ENDED:
             ended.append((before or JobRecord(job, None, holdings=(Holding(job.ports),))).ended(event))
-        elif event.kind == JOB_CHANGED:
+        elif event.kind == CHANGED:
             running[key] = (before or JobRecord(job, None)).changed(job, event)
         elif event.details.get("running_before"):
             running[key] = JobRecord(job, None, holdings=(Holding(job.ports, event),))
@@ -190,7 +191,7 @@ class JobPorts:
 
 def had_cgroup(events: Iterable[Event]) -> set[Key]:
     """The jobs that had a cgroup when they began."""
-    noted = (event for event in events if event.kind == JOB_BEGAN and event.details.get("cgroup"))
+    noted = (event for event in events if event.kind == BEGAN and event.details.get("cgroup"))
     return {job.claim.key for event in noted if (job := read_job(event.details)) is not None}
 
 

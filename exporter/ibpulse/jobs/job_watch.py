@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, Event
+from ibpulse.events.event import Event
 from ibpulse.events.log import EventLog
 from ibpulse.events.watch import find_last_sign
 from ibpulse.internal_errors import Occurrences
 from ibpulse.jobs.claims import Key, PlacedJob
-from ibpulse.jobs.job_history import had_cgroup, job_details, trace_jobs
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, had_cgroup, job_details, trace_jobs
 from ibpulse.jobs.job_sources import JobSources, Merged
 from ibpulse.jobs.owners import place_jobs
 from ibpulse.model import Fabric, Port, Topology
@@ -113,17 +113,17 @@ class JobWatch:
                 unknown[key] = job
             elif key not in jobs:
                 seen_ns = merged.gone.get(key, self._read_ns.get(job.claim.source, 0))
-                self._record(JOB_ENDED, f"{_name(job)} ended", job, now_ns, seen_ns)
+                self._record(ENDED, f"{_name(job)} ended", job, now_ns, seen_ns)
         for key, job in jobs.items():
             if key not in self._before:
                 # at the very first reading of a source, it is unknown when a job began
                 seen_ns = self._read_ns.get(job.claim.source, 0)
                 text = f"{_name(job)} {'began' if seen_ns else 'was running already'} on {_ports_text(job)}"
-                self._record(JOB_BEGAN, text, job, now_ns, seen_ns, with_cgroup=key in merged.with_cgroup)
+                self._record(BEGAN, text, job, now_ns, seen_ns, with_cgroup=key in merged.with_cgroup)
         for key, job in jobs.items():
             if key in self._before and self._before[key].ports != job.ports:
                 seen_ns = self._find_change_ns(merged, self._before[key])
-                self._record(JOB_CHANGED, f"{_name(job)} is on {_ports_text(job)}", job, now_ns, seen_ns)
+                self._record(CHANGED, f"{_name(job)} is on {_ports_text(job)}", job, now_ns, seen_ns)
         self._before = unknown | jobs
 
     def _find_change_ns(self, merged: Merged, before: PlacedJob) -> int:

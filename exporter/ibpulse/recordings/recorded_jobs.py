@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from ibpulse.events import Event
-from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, MAX_INTEGER
+from ibpulse.events.event import MAX_INTEGER
 from ibpulse.jobs.claims import Key
-from ibpulse.jobs.job_history import Holding, JobRecord, job_details, read_job
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
 from ibpulse.model import PortId
 
 MOST_JOBS = 1000
@@ -48,7 +48,7 @@ def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[
     for place in sorted(range(len(found)), key=lambda place: found[place].began_ns or 0):
         places.setdefault(found[place].job.claim.key, []).append(place)
     for event in events:
-        job = read_job(event.details) if event.kind in (JOB_BEGAN, JOB_CHANGED) else None
+        job = read_job(event.details) if event.kind in (BEGAN, CHANGED) else None
         mine = [] if job is None else places.get(job.claim.key, [])
         at = bisect_right(mine, event.time_ns, key=lambda place: found[place].began_ns or 0)
         if job is None or not at:
@@ -56,7 +56,7 @@ def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[
         record = found[mine[at - 1]]
         if record.ended_ns is None or event.time_ns <= record.ended_ns:
             begun = replace(record, holdings=(Holding(job.ports, event),))
-            found[mine[at - 1]] = begun if event.kind == JOB_BEGAN else record.changed(job, event)
+            found[mine[at - 1]] = begun if event.kind == BEGAN else record.changed(job, event)
     return tuple(
         record if record.ended_ns is None else record.ended(_end_of(record.ended_ns, record.ended_uncertainty_ns))
         for record in found
@@ -64,7 +64,7 @@ def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[
 
 
 def _end_of(time_ns: int, uncertainty_ns: int) -> Event:
-    return Event(time_ns, JOB_ENDED, "", "", uncertainty_ns)
+    return Event(time_ns, ENDED, "", "", uncertainty_ns)
 
 
 def jobs_to_json(jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
