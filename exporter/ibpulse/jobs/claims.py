@@ -84,7 +84,8 @@ class PlacedJob:
     basis: str = ""
 
 
-ALL_GPUS, ALONE, SOME_GPUS, DEVICES = BASES = ("all-gpus", "alone", "gpus", "devices")
+ALL_GPUS, SOME_GPUS, ALONE, DEVICES = BASES = ("all-gpus", "gpus", "alone", "devices")
+"""In the order in which they are tried."""
 
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
