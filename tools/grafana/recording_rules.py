@@ -124,11 +124,11 @@ FLEET = (
     ),
 )
 
-# a port that two jobs share, or that another job owned within the window, has bytes of both
+# a port that two jobs share, or that another job owned within the window, has bytes of both; ids belong to a scheduler
 OWNED = (
     f"(max by ({PORT_OF_JOB}) (ibpulse_port_job_info)\n"
     f"   and on ({PORT})\n"
-    f"   count by ({PORT}) (max by ({PORT_OF_JOB}) (max_over_time(ibpulse_port_job_info[5m]))) == 1)"
+    f"   count by ({PORT}) (max by ({PORT_OF_JOB}, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)"
 )
 ACTIVE_BANDWIDTH = "ibpulse_job_active_bandwidth_bytes_per_second"
 LAST_TRAFFIC = "ibpulse_job_last_traffic_timestamp_seconds"

@@ -67,7 +67,7 @@
         * on (cluster, job, instance, device, port) group_left (job_id)
         (max by (cluster, job, instance, device, port, job_id) (ibpulse_port_job_info)
          and on (cluster, job, instance, device, port)
-         count by (cluster, job, instance, device, port) (max by (cluster, job, instance, device, port, job_id) (max_over_time(ibpulse_port_job_info[5m]))) == 1)
+         count by (cluster, job, instance, device, port) (max by (cluster, job, instance, device, port, job_id, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)
       )
   - record: instance_job_id:ibpulse_bandwidth_bytes:rate5m
     expr: |-
