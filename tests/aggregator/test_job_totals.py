@@ -101,6 +101,25 @@ def test_traffic_from_before_a_job_is_not_its_own(tmp_path: Path) -> None:
     assert found["a"].fairness is None
 
 
+def test_seconds_of_before_a_job_was_seen_are_not_its_own_even_if_they_are_counted_late(tmp_path: Path) -> None:
+    """An aggregation that was held up counts several seconds at once."""
+    player = Player(tmp_path)
+    player.play(1, [])
+    early = BOTH | dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick <= 400 else 0.0)
+    found = player.play(6, [A, B], early)
+    assert (found["a"].duty_cycle_ratio, found["a"].active_bytes_per_second) == (0.0, None)
+    assert (found["a"].last_traffic_ns, found["a"].fairness) == (None, None)
+    # of its last second alone
+    assert found["b"].last_traffic_ns == 580 * 10 * MS
+    assert found["b"].duty_cycle_ratio == pytest.approx(0.4)
+
+
+def test_a_job_that_ends_while_no_second_is_due_loses_its_statistics(tmp_path: Path) -> None:
+    player = Player(tmp_path)
+    assert set(play(player, 3, lambda _: [A, B])) == {"a", "b"}
+    assert set(player.play(3, [B])) == {"b"}
+
+
 def test_jobs_that_share_a_port_have_no_statistics(tmp_path: Path) -> None:
     assert set(play(Player(tmp_path), 4, lambda _: [A, job("c", 1), B])) == {"b"}
 

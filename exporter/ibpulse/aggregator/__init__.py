@@ -7,11 +7,11 @@ The modules build on each other in this order:
    saturation. `port_totals` also tracks the error counters.
 3. `rail_balance`: rails compared with those of the same jobs. `traffic`: this, bursts, saturation and signature, all
    derived from these totals.
-4. `totals`: reads whole seconds from the ring and adds them to 2 and 3.
-5. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
-   `phase_watch`: first traffic and checkpoints.
-6. `past_ports`: the ports as they were in a second. `snapshot_ports`: the ports of a snapshot.
-7. `summary`: the statistics of one requested window. `aggregator`: schedules the seconds and makes the snapshot.
+4. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
+   `phase_watch`: first traffic and checkpoints. `job_totals`: statistics of each job.
+5. `past_ports`: the ports as they were in a second. `totals`: reads whole seconds from the ring and adds them to 2, 3
+   and 4. `snapshot_ports`: the ports of a snapshot.
+6. `summary`: the statistics of one requested window. `aggregator`: schedules the seconds and makes the snapshot.
 """
 
 from ibpulse.aggregator.aggregator import Aggregator

@@ -150,8 +150,10 @@ class Aggregator:
         rows = self._totals.rows_of(placed, slots)
         widest = widest_stride(port.stride for port in placed)
         due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
+        # also while no second is due, so that a job that has ended loses its statistics
+        if self._schedule.next_second is not None:
+            self._jobs.follow(jobs or (), self._schedule.next_second - 1)
         if due is not None:
-            self._jobs.follow(jobs or (), due.end - 1)
             self._totals.traffic.siblings.follow(jobs or (), due.end)
             self._skip(due)
             try:

@@ -16,7 +16,7 @@ from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis import moments
-from ibpulse.analysis.node_statistics import FIELDS, Seconds, describe_node, sum_rails, sum_seconds
+from ibpulse.analysis.node_statistics import FIELDS, NodeTicks, Seconds, describe_node, sum_rails, sum_seconds
 from ibpulse.arrays import Rows
 from ibpulse.jobs.claims import Key, PlacedJob
 from ibpulse.jobs.owners import count_owners
@@ -45,6 +45,15 @@ class _Job:
     def age(self, end_second: int) -> int:
         """Seconds of the job up to this one."""
         return end_second - self._first
+
+    def add_seconds(self, first_tick: int, node: NodeTicks, threshold: float) -> None:
+        """Add whole seconds of the sum over its rails, which begin at a tick, but for those before it was first seen."""
+        ticks = node.good.shape[1]
+        earlier = max(0, self._first - (first_tick - 1) // ticks)
+        self.sums.push(sum_seconds(node, threshold)[earlier:])
+        active = np.flatnonzero(node.bandwidth[earlier:] > threshold)
+        if len(active):
+            self.last_traffic = first_tick + earlier * ticks + int(active[-1])
 
     def look_for_step(self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int) -> None:
         """Search for the step if it is time to, in the part of the window in which the job ran."""
@@ -94,14 +103,10 @@ class JobTotals:
 
     def add_seconds(self, first_tick: int, ports: Sequence[RingPort], seconds: Seconds) -> None:
         """Add whole seconds of the node's ports, which begin at a tick."""
-        threshold = self._options.active_bytes_per_second
         for job in self._jobs.values():
             rails = [index for index in _rails_of(job, ports) if ports[index].port.active]
             node = sum_rails(seconds.chosen(np.array(rails, dtype=np.intp)))
-            job.sums.push(sum_seconds(node, threshold))
-            active = np.flatnonzero(node.bandwidth > threshold)
-            if len(active):
-                job.last_traffic = first_tick + int(active[-1])
+            job.add_seconds(first_tick, node, self._options.active_bytes_per_second)
 
     def conclude(
         self, ports: Sequence[RingPort], rows: Rows, table: PortTable, resolutions: Sequence[int], end_second: int
