@@ -9,6 +9,7 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Summary, summarize
 from ibpulse.events import PortHistory
+from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import Port, PortState
 from tests.aggregator.rings import RATE, Ring, constant, port, update
 
@@ -101,6 +102,12 @@ def test_a_port_that_disappeared_stays_in_the_seconds_in_which_it_existed(ring: 
     assert within.ports[2].state == "disappeared"
     assert [each.port for each in later.ports] == [NAMES[0], NAMES[1], NAMES[3]]
     assert later.node.rails == 3
+
+
+def test_a_job_on_a_port_that_is_not_sampled_has_no_numbers(ring: Ring, history: PortHistory) -> None:
+    had = JobPorts({"mlx5_9:1": [(tick_of(5), tick_of(10))]})
+    found = summarize(ring.reader, ring.fabric.ports, history, AggregatorOptions(), 8, 11 * 10**9, None, had=had)
+    assert (found.ports, found.node.rails, found.node.observed_seconds) == ((), 0, 0.0)
 
 
 def test_the_running_totals_count_the_seconds_before_a_change_as_they_were(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot, Summary, summarize
-from ibpulse.events import PortHistory
+from ibpulse.events import Event, PortHistory
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import JobRecord
+from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.model import PortId, SamplerHealth
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import Ring, Traffic, constant, port
@@ -175,3 +175,12 @@ def test_a_summary_compares_the_rails_of_the_jobs_of_its_time(tmp_path: Path) ->
     apart = JobRecord(A, 5 * SECOND_NS, 0, 20 * SECOND_NS), JobRecord(B, 22 * SECOND_NS, 0, 35 * SECOND_NS)
     assert silent(3, 5, *apart) == silent(1, 22, *apart) == silent(3, 39, *apart) == list(EIGHT[4:])
     assert silent(3, 6, *apart) == silent(3, 23, *apart) == silent(3, 37, *apart) == []
+
+
+def test_a_summary_compares_the_rails_that_a_job_had_in_its_time(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, traffic(BUSY, QUIET))
+    writer.write(40)
+    moved = JobRecord(A, 5 * SECOND_NS, 0, holdings=(Holding(A.ports),))
+    moved = moved.changed(ALL, Event(20 * SECOND_NS, "job-change", "", "job a is on all rails"))
+    assert [one.port for one in ask(writer.ring, 5, 15, moved).ports if one.rail_idle] == []
+    assert [one.port for one in ask(writer.ring, 5, 30, moved).ports if one.rail_idle] == list(EIGHT[4:])

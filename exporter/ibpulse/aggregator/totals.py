@@ -92,7 +92,7 @@ class RunningTotals:
         rates_of_rails = rail_rates(ports, self._history, first_tick, last_tick + 1)
         if kept is not None:
             # a rail belongs to the job in each second in which the job has it
-            had = kept.reshape(len(ports), -1, self._ticks).any(axis=2)
+            had = kept.reshape(len(ports), end - first, self._ticks).any(axis=2)
             rates_of_rails = np.where(np.repeat(had, self._ticks, axis=1), rates_of_rails, 0.0)
         self.assumed_rates = tuple(ports[index].port.id for index in np.flatnonzero(are_assumed(rates_of_rails[:, -1])))
         lines = line_rate(rates_of_rails)

@@ -196,13 +196,19 @@ def had_cgroup(events: Iterable[Event]) -> set[Key]:
 
 
 def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[PlacedJob, ...]:
-    """The jobs that may have run at some time between two wall times."""
+    """The jobs that may have run at some time between two wall times, each with all ports that it had then."""
     return tuple(
-        record.job
+        replace(record.job, ports=_ports_between(record, begin_ns, end_ns))
         for record in records
         if (record.began_ns is None or record.began_ns - record.began_uncertainty_ns < end_ns)
         and (record.ended_ns is None or record.ended_ns > begin_ns)
     )
+
+
+def _ports_between(record: JobRecord, begin_ns: int, end_ns: int) -> tuple[PortId, ...]:
+    # it may have had its first ports already before its begin was noticed
+    had = [each for each in record.holdings if each.overlaps(begin_ns, end_ns)] or record.holdings[:1]
+    return tuple(dict.fromkeys(port for each in had for port in each.ports)) if had else record.job.ports
 
 
 def find_running_jobs(events: Iterable[Event]) -> tuple[PlacedJob, ...]:
