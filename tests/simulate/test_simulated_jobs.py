@@ -106,7 +106,7 @@ def test_without_jobs_the_workload_goes_on(tmp_path: Path) -> None:
 
 
 def test_no_device_of_a_job_is_faster_than_the_line(tmp_path: Path) -> None:
-    """Half of the line rate of the second job leaves no time for more than an interval."""
+    """At half of the line rate, the bytes of 1 ms of the line take 2 ms."""
     played = Played(tmp_path)
     played.tell(SECOND, jobs=BOTH)
     shown = played.fabric.advance(SECOND + 10_000_000, 1_000_000)

@@ -43,7 +43,7 @@ def plan_jobs(count: int, workload: Workload, devices: Sequence[str], elapsed_ns
     found = {}
     for number, (half, (its_workload, run, pause)) in enumerate(zip(halves, TURNS, strict=True)):
         turn, within_ns = divmod(elapsed_ns, (run + pause) * SECOND_NS)
-        if count and within_ns < run * SECOND_NS:
+        if within_ns < run * SECOND_NS:
             found[str(FIRST_ID + number + 2 * turn)] = SimulatedJob(its_workload, tuple(half))
     return found
 
