@@ -92,7 +92,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
         metrics=lambda accept, names: (b"", ""),
         heartbeat_age_seconds=lambda: 0.0,
         ready=lambda: (True, ""),
-        summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had),
+        summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had=had),
         version="1.2.3",
         wall_clock_ns=lambda: (LAST + 30) * 10 * MS,
         snapshot=lambda: snapshot,

@@ -122,7 +122,7 @@ class Node:
                 seconds,
                 end_ns,
                 (self.now_tick + 6) * INTERVAL_NS + 1,
-                had,
+                had=had,
             ),
             "version": "1.2.3",
             "limits": WebLimits(),

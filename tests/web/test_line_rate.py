@@ -125,7 +125,7 @@ async def every_view(told: Story, path: Path) -> dict[str, Found]:
     parts = Node(ring.file, ring.file.slots(), LAST).parts(
         reader=ring.reader,
         snapshot=lambda: snapshot,
-        summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had),
+        summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had=had),
     )
     async with make_client(parts) as client:
         answer = await client.get("/api/v1/summary", params={"window": "10s", "to": str(LAST / 100)})
