@@ -38,8 +38,8 @@ events.jsonl     the newest events of the running daemon, one per line
 
 GUIDs, host names, IP and MAC addresses, serial numbers, UUIDs and names of users are replaced by pseudonyms, the same
 original by the same pseudonym everywhere. They were made with a random key that was not stored. GIDs, keys and LIDs are
-not included, and neither are reasons and labels of captures. Names of devices and interfaces, PCI addresses, firmware
-versions and counts are unchanged. Review the bundle before sharing it.
+not included, nor are the reasons and labels of captures, or the ids and names of jobs. Names of devices and interfaces,
+PCI addresses, firmware versions and counts are unchanged. Review the bundle before sharing it.
 """
 
 
