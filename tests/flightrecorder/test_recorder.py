@@ -130,17 +130,23 @@ async def test_a_capture_has_the_states_of_its_window_and_what_changed_them(ring
     assert states == [DOWN] * 49 + [UP] * 150 + [DOWN] * 201
 
 
+def placed(name: str, device: str) -> PlacedJob:
+    return PlacedJob(Claim(name, "slurm", "file"), (PortId(device, 1),), "gpus")
+
+
+def job_event(ring: Ring, tick: int, kind: str, job: PlacedJob, ahead_ns: int = 0) -> Event:
+    """An event that was noticed at a tick, by a clock that was so far ahead."""
+    created = ring.file.words[H_CREATED_WALL_NS]
+    return Event(tick * INTERVAL_NS + ahead_ns, kind, "", "", details=job_details(job), tick=tick, ring=created)
+
+
 async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(ring: Ring, tmp_path: Path) -> None:
-    events, created = EventLog(), ring.file.words[H_CREATED_WALL_NS]
-    early, first, moved, later = (
-        PlacedJob(Claim(name, "slurm", "file"), (PortId(device, 1),), "gpus")
-        for name, device in (("early", "mlx5_0"), ("1", "mlx5_0"), ("1", "mlx5_1"), ("late", "mlx5_0"))
-    )
+    events = EventLog()
+    early, first, moved, later = map(placed, ("early", "1", "1", "late"), ("mlx5_0", "mlx5_0", "mlx5_1", "mlx5_0"))
     story = [(100, "job-began", early), (200, "job-began", first), (300, "job-ended", early)]
     story += [(600, "job-change", moved), (790, "job-began", later)]
-    for tick, kind, placed in story:
-        details = job_details(placed)
-        events.add(Event(tick * INTERVAL_NS, kind, "", "", details=details, tick=tick, ring=created))
+    for tick, kind, job in story:
+        events.add(job_event(ring, tick, kind, job))
     view = JobsView((moved, later))
     recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: view)
     pending = recorder.ask(TRIGGER)
@@ -170,8 +176,25 @@ async def test_the_jobs_in_the_event_of_a_capture_are_bounded_and_what_is_not_a_
     assert (len(event.details["jobs"]), event.details["jobs_left_out"]) == (16, 4)
     assert {len(each["ports"]) for each in event.details["jobs"]} == {64}
     for damaged in (7, [7], [{"job_id": "../x"}]):
-        events.add(replace(event, details={"name": "damaged", "jobs": damaged}))
-    assert recorder.jobs_of().keys() == {str(pending.name)}
+        events.add(replace(event, details={"name": str(pending.name), "jobs": damaged}))
+    # the file of this one is gone
+    events.add(replace(event, details={**event.details, "name": "gone"}))
+    assert {name: len(jobs) for name, jobs in recorder.jobs_of().items()} == {str(pending.name): 16}
+
+
+@pytest.mark.parametrize(("ahead_seconds", "began"), [(3600, 350), (-3, 50)])
+async def test_a_capture_has_the_jobs_of_its_samples_when_the_clock_was_set(
+    ring: Ring, tmp_path: Path, ahead_seconds: int, began: int
+) -> None:
+    events, running, over = EventLog(), placed("1", "mlx5_0"), placed("2", "mlx5_1")
+    for tick, kind, job in [(350, "job-began", running), (360, "job-began", over), (500, "job-ended", over)]:
+        events.add(job_event(ring, tick, kind, job, ahead_seconds * SECOND_NS))
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: JobsView((running,)))
+    one, other = (await taken(recorder, recorder.ask(TRIGGER))).meta.jobs
+    assert (one.job, other.job) == (running, over)
+    # a begin before the capture keeps its time if that is before the capture too
+    assert (one.began_ns, one.ended_ns) == (began * INTERVAL_NS, None)
+    assert other.ended_ns == 500 * INTERVAL_NS
 
 
 async def test_a_capture_of_a_node_whose_jobs_are_unknown_does_not_say_that_there_was_none(

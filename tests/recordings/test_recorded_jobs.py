@@ -13,12 +13,12 @@ from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.events import Event
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord, job_details
+from ibpulse.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
 from ibpulse.model import PortId
 from ibpulse.recordings import Recording, RecordingWriter, load, read_meta, save
 from ibpulse.recordings.event_sources import ask_jobs
 from ibpulse.recordings.file_format import KEY
-from ibpulse.recordings.recorded_jobs import MOST_JOBS, limit_jobs, trace_holdings
+from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.recordings.recording import meta_between
 from tests.client.servers import canned
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording
@@ -140,6 +140,14 @@ def test_a_part_has_the_jobs_of_its_time_with_the_ports_that_they_had_first(
     assert [(each.job.claim.id, each.job.ports[0].device) for each in meta.jobs] == expected
 
 
+def test_a_job_has_no_ports_until_they_are_known() -> None:
+    (late,) = trace_jobs([event(50, "job-change", MOVED)])
+    (before,) = jobs_at_begin([late], at(0), at(50))
+    assert (before.job.claim.id, before.job.ports, before.job.basis) == ("1", (), "")
+    (within,) = jobs_at_begin([late], at(0), at(51))
+    assert (within.job.ports, within.job.basis) == (MOVED.ports, "gpus")
+
+
 def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:
     many = [recorded(job(str(number), "mlx5_0"), began=number, ended=number + 1) for number in range(1, MOST_JOBS + 6)]
     kept, left_out = limit_jobs([recorded(BEFORE), *many])
@@ -227,9 +235,11 @@ def test_the_jobs_of_a_daemon_are_asked_for() -> None:
         (found,) = ask_jobs(connection)
         assert (found.job.claim.id, found.job.ports, found.job.basis) == ("7", (PortId("mlx5_0", 1),), "alone")
         assert (found.began_ns, found.began_uncertainty_ns, found.ended_ns) == (5_000_000, 2_000_000, None)
-        server.answer("/api/v1/jobs", b'{"jobs": [{"job_id": "7"}]}')
-        with pytest.raises(DaemonError, match="sent an unexpected response"):
-            ask_jobs(connection)
+        text = json.dumps({"jobs": [{**ANSWER["jobs"][0], "began_ms": "9" * 1_000_000}]})
+        for body in (b'{"jobs": [{"job_id": "7"}]}', b'{"jobs": [7]}', b"[]", text.encode()):
+            server.answer("/api/v1/jobs", body)
+            with pytest.raises(DaemonError, match="sent an unexpected response"):
+                ask_jobs(connection)
         server.answer("/api/v1/jobs", b"{}", status=404)
         assert ask_jobs(connection) == ()
         connection.close()

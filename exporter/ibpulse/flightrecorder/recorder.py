@@ -30,9 +30,9 @@ from ibpulse.jobs.job_history import JobRecord, list_jobs
 from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
+from ibpulse.recordings.event_sources import RecordedTicks, events_in, place_events, ports_at_begin
 from ibpulse.recordings.from_ring import line_rates
-from ibpulse.recordings.recorded_jobs import jobs_between, jobs_from_json, jobs_to_json, limit_jobs
+from ibpulse.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import ticks_to_complete, widest_stride
@@ -244,7 +244,7 @@ class FlightRecorder:
         trigger = pending.trigger
         window = RecordedTicks(pending.first_tick, last_tick + 1, pending.start_ns)
         events, left_out = events_in(self._events, self._reader, window)
-        jobs, jobs_left_out = limit_jobs(self._jobs_of(pending, last_tick))
+        jobs, jobs_left_out = limit_jobs(self._find_jobs(window))
         return RecordingMeta(
             host=self._options.host,
             interval_ns=self._reader.interval_ns,
@@ -260,11 +260,12 @@ class FlightRecorder:
             jobs_left_out=jobs_left_out,
         )
 
-    def _jobs_of(self, pending: Pending, last_tick: int) -> tuple[JobRecord, ...]:
-        """The jobs of the window of a capture up to a sample."""
-        end_ns = pending.start_ns + (last_tick - pending.first_tick + 1) * self._reader.interval_ns
-        records = list_jobs(self._events.events(), self._jobs().jobs or (), pending.start_ns)
-        return jobs_between(records, pending.start_ns, end_ns)
+    def _find_jobs(self, window: RecordedTicks) -> tuple[JobRecord, ...]:
+        """The jobs of the window of a capture."""
+        events = place_events(self._events.events(), self._reader, window)
+        end_ns = window.start_ns + (window.end - window.first) * self._reader.interval_ns
+        records = list_jobs(events, self._jobs().jobs or (), window.start_ns)
+        return jobs_at_begin(records, window.start_ns, end_ns)
 
     def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:
         trigger = pending.trigger
@@ -296,13 +297,14 @@ class FlightRecorder:
         return {"jobs": jobs_to_json(named), **({"jobs_left_out": left_out} if left_out else {})}
 
     def jobs_of(self) -> Mapping[str, Sequence[JobRecord]]:
-        """The newest jobs of each capture by its file name, as far as the event log knows them."""
-        found = {}
-        for event in self._events.events():
-            if event.kind == CAPTURE and "jobs" in event.details:
+        """The newest jobs of each stored capture by its file name, as far as the event log knows them."""
+        found: dict[str, tuple[JobRecord, ...]] = {}
+        stored = {str(each.name) for each in self._stored}
+        for details in (event.details for event in self._events.events() if event.kind == CAPTURE):
+            if (name := str(details.get("name"))) in stored and "jobs" in details:
                 # a log of another version may hold anything
                 with suppress(ValueError):
-                    found[str(event.details.get("name"))] = jobs_from_json(event.details["jobs"])
+                    found[name] = jobs_from_json(details["jobs"])
         return found
 
     def pending(self) -> list[Pending]:

@@ -56,23 +56,30 @@ def _at_begin(port: RecordedPort, history: PortHistory, ticks: RecordedTicks) ->
 
 
 def events_in(log: EventLog, reader: RingReader, ticks: RecordedTicks) -> tuple[tuple[Event, ...], int]:
-    """The events of a recording of a ring, and the number of those above its limit.
+    """The events of a recording of a ring, and the number of those above its limit."""
+    return limit_events(_within(log.events(), reader, ticks))
 
-    When the wall clock is set, the times of a recording go on at the interval, and so do those of its events.
+
+def place_events(events: Iterable[Event], reader: RingReader, ticks: RecordedTicks) -> list[Event]:
+    """The events with their times in a recording of a ring, also those from before and after it.
+
+    When the wall clock is set, the times of a recording go on at the interval, and so do those of its events. An event
+    outside keeps its time unless that is on the other side or within.
     """
-    return limit_events(_place(log.events(), reader, ticks))
-
-
-def _place(events: Sequence[Event], reader: RingReader, ticks: RecordedTicks) -> list[Event]:
     ring, interval_ns = reader.ring.words[at.H_CREATED_WALL_NS], reader.interval_ns
-    placed = []
+    count, placed = ticks.end - ticks.first, []
     for event in events:
         sample = (event.time_ns - ticks.start_ns) // interval_ns
         here = event.tick - ticks.first if event.tick and event.ring == ring else sample
-        if 0 <= here < ticks.end - ticks.first:
-            on_clock = here == sample
-            placed.append(event if on_clock else replace(event, time_ns=ticks.start_ns + here * interval_ns))
+        is_right = here == sample or max(here, sample) < 0 or min(here, sample) >= count
+        placed.append(event if is_right else replace(event, time_ns=ticks.start_ns + here * interval_ns))
     return placed
+
+
+def _within(events: Iterable[Event], reader: RingReader, ticks: RecordedTicks) -> list[Event]:
+    """The events of a recording of a ring by its times."""
+    end_ns = ticks.start_ns + (ticks.end - ticks.first) * reader.interval_ns
+    return [event for event in place_events(events, reader, ticks) if ticks.start_ns <= event.time_ns < end_ns]
 
 
 class LogEvents:
@@ -89,7 +96,7 @@ class LogEvents:
         """The events that were added since the last call."""
         fresh = list(self._log.after(self._number))
         self._number = self._log.added
-        return mark_others(_place(fresh, self._reader, self._ticks), self._names)
+        return mark_others(_within(fresh, self._reader, self._ticks), self._names)
 
 
 class DaemonEvents:
@@ -169,5 +176,6 @@ def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
 
 def _in_ns(entry: Mapping[str, Any]) -> dict[str, Any]:
     times = {f"{name}_{what}": entry[f"{name}_{what}ms"] for name in TIMES for what in ("", "uncertainty_")}
-    nanoseconds = {f"{name}ns": None if ms is None else ms * MILLISECOND_NS for name, ms in times.items()}
+    # a text times a number would be a very long text
+    nanoseconds = {f"{name}ns": ms * MILLISECOND_NS if isinstance(ms, int) else ms for name, ms in times.items()}
     return {**entry, **nanoseconds}

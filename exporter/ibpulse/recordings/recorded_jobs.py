@@ -14,7 +14,7 @@ import orjson
 
 from ibpulse.events import Event
 from ibpulse.events.event import MAX_INTEGER
-from ibpulse.jobs.claims import Key
+from ibpulse.jobs.claims import Key, PlacedJob
 from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
 from ibpulse.model import PortId
 
@@ -23,20 +23,24 @@ MOST_JOB_BYTES = 500_000
 TIMES = ("began", "ended")
 
 
-def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
-    """The jobs that ran between two wall times, by their begin, each with the ports that it had first in between."""
+def jobs_at_begin(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
+    """The jobs that ran between two wall times, by their begin, each with the ports that it had first in between.
+
+    A job whose ports became known only later has none.
+    """
     found = []
     for record in records:
         late = record.began_ns is not None and record.began_ns >= end_ns
         if late or (record.ended_ns is not None and record.ended_ns <= begin_ns):
             continue
-        had = next((each for each in record.holdings if each.overlaps(begin_ns, end_ns)), None)
-        found.append(_with_ports(record, record.job.ports if had is None else had.ports))
+        had = next((each.ports for each in record.holdings if each.overlaps(begin_ns, end_ns)), ())
+        found.append(_with_ports(record, had))
     return tuple(sorted(found, key=lambda record: record.began_ns or 0))
 
 
 def _with_ports(record: JobRecord, ports: tuple[PortId, ...]) -> JobRecord:
-    job = replace(record.job, ports=ports, claim=replace(record.job.claim, gpus=(), gpu_indexes=(), devices=()))
+    claim = replace(record.job.claim, gpus=(), gpu_indexes=(), devices=())
+    job = PlacedJob(claim, ports, record.job.basis if ports else "")
     return replace(record, job=job, holdings=(Holding(ports),))
 
 

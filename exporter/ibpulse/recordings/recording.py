@@ -19,7 +19,7 @@ from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import STARTED, from_json, to_json
 from ibpulse.jobs.job_history import JobRecord, trace_jobs
 from ibpulse.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
-from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_between, limit_jobs, trace_holdings
+from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 
 Number = TypeVar("Number", bound=np.generic)
 # the number of slots of a ring
@@ -285,7 +285,7 @@ def meta_with(meta: RecordingMeta, events: Iterable[Event], begin_ns: int, end_n
     Events of jobs from before it are only followed.
     """
     told = sorted((event for event in events if event.time_ns < end_ns), key=lambda event: event.time_ns)
-    jobs, jobs_left_out = limit_jobs(jobs_between(trace_jobs(told, meta.jobs), begin_ns, end_ns))
+    jobs, jobs_left_out = limit_jobs(jobs_at_begin(trace_jobs(told, meta.jobs), begin_ns, end_ns))
     kept, left_out = limit_events(event for event in told if event.time_ns >= begin_ns)
     return replace(meta, events=kept, events_left_out=left_out, jobs=jobs, jobs_left_out=jobs_left_out)
 
@@ -303,7 +303,7 @@ def meta_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> RecordingMe
         appears = any(span.state is not None for span in later)
         ports.append(port if state is None and appears else port.in_state(state or gone))
     events = tuple(event for event in meta.events if begin_ns <= event.time_ns < end_ns)
-    jobs = jobs_between(trace_holdings(meta.jobs, meta.events), begin_ns, end_ns)
+    jobs = jobs_at_begin(trace_holdings(meta.jobs, meta.events), begin_ns, end_ns)
     return replace(meta, ports=tuple(ports), events=events, jobs=jobs)
 
 
