@@ -73,7 +73,9 @@ def test_a_part_has_the_jobs_of_its_time() -> None:
     run = run_of(two_jobs(), late)
     assert [record.job.claim.id for record in run.jobs] == ["2"]
     assert [port.jobs for port in run.ports] == [(), (), ("2",), ("2",)]
-    assert ", no job" in render_text(report_of(two_jobs(), options=late))
+    text = render_text(report_of(two_jobs(), options=late))
+    assert ", no known job" in text
+    assert "+0.00 s" in text and "job 2 (slurm) has mlx5_2:1, mlx5_3:1\n" in text
     early = run_of(two_jobs(), ReportOptions(end=Moment(4 * SECOND_NS, True)))
     assert [record.job.claim.id for record in early.jobs] == ["1"]
 
@@ -95,6 +97,14 @@ def test_the_json_has_the_jobs() -> None:
     }
     assert found["jobs_left_out"] == 0
     assert [port["jobs"] for port in found["ports"]] == [["1"], ["1"], ["2"], ["2"]]
+
+
+def test_a_job_of_an_unknown_scheduler_has_only_its_id() -> None:
+    recording = two_jobs("")
+    one = recording.meta.jobs[0]
+    unnamed = replace(one, job=replace(one.job, claim=replace(one.job.claim, scheduler="")))
+    report = report_of(replace(recording, meta=replace(recording.meta, jobs=(unnamed,), events=())))
+    assert "job 1 has mlx5_0:1, mlx5_1:1 until +12.01 s" in " ".join(render_text(report).split())
 
 
 @pytest.mark.parametrize("title", ["<script>alert(1)</script>", "\x1b[31mred", "a|b*c\nd"])

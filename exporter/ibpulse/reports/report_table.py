@@ -139,7 +139,7 @@ def _port_text(port: PortLine | None, with_jobs: bool) -> str:
     if port.down_seconds:
         state += f", down {plain_text(port.down_seconds, 'seconds')}"
     if with_jobs:
-        state += f", job {first_names(port.jobs, NAMED_JOBS)}" if port.jobs else ", no job"
+        state += f", job {first_names(port.jobs, NAMED_JOBS)}" if port.jobs else ", no known job"
     return f"{plain_text(port.mean_bytes_per_second, 'rate')}, {plain_text(port.share_ratio, 'ratio')}{state}"
 
 
@@ -185,8 +185,8 @@ def _job_text(run: Run, holding: Holding, record: JobRecord) -> str:
     claim = record.job.claim
     about = ", ".join(filter(None, (claim.scheduler, claim.namespace, claim.name)))
     ports = first_names([str(port) for port in holding.ports], NAMED_PORTS) or "ports that are not known"
-    text = f"job {claim.id} ({about}) has {ports}"
-    if holding.since is not None:
+    text = f"job {claim.id}{f' ({about})' if about else ''} has {ports}"
+    if holding.since is not None and holding.since.time_ns >= run.start_ns:
         text += _doubt(holding.since)
     if holding.until is not None and holding.until.time_ns < run.end_ns:
         text += f" until +{(holding.until.time_ns - run.start_ns) / SECOND_NS:.2f} s{_doubt(holding.until)}"

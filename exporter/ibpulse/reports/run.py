@@ -104,7 +104,7 @@ def describe_run(
     window, interval_seconds = chosen.recording, span.series.interval_seconds
     lengths = span.units.sums[:, DURATION]
     start_ns = window.start_ns - window.meta.interval_ns
-    jobs = _jobs_between(recording.meta, start_ns, window.end_ns)
+    jobs = _covered_jobs(recording.meta, start_ns, window.end_ns)
     return Run(
         path=path,
         meta=recording.meta,
@@ -127,7 +127,7 @@ def describe_run(
     )
 
 
-def _jobs_between(meta: RecordingMeta, begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
+def _covered_jobs(meta: RecordingMeta, begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
     """The jobs between two wall times, each with the ports that it had then."""
     found = []
     for record in trace_holdings(meta.jobs, meta.events):
