@@ -56,3 +56,10 @@ def test_a_fault_option_without_a_value_takes_the_default() -> None:
 def test_a_malformed_fault_option_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match=rf"'{option}' is not a fault; write FAULT=DEVICE\[:VALUE\]"):
         simulate.parse_fault_options([option])
+
+
+def test_more_jobs_than_ports_are_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path / "tree"), "--jobs=2", "--ports=1"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 2
+    assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in found.stderr

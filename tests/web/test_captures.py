@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.events import EventLog
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions, make_name
+from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import SamplerHealth
 from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
 from ibpulse.web.routes.captures_route import find_name
+from tests.web.event_logs import job_event, placed
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
 PATH = "/api/v1/captures"
@@ -33,17 +37,22 @@ SECOND_NS = 10**9
 WRITES = [("POST", PATH), ("POST", ALERTS), ("DELETE", MISSING)]
 
 
-@pytest.fixture
-async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
-    parts = node.parts()
+@asynccontextmanager
+async def recorder_of(node: Node, directory: Path, **given: Any) -> AsyncIterator[FlightRecorder]:
     reader = RingReader(node.ring)
-    options = CaptureOptions(tmp_path / "captures", "node7", min_free_bytes=0)
-    made = FlightRecorder(reader, options, parts.wall_clock_ns)
+    options = CaptureOptions(directory, "node7", min_free_bytes=0)
+    made = FlightRecorder(reader, options, node.parts().wall_clock_ns, **given)
     health = SamplerHealth()
     made.note(Aggregator(reader, AggregatorOptions()).update(fabric(node.slots), health, node.now_tick))
     await made.start()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
+    async with recorder_of(node, tmp_path / "captures") as made:
+        yield made
 
 
 def client_of(
@@ -96,7 +105,7 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.AsyncClient, tmp_path: Path) -> None:
     entry = await taken(client, reason="Before the update", labels={"job": "llama"})
-    assert entry["reason"] == "before-the-update"
+    assert (entry["reason"], entry["jobs"]) == ("before-the-update", None)
     answer = await client.get(entry["url"])
     assert answer.headers["content-type"] == "application/vnd.apache.parquet"
     assert answer.headers["content-disposition"] == f'attachment; filename="{entry["name"]}"'
@@ -109,6 +118,29 @@ async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.As
     assert (await client.get(PATH)).json()["captures"] == []
     assert "No such capture: '" in problem(await client.get(entry["url"]), 404)["detail"]
     assert "No such capture: '" in problem(await client.delete(entry["url"]), 404)["detail"]
+
+
+async def test_the_list_has_the_jobs_of_each_capture_with_their_ports_and_times(node: Node, tmp_path: Path) -> None:
+    events, job = EventLog(), placed("42", "mlx5_0")
+    events.add(job_event(node, EPOCH + 950, "job-began", job))
+    view = JobsView((job,))
+    async with (
+        recorder_of(node, tmp_path, events=events, jobs=lambda: view) as recorder,
+        client_of(node, recorder) as client,
+    ):
+        assert (await taken(client))["jobs"] == [
+            {
+                "job_id": "42",
+                "scheduler": "slurm",
+                "name": "llama",
+                "namespace": "team",
+                "ports": ["mlx5_0:1"],
+                "began_ms": (EPOCH + 950) * 10,
+                "began_uncertainty_ms": 200,
+                "ended_ms": None,
+                "ended_uncertainty_ms": 0,
+            }
+        ]
 
 
 async def test_a_request_without_a_body_takes_what_the_settings_say(client: httpx.AsyncClient) -> None:

@@ -111,7 +111,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     faults = parse_fault_options(arguments.fault)
     if arguments.jobs > arguments.ports:
-        raise ConfigError([f"flag --jobs: {arguments.jobs} jobs need as many ports; --ports is {arguments.ports}"])
+        raise ConfigError(
+            [f"flag --jobs: {arguments.jobs} jobs need {arguments.jobs} ports; --ports is {arguments.ports}"]
+        )
     interval_ns = parse_duration(arguments.interval)
     announce(arguments, arguments.directory, interval_ns)
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())

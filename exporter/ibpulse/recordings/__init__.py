@@ -1,6 +1,6 @@
 """Recordings: samples of many ports over a time, as a value and as a file.
 
-recording   the value; neither pyarrow nor pydantic
+recording   the value; neither pyarrow nor pydantic. recorded_jobs: its jobs
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 counter_log logs of other programs as samples; resampling brings them to a regular grid
