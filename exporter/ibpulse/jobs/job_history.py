@@ -103,21 +103,23 @@ def trace_jobs(events: Iterable[Event], known: Sequence[JobRecord] = ()) -> tupl
     Those that are running come last. A job that came back under its id is two records. `known` are jobs of before.
     """
     ended = [record for record in known if record.ended_ns is not None]
-    running = {record.job.claim.key: record for record in known if record.ended_ns is None}
+    # with the holdings as lists, because a file may have very many changes of a job
+    running = {record.job.claim.key: (record, [*record.holdings]) for record in known if record.ended_ns is None}
     for event in events:
-        if event.kind not in (BEGAN, CHANGED, ENDED) or (job := read_job(event.details)) is None:
+        if event.kind not in JOB_KINDS or (job := read_job(event.details)) is None:
             continue
         key = job.claim.key
-        before = running.pop(key, None)
+        record, held = running.pop(key, (JobRecord(job, None), []))
         if event.kind == ENDED:
-            ended.append((before or JobRecord(job, None, holdings=(Holding(job.ports),))).ended(event))
+            ended.append(replace(record, holdings=tuple(held) or (Holding(job.ports),)).ended(event))
         elif event.kind == CHANGED:
-            running[key] = (before or JobRecord(job, None)).changed(job, event)
-        elif event.details.get("running_before"):
-            running[key] = JobRecord(job, None, holdings=(Holding(job.ports, event),))
+            held[-1:] = [replace(last, until=event) for last in held[-1:]]
+            held.append(Holding(job.ports, event))
+            running[key] = replace(record, job=job), held
         else:
-            running[key] = JobRecord(job, event.time_ns, event.uncertainty_ns, holdings=(Holding(job.ports, event),))
-    return (*ended, *running.values())
+            times = (None, 0) if event.details.get("running_before") else (event.time_ns, event.uncertainty_ns)
+            running[key] = JobRecord(job, *times), [Holding(job.ports, event)]
+    return (*ended, *(replace(record, holdings=tuple(held)) for record, held in running.values()))
 
 
 def list_jobs(events: Iterable[Event], running: Sequence[PlacedJob], since_ns: int) -> tuple[JobRecord, ...]:
