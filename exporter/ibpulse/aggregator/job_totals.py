@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from ibpulse.aggregator.last_minute import StepWatch
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import weigh_ports
+from ibpulse.aggregator.rail_balance import find_fairness
 from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.aggregator.traffic import coarsest_rail
@@ -112,16 +112,16 @@ class JobTotals:
         self, ports: Sequence[RingPort], rows: Rows, table: PortTable, resolutions: Sequence[int], end_second: int
     ) -> None:
         """Update fairness and steps after the second `end_second`."""
+        active, longest, sums_of = self._options.active_bytes_per_second, table.sums.length, cache(table.sums.sum)
         for job in self._jobs.values():
             rails = _rails_of(job, ports)
             mine, ticks = [ports[index] for index in rails], [resolutions[index] for index in rails]
             # what was before the job was another one's traffic
-            spans = tuple(each for each in self._options.balance_spans_seconds if each <= job.age(end_second))
-            options = replace(self._options, balance_spans_seconds=spans)
-            job.fairness = weigh_ports(mine, rows[rails], table, options).fairness if rails and spans else None
+            spans = [min(each, longest) for each in self._options.balance_spans_seconds if each <= job.age(end_second)]
+            job.fairness = find_fairness(mine, rows[rails], sums_of, spans, active) if rails and spans else None
             job.finest_known = coarsest_rail(mine, ticks) == 1
-            active = [place for place, port in enumerate(mine) if port.port.active]
-            job.look_for_step([mine[place] for place in active], [ticks[place] for place in active], end_second)
+            up = [place for place, port in enumerate(mine) if port.port.active]
+            job.look_for_step([mine[place] for place in up], [ticks[place] for place in up], end_second)
 
     def push_holes(self, seconds: int) -> None:
         """Account for seconds that were not read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,9 +12,17 @@ import numpy as np
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import RailStanding
-from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, join_groups, weigh_rails
+from ibpulse.analysis.balance import (
+    Balance,
+    BalanceOptions,
+    RailSums,
+    first_active_span,
+    jain_index,
+    join_groups,
+    weigh_rails,
+)
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
-from ibpulse.arrays import Floats, Rows
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
 from ibpulse.jobs.owners import find_owners
@@ -89,18 +97,15 @@ def weigh_ports(
     rows: Rows,
     table: PortTable,
     options: AggregatorOptions,
-    siblings: Siblings | None = None,
+    siblings: Siblings,
 ) -> RailBalance:
-    """The balance of the rails, each group over the first of the spans in which its rails were active.
-
-    Without `siblings`, all rails are compared with each other.
-    """
+    """The balance of the rails, each group over the first of the spans in which its rails were active."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     names = [ports[index].port.id for index in chosen]
     up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
     limits = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
     spans, longest = options.balance_spans_seconds, table.sums.length
-    groups = siblings.group(names) if siblings else [Group(np.arange(len(chosen), dtype=np.intp))]
+    groups = siblings.group(names)
 
     @cache
     def sums_of_all(seconds: int) -> Floats:
@@ -110,8 +115,7 @@ def weigh_ports(
         own = group.rails if len(groups) > 1 else slice(None)
 
         def sums_of(seconds: int) -> RailSums:
-            sums = sums_of_all(seconds)[own]
-            return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up[own])
+            return _rail_sums(sums_of_all(seconds)[own], up[own])
 
         fitting = tuple(span for span in spans if span <= group.seconds)
         if not fitting:
@@ -124,6 +128,22 @@ def weigh_ports(
         for name, share, idle, slow in zip(names, balance.share.tolist(), balance.idle, balance.slow, strict=True)
     }
     return RailBalance(_known(balance.fairness), balance.active, standings)
+
+
+def find_fairness(
+    rails: Sequence[RingPort], rows: Rows, sums_of: Callable[[int], Floats], spans: Sequence[int], active: float
+) -> float | None:
+    """Fairness of rails in the first of the spans in which they were active; None without traffic.
+
+    `sums_of` has the sums of all rows over the last seconds; `active` is the threshold in bytes per second.
+    """
+    up = np.array([rail.port.active for rail in rails], dtype=np.bool_)
+    _, rates = first_active_span(lambda seconds: _rail_sums(sums_of(seconds)[rows], up), spans, active)
+    return _known(jain_index(rates))
+
+
+def _rail_sums(sums: Floats, up: Bools) -> RailSums:
+    return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up)
 
 
 def _known(value: float) -> float | None:

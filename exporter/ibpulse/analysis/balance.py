@@ -83,14 +83,23 @@ def weigh_rails(
     active rails; slow rails from that span or `SLOW_SPAN_SECONDS`, whichever is longer. Spans are limited to
     `longest_seconds`, the length of the history.
     """
-    for span in spans_seconds:
-        rates = sums_of(min(span, longest_seconds)).mean_rates()
-        if np.nansum(rates) > options.active_bytes_per_second:
-            break
+    spans = [min(span, longest_seconds) for span in spans_seconds]
+    span, rates = first_active_span(sums_of, spans, options.active_bytes_per_second)
     balance = balance_rails(rates, None, options)
     longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
     slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
     return replace(balance, slow=slow & ~balance.idle)
+
+
+def first_active_span(
+    sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], active_bytes_per_second: float
+) -> tuple[int, Floats]:
+    """The first of the spans in which the rails were active, otherwise the last one, and their mean rates in it."""
+    for span in spans_seconds:
+        rates = sums_of(span).mean_rates()
+        if np.nansum(rates) > active_bytes_per_second:
+            break
+    return span, rates
 
 
 def join_groups(groups: Sequence[Rows], balances: Sequence[Balance]) -> Balance:
