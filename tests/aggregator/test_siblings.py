@@ -152,9 +152,9 @@ def test_what_rails_carried_for_other_jobs_is_no_reason_to_judge_them(tmp_path: 
 
 
 def ask(ring: Ring, seconds: int, end: int, *records: JobRecord) -> Summary:
-    now_ns = 60 * SECOND_NS
+    known, end_ns, now_ns = ring.fabric.ports, end * SECOND_NS, 60 * SECOND_NS
     return summarize(
-        ring.reader, ring.fabric.ports, PortHistory(), AggregatorOptions(), seconds, end * SECOND_NS, now_ns, records
+        ring.reader, known, PortHistory(), AggregatorOptions(), seconds, end_ns, now_ns, jobs=records
     )
 
 

@@ -205,6 +205,7 @@ class Aggregator:
         ports: Sequence[Port],
         seconds: int,
         end_ns: int | None = None,
+        *,
         jobs: Iterable[JobRecord] = (),
         had: JobPorts | None = None,
     ) -> Summary:

@@ -114,6 +114,7 @@ def summarize(
     seconds: int,
     end_ns: int | None,
     now_ns: int | None = None,
+    *,
     jobs: Iterable[JobRecord] = (),
     had: JobPorts | None = None,
 ) -> Summary:
