@@ -11,7 +11,7 @@ from ibpulse.client import DaemonConnection
 from ibpulse.terminal.screen import lay_out, spark_width
 from ibpulse.terminal.styled_text import BLOCKS
 from ibpulse.terminal.view import View
-from ibpulse.terminal.watchers import DaemonWatcher
+from ibpulse.terminal.watchers import ask_owners
 from tests.client.servers import canned
 from tests.recordings.test_recorded_jobs import ANSWER
 from tests.terminal.test_screen import texts
@@ -71,8 +71,7 @@ def test_the_owners_are_the_running_jobs_of_the_daemon() -> None:
         ended = {**job, "job_id": "6", "ended_ms": 9}
         both = {**job, "job_id": "8", "ports": ["mlx5_0:1", "mlx5_1:1"]}
         server.answer("/api/v1/jobs", json_of([job, ended, both]))
-        watcher = DaemonWatcher(DaemonConnection(server.url))
-        assert watcher.ask_owners() == {"mlx5_0:1": ("7", "8"), "mlx5_1:1": ("8",)}
+        assert ask_owners(DaemonConnection(server.url)) == {"mlx5_0:1": ("7", "8"), "mlx5_1:1": ("8",)}
 
 
 def json_of(jobs: list[object]) -> bytes:

@@ -21,8 +21,7 @@ from tests.web.event_logs import job_event, placed
 from tests.web.rings import EPOCH, Node, full_node
 
 FIRST, SECOND = "mlx5_0:1", "mlx5_1:1"
-A, A_LATER, B, B_LATER = (placed(*words) for words in (("a", "mlx5_0"), ("a", "mlx5_1"), ("b", "mlx5_1"), ("b",)))
-AGAIN = placed("a", "mlx5_0")
+A, A_LATER, B = (placed(*words) for words in (("a", "mlx5_0"), ("a", "mlx5_1"), ("b", "mlx5_1")))
 SPAN = {"from": (EPOCH + 100) * 10, "to": (EPOCH + 900) * 10}
 
 
@@ -140,7 +139,7 @@ async def test_two_jobs_that_follow_each_other_share_no_sample_and_leave_none_ou
 
 
 async def test_a_bin_of_a_job_is_that_of_its_own_samples(node: Node) -> None:
-    parts = parts_of(node, (150, "job-began", A), running=(AGAIN,))
+    parts = parts_of(node, (150, "job-began", A), running=(A,))
     single = values_of(await window(parts, job="a", direction="receive"))[f"{FIRST} receive"]
     for statistic, fold in (("max", np.nanmax), ("min", np.nanmin), ("mean", np.nanmean)):
         bins = await window(parts, job="a", direction="receive", resolution="1s", statistic=statistic)
@@ -161,7 +160,7 @@ async def test_utilisation_and_uncertainty_are_missing_where_the_rate_is(node: N
 
 
 async def test_a_job_that_came_back_has_both_times(node: Node) -> None:
-    parts = parts_of(node, (200, "job-began", A), (300, "job-ended", A), (600, "job-began", AGAIN), running=(AGAIN,))
+    parts = parts_of(node, (200, "job-began", A), (300, "job-ended", A), (600, "job-began", A), running=(A,))
     found = await window(parts, job="a", direction="transmit")
     held = np.flatnonzero(~np.isnan(values_of(found)[f"{FIRST} transmit"])) + 100
     assert (held.min(), held.max(), ((held >= 300) & (held < 600)).any()) == (200, 899, False)
@@ -182,7 +181,28 @@ async def test_a_running_job_whose_begin_is_forgotten_has_its_ports_throughout(n
 async def test_port_and_job_together_choose_the_ports_that_are_both(node: Node) -> None:
     both = parts_of(node, running=(placed("a", "mlx5_0", "mlx5_1"),))
     assert {one["port"] for one in (await window(both, job="a", port="mlx5_1"))["series"]} == {SECOND}
-    assert (await window(two_jobs(node), job="a", port="mlx5_1"))["series"] == []
+    neither = await window(two_jobs(node), job="a", port="mlx5_1")
+    said = "Job a had none of the requested ports in this span, as far as is known."
+    assert (neither["series"], neither["coverage"]) == ([], said)
+    assert neither["job"]["had"][0]["ports"] == [FIRST]
+
+
+async def test_a_shared_port_has_all_its_bytes_for_each_of_its_jobs(node: Node) -> None:
+    shared = parts_of(node, running=(placed("a", "mlx5_0", "mlx5_1"), B))
+    of_port = await window(shared, port=SECOND)
+    for job in ("a", "b"):
+        assert (await window(shared, job=job, port=SECOND))["series"] == of_port["series"]
+    assert (await window(shared, job="b"))["series"] == of_port["series"]
+
+
+async def test_of_very_many_ports_the_newest_are_named(node: Node) -> None:
+    changes = [(300 + number, "job-change", (A, A_LATER)[number % 2]) for number in range(520)]
+    parts = parts_of(node, (200, "job-began", A_LATER), *changes, running=(A_LATER,))
+    had = (await window(parts, job="a"))["job"]["had"]
+    assert (len(had), sum(len(each["ports"]) for each in had)) == (512, 512)
+    assert (had[-1]["from_ms"], had[-1]["to_ms"]) == ((EPOCH + 819) * 10, None)
+    times = [each["from_ms"] for each in had]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("wanted", ["json", "csv", "npy", "grafana"])
@@ -190,7 +210,7 @@ async def test_a_job_without_ports_in_the_span_has_no_series_in_any_format(node:
     early = {"from": (EPOCH + 100) * 10, "to": (EPOCH + 200) * 10}
     answer = await ask(two_jobs(node), "/api/v1/window", job="a", format=wanted, **early)
     assert answer.status_code == 200, answer.text
-    said = "Job a had no sampled port in this span, as far as is known."
+    said = "Job a had none of the requested ports in this span, as far as is known."
     if wanted == "json":
         assert (answer.json()["series"], answer.json()["coverage"]) == ([], said)
     elif wanted == "grafana":
@@ -211,6 +231,23 @@ async def test_an_unknown_job_gets_the_names_of_the_known(node: Node, path: str)
     assert document["known_jobs"] == ["b", "a"]
     nothing = (await ask(node.parts(), path, job="1")).json()
     assert nothing["detail"] == "No such job: '1'. Known jobs: none."
+
+
+@pytest.mark.parametrize(
+    "job",
+    ["", " ", "A", "\0", "a\n", "%61", "../a", "slurm:", ":a", "slurm:a:", "flux:a", "½", "\N{RIGHT-TO-LEFT OVERRIDE}"],
+)
+async def test_only_the_exact_id_is_a_job_and_any_other_text_is_shown_escaped(node: Node, job: str) -> None:
+    for text in (job, job + "x" * (256 - len(job))):
+        answer = await ask(two_jobs(node), "/api/v1/window", job=text)
+        shown = repr(text[:64])
+        assert (answer.status_code, answer.json()["detail"]) == (404, f"No such job: {shown}. Known jobs: b, a.")
+
+
+async def test_an_id_that_is_too_long_is_refused(node: Node) -> None:
+    answer = await ask(two_jobs(node), "/api/v1/window", job="x" * 257)
+    said = f"job: '{'x' * 39}…' is too long; use at most 256 characters"
+    assert (answer.status_code, answer.json()["detail"]) == (422, said)
 
 
 async def test_an_id_that_two_schedulers_use_needs_the_scheduler(node: Node) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,38 @@ def test_a_replay_has_the_samples_of_the_job_alone(shared: Shared) -> None:
     assert message.count(b"null") == 2 * 50
     (message,) = feed.batches(EPOCH + 320, EPOCH + 370)
     assert b"null" not in message
+
+
+def jobs_of(feed: Feed) -> Any:
+    return json.loads(feed.ports.partition(b"data: ")[2])["jobs"]
+
+
+def test_what_jobs_have_now_is_listed_however_often_one_of_them_changed(shared: Shared) -> None:
+    moved = placed("a", "mlx5_1")
+    for number in range(520):
+        shared.log.add(job_event(shared.node, EPOCH + 310 + number, "job-change", (A, moved)[number % 2]))
+    shared.running = (moved, B)
+    found = jobs_of(Feed(shared.parts()))
+    newest = [(each["job_id"], each["to_ms"]) for each in found[:3]]
+    assert newest == [("a", None), ("b", None), ("a", found[0]["from_ms"])]
+    assert len(found) == 500
+
+
+def test_what_jobs_had_before_the_history_is_not_listed(shared: Shared) -> None:
+    log = EventLog()
+    for tick, kind, job in ((-5000, "job-began", placed("a", "mlx5_1")), (-4500, "job-change", A)):
+        log.add(job_event(shared.node, EPOCH + tick, kind, job))
+    (only,) = jobs_of(Feed(shared.node.parts(events=log, jobs=lambda: JobsView((A,)))))
+    assert (only["ports"], only["from_ms"], only["to_ms"]) == ([FIRST], (EPOCH - 4500) * 10, None)
+
+
+def test_events_of_jobs_are_sent_without_their_details(shared: Shared) -> None:
+    feed = Feed(shared.parts())
+    shared.end()
+    (message,) = (each for each in feed.advance() if each.startswith(b"event: events"))
+    assert b'"kind":"job-ended"' in message
+    # which have the name of the job
+    assert b'"details":{}' in message
 
 
 def test_the_past_of_a_job_is_traced_only_after_a_change(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,7 @@ NUMBER = 6
 LEAST_SPARK = 8
 MOST_JOB = 10
 # narrower terminals need the columns for the sparklines
-JOB_COLUMNS = 80
-# narrower terminals need the columns for the sparklines
-TAG_COLUMNS = 72
+JOB_COLUMNS, TAG_COLUMNS = 80, 72
 
 
 def spark_width(view: View, columns: int) -> int:
@@ -87,14 +85,14 @@ def _tag_width(view: View, columns: int) -> int:
     return TAG if columns >= TAG_COLUMNS and _tags(view) else 0
 
 
-def jobs_differ(view: View) -> bool:
+def _jobs_differ(view: View) -> bool:
     """Whether the rails have different jobs; the only job of all rails is no property of a rail."""
     return len({rail.jobs for rail in view.rails}) > 1
 
 
 def _job_width(view: View, columns: int) -> int:
     """The width of the column of jobs, with the space before it; 0 without one."""
-    if columns < JOB_COLUMNS or not jobs_differ(view):
+    if columns < JOB_COLUMNS or not _jobs_differ(view):
         return 0
     return 1 + min(MOST_JOB, max(len("job"), *(len(_job_words(rail)) for rail in view.rails)))
 

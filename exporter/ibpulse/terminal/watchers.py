@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -96,25 +95,13 @@ class DaemonWatcher:
     def _fetch(self, points: int, wanted_ns: int, now: float) -> View:
         if self._ports is None or now >= self._ports_due:
             self._ports, self._ports_due = ask_ports(self._connection), now + PORTS_SECONDS
-            self._owners = self.ask_owners()
+            self._owners = ask_owners(self._connection)
             self._events.due = True
         if now >= self._summary_due:
             self._summary = self._ask_summary()
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
             self._summary_due = now + SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
-
-    def ask_owners(self) -> Mapping[str, tuple[str, ...]]:
-        """The ids of the running jobs on each port; none of a daemon of version 0.1.
-
-        Raises:
-            DaemonError: the daemon does not answer, or refuses.
-        """
-        owners: dict[str, tuple[str, ...]] = {}
-        for record in ask_jobs(self._connection):
-            for port in record.job.ports if record.ended_ns is None else ():
-                owners[str(port)] = (*owners.get(str(port), ()), record.job.claim.id)
-        return owners
 
     def _ask_summary(self) -> Summary:
         answer = self._connection.get("/api/v1/summary", [("window", f"{SUMMARY_WINDOW_SECONDS}s")])
@@ -144,9 +131,7 @@ class DaemonWatcher:
             wall_ns=peaks.start_ns + peaks.values.shape[1] * peaks.step_ns,
             interval_ns=ports.interval_ns,
             bin_ns=bin_ms * MILLISECOND_NS,
-            rails=tuple(
-                replace(_rail(port, peaks, means, history), jobs=self._owners.get(port.name, ())) for port in shown
-            ),
+            rails=tuple(_rail(port, peaks, means, history, self._owners.get(port.name, ())) for port in shown),
             others=len(ports.ports) - len(shown),
             summary=self._summary,
             sampler=self._sampler,
@@ -155,7 +140,22 @@ class DaemonWatcher:
         )
 
 
-def _rail(port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory) -> RailView:
+def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
+    """The ids of the running jobs on each port; none of a daemon of version 0.1.
+
+    Raises:
+        DaemonError: the daemon does not answer, or refuses.
+    """
+    owners: dict[str, tuple[str, ...]] = {}
+    for record in ask_jobs(connection):
+        for port in record.job.ports if record.ended_ns is None else ():
+            owners[str(port)] = (*owners.get(str(port), ()), record.job.claim.id)
+    return owners
+
+
+def _rail(
+    port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory, jobs: tuple[str, ...]
+) -> RailView:
     transmit, receive = means.both(port.name)
     highest, state = peaks.both(port.name), history.now(port.name)
     end_ns = peaks.start_ns + highest.shape[1] * peaks.step_ns
@@ -170,6 +170,7 @@ def _rail(port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: P
         down=down_bins(spans, peaks.start_ns, peaks.step_ns, highest),
         since_ns=port.since_ns,
         now_ns=end_ns,
+        jobs=jobs,
     )
 
 

@@ -29,8 +29,8 @@ OptionalJob = Annotated[
     WithJsonSchema({"type": "string", "maxLength": 2 * MOST_TEXT}),
 ]
 JOB_HELP = (
-    "Id of a job: only the ports that it had in the span, and only while it had them. If two schedulers have a job of "
-    "this id, slurm:42."
+    "Id of a job: only the ports that it had in the span are included, and only while it had them. If two schedulers "
+    "have a job with this id, put the scheduler in front: slurm:42."
 )
 
 
@@ -48,7 +48,7 @@ class ChosenJob:
         return self.key[1]
 
     def describe(self, from_ns: int, to_ns: int) -> dict[str, Any]:
-        """Its ports between two wall times as plain values, as `JobPortsAnswer`; of very many ports the newest."""
+        """Its ports between two wall times as plain values, as `JobPortsAnswer`; of very many ports, the newest."""
         found = [holding for record in self.records for holding in record.holdings]
         newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][::-1]
         named = np.cumsum([len(each.ports) for each in newest])

@@ -75,8 +75,8 @@ class Feed:
 
     def refresh_ports(self) -> tuple[bool, bool]:
         """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
-        slots = self._reader.ring.slots()
-        job = self._find_job()
+        based_on = self._parts.events.added, self._parts.jobs().jobs
+        slots, job = self._reader.ring.slots(), self._find_job(based_on)
         if job is not None:
             had = job.ports.within(self._reader.oldest_tick(self._parts.wall_clock_ns()), FOREVER).spans
             slots = {name: slot for name, slot in slots.items() if name in had}
@@ -84,8 +84,7 @@ class Feed:
         names = [str(each.port.id) for each in known]
         numbers = tuple(slots[name] for name in names)
         states = [(each.state, each.since_ns, each.problem) for each in known]
-        known_since = self._parts.events.added, self._parts.jobs().jobs
-        seen = (names, numbers, states, known_since, self._parts.fabric().simulated)
+        seen = (names, numbers, states, based_on, self._parts.fabric().simulated)
         if seen == self._seen:
             return False, False
         others = names != self._names
@@ -94,9 +93,8 @@ class Feed:
         before, self.ports = self.ports, self._describe(known)
         return others, before != self.ports
 
-    def _find_job(self) -> ChosenJob | None:
-        """The job as of now, which is only traced again after a change."""
-        based_on = self._parts.events.added, self._parts.jobs().jobs
+    def _find_job(self, based_on: tuple[object, ...]) -> ChosenJob | None:
+        """The job as of now, which is only traced again after a change of what that is based on."""
         if self._key is not None and (self._job is None or self._job_of != based_on):
             self._job, self._job_of = job_of(self._parts, self._key), based_on
         return self._job
@@ -165,6 +163,7 @@ class Feed:
 
     def _describe(self, ports: list[KnownPort]) -> bytes:
         history_ns = self._reader.capacity * self._reader.interval_ns
+        oldest_ns, now_ns = self._span_ns()
         return ports_event(
             ports,
             self._states(),
@@ -173,7 +172,8 @@ class Feed:
             self._parts.version,
             self._parts.fabric().simulated,
             known_jobs(self._parts),
-            None if self._job is None else self._job.describe(*self._span_ns()),
+            oldest_ns,
+            None if self._job is None else self._job.describe(oldest_ns, now_ns),
         )
 
     def _span_ns(self) -> tuple[int, int]:

@@ -30,9 +30,9 @@ DIRECTIONS = ("transmit", "receive")
 PART = 0.99
 DISAPPEARED = "disappeared"
 STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "role", "problem")
-# others can be large, such as the states of all ports at the start
-EVENT_DETAILS = ("name",)
-# a node with very many short jobs shows the newest
+# by the kind of an event; others can be large, such as the states of all ports at the start
+EVENT_DETAILS: Mapping[str, Sequence[str]] = {"capture": ("name",)}
+# on a node with very many short jobs, the newest
 MOST_JOB_SPANS = 500
 
 
@@ -49,22 +49,23 @@ def ports_event(
     history_ns: int,
     version: str,
     simulated: bool,
-    jobs: Sequence[JobRecord] = (),
-    job: Mapping[str, Any] | None = None,
+    jobs: Iterable[JobRecord],
+    since_ns: int,
+    job: Mapping[str, Any] | None,
 ) -> bytes:
     """The series of the following batches: two per port, transmit before receive, in this order.
 
     `states` holds the states of each port over the history, oldest first, each with the wall time (ns) at which it
-    began. `jobs` are those of the history. `job` describes the one whose ports they are, if only these were asked for.
+    began. `jobs` are those of the history, which goes back to `since_ns`. `job` describes the one whose ports they are,
+    if only these were asked for.
     """
-    spans = [span for record in jobs for span in _describe_job(record)]
     document = {
         "version": version,
         "interval_ms": interval_ns // MILLISECOND_NS,
         "history_ms": history_ns // MILLISECOND_NS,
         "simulated": simulated,
         "ports": [_describe(known, states.get(str(known.port.id), ())) for known in ports],
-        "jobs": spans[:MOST_JOB_SPANS],
+        "jobs": _describe_jobs(jobs, since_ns),
         **({} if job is None else {"job": job}),
     }
     return event("ports", orjson.dumps(document))
@@ -86,9 +87,15 @@ def _describe(known: KnownPort, states: Sequence[tuple[int, PortState | None]]) 
     }
 
 
-def _describe_job(record: JobRecord) -> list[dict[str, Any]]:
-    """The times in which a job had ports, the newest first."""
-    claim = record.job.claim
+def _describe_jobs(jobs: Iterable[JobRecord], since_ns: int) -> list[dict[str, Any]]:
+    """The times since `since_ns` in which jobs had ports: those that last until now, then the last that ended."""
+    held = [
+        (each, record.job.claim)
+        for record in jobs
+        for each in record.holdings
+        if each.ports and (each.until is None or each.until.time_ns > since_ns)
+    ]
+    held.sort(key=lambda one: -(math.inf if one[0].until is None else one[0].until.time_ns))
     return [
         {
             "job_id": claim.id,
@@ -98,8 +105,7 @@ def _describe_job(record: JobRecord) -> list[dict[str, Any]]:
             "from_ms": None if each.since is None else each.since.time_ns // MILLISECOND_NS,
             "to_ms": None if each.until is None else each.until.time_ns // MILLISECOND_NS,
         }
-        for each in reversed(record.holdings)
-        if each.ports
+        for each, claim in held[:MOST_JOB_SPANS]
     ]
 
 
@@ -121,7 +127,7 @@ def _entry(found: Event) -> dict[str, Any]:
         "kind": found.kind,
         "subject": found.subject,
         "text": found.text,
-        "details": {name: value for name, value in found.details.items() if name in EVENT_DETAILS},
+        "details": {name: found.details[name] for name in EVENT_DETAILS.get(found.kind, ()) if name in found.details},
     }
 
 

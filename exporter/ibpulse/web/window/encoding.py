@@ -53,7 +53,7 @@ def _coverage(window: WindowValues) -> dict[str, Any]:
 def _sentence(window: WindowValues, holes: int) -> str:
     plan = window.plan
     if plan.job and not plan.ports:
-        return f"Job {plan.job.id} had no sampled port in this span, as far as is known."
+        return f"Job {plan.job.id} had none of the requested ports in this span, as far as is known."
     if not window.values.size:
         return "No bin of this span is complete yet." if plan.ports else "No ports are sampled."
     found = ["No values are missing."]
