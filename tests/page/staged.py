@@ -94,8 +94,10 @@ class Stage:
 
     def summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:
         ports = [each.port for each in self.known()]
-        reader, history, now_ns = self.parts.reader, self.log.history, self.parts.wall_clock_ns()
-        return summarize(reader, ports, history, AggregatorOptions(), seconds, end_ns, now_ns, had=had)
+        now_ns = self.parts.wall_clock_ns()
+        return summarize(
+            self.parts.reader, ports, self.log.history, AggregatorOptions(), seconds, end_ns, now_ns, had=had
+        )
 
     def change(self, kind: str, name: str, after: PortState | None) -> None:
         """A port changes its state now."""
