@@ -20,8 +20,8 @@ from ibpulse.web.problems import ProblemError, bad_parameter
 
 NAMED_JOBS = 20
 MOST_KNOWN = 256
-# of ports in a description, which is also the header of an NPY answer
-MOST_PORT_NAMES = 512
+# in a description, which is also in the header of an NPY answer, of which clients read at most 64 KiB
+MOST_HOLDINGS, MOST_PORT_NAMES = 32, 512
 
 OptionalJob = Annotated[
     str | None,
@@ -48,9 +48,9 @@ class ChosenJob:
         return self.key[1]
 
     def describe(self, from_ns: int, to_ns: int) -> dict[str, Any]:
-        """Its ports between two wall times as plain values, as `JobPortsAnswer`; of very many ports, the newest."""
+        """Its ports between two wall times as plain values, as `JobPortsAnswer`; if they are very many, the newest."""
         found = [holding for record in self.records for holding in record.holdings]
-        newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][::-1]
+        newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
         named = np.cumsum([len(each.ports) for each in newest])
         kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
         return {

@@ -77,7 +77,7 @@ class JobPortsAnswer(BaseModel):
     job_id: str
     scheduler: str
     running: bool
-    had: list[HoldingAnswer] = Field(description="Oldest first.")
+    had: list[HoldingAnswer] = Field(description="Oldest first; the newest 32, with at most 512 ports.")
 
 
 def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:
