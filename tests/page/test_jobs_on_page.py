@@ -58,6 +58,8 @@ def test_the_labels_are_the_jobs_of_now(shown: Live) -> None:
     shown.open()
     assert eventually(lambda: labels(shown)) == {WELL: "late +1", GONE: "x" * 128}
     assert shown.text("#jobs") == f"Jobs {'x' * 128}, late ({HOSTILE})"
+    # the line is too short for it
+    assert shown.page.get_attribute("#jobs", "title") == shown.text("#jobs")
     title = shown.page.get_attribute(f"#names li:nth-child({PORTS.index(WELL) + 1})", "title")
     assert title is not None
     assert title.endswith(f", job late ({HOSTILE}), {'x' * 128}")

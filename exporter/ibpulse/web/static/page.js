@@ -147,7 +147,7 @@ export class Page {
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.rails.arrange(this.store.layout, rows, this.view.unit);
     this.rails.standing(this.numbers, this.momentMs);
-    put(byId("jobs"), railJobs(this.store.layout, this.momentMs));
+    this.nameJobs(railJobs(this.store.layout, this.momentMs));
     paintRows(context, box, this.store, rows, span, this.view.map, scale);
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
     byId("column").textContent = columnSentence(
@@ -162,6 +162,13 @@ export class Page {
     this.placeThumb(span);
     this.fetch(span, canvas.width);
     if (!this.view.held && !this.calm.matches) setTimeout(() => this.draw(), FRAME_MS - 16);
+  }
+
+  /** Name the jobs of the rails; the tooltip has what the line has no room for. */
+  nameJobs(words) {
+    const line = byId("jobs");
+    if (line.title !== words) line.title = words;
+    put(line, words);
   }
 
   showRates(span, columns) {
