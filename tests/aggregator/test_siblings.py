@@ -153,9 +153,7 @@ def test_what_rails_carried_for_other_jobs_is_no_reason_to_judge_them(tmp_path: 
 
 def ask(ring: Ring, seconds: int, end: int, *records: JobRecord) -> Summary:
     known, end_ns, now_ns = ring.fabric.ports, end * SECOND_NS, 60 * SECOND_NS
-    return summarize(
-        ring.reader, known, PortHistory(), AggregatorOptions(), seconds, end_ns, now_ns, jobs=records
-    )
+    return summarize(ring.reader, known, PortHistory(), AggregatorOptions(), seconds, end_ns, now_ns, jobs=records)
 
 
 def test_a_summary_compares_the_rails_of_the_jobs_of_its_time(tmp_path: Path) -> None:

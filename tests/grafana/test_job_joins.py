@@ -351,7 +351,9 @@ def test_a_plain_join_fails_on_a_shared_port(prometheus: Servers) -> None:
     params = {"query": query.replace("[5m]", f"[{WINDOW}]")}
 
     def answer() -> dict[str, Any]:
-        found: dict[str, Any] = httpx.get(f"http://{prometheus.prometheus}/api/v1/query", params=params, timeout=20).json()
+        found: dict[str, Any] = httpx.get(
+            f"http://{prometheus.prometheus}/api/v1/query", params=params, timeout=20
+        ).json()
         return found
 
     refusal = "found duplicate series for the match group"

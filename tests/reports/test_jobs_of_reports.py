@@ -75,7 +75,8 @@ def test_a_part_has_the_jobs_of_its_time() -> None:
     assert [port.jobs for port in run.ports] == [(), (), ("2",), ("2",)]
     text = render_text(report_of(two_jobs(), options=late))
     assert ", no known job" in text
-    assert "+0.00 s" in text and "job 2 (slurm) has mlx5_2:1, mlx5_3:1\n" in text
+    assert "+0.00 s" in text
+    assert "job 2 (slurm) has mlx5_2:1, mlx5_3:1\n" in text
     early = run_of(two_jobs(), ReportOptions(end=Moment(4 * SECOND_NS, True)))
     assert [record.job.claim.id for record in early.jobs] == ["1"]
 

@@ -47,7 +47,7 @@ class _Job:
         return end_second - self._first
 
     def add_seconds(self, first_tick: int, node: NodeTicks, threshold: float) -> None:
-        """Add whole seconds of the sum over its rails, which begin at a tick, but for those before it was first seen."""
+        """Add whole seconds of the sum over its rails from a tick on, without those before it was first seen."""
         ticks = node.good.shape[1]
         earlier = max(0, self._first - (first_tick - 1) // ticks)
         self.sums.push(sum_seconds(node, threshold)[earlier:])

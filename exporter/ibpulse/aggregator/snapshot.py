@@ -1,7 +1,7 @@
 """The aggregator's results, frozen, once a second.
 
-None means unknown; the only NaN is a job's step that was not found. Tuples named `windows` are parallel to `Snapshot.windows`, `burstiness_cv` of a
-node window is parallel to `Snapshot.timescales`.
+None means unknown; the only NaN is a job's step that was not found. Tuples named `windows` are parallel to
+`Snapshot.windows`, `burstiness_cv` of a node window is parallel to `Snapshot.timescales`.
 """
 
 from __future__ import annotations
