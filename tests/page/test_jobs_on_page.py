@@ -50,13 +50,13 @@ def shown(browser: Browser, story: Stage) -> Iterator[Live]:
 def labels(shown: Live) -> dict[str, str]:
     """The label of each rail that has one."""
     items = "[...document.querySelectorAll('#names li')].map((li) => [li.querySelector('.long').textContent, "
-    found = shown.page.evaluate(items + "li.querySelector('.job').hidden ? '' : li.querySelector('.job').textContent])")
+    found = shown.page.evaluate(items + "li.querySelector('.job').innerText])")
     return {port: text for port, text in found if text}
 
 
 def test_the_labels_are_the_jobs_of_now(shown: Live) -> None:
     shown.open()
-    assert eventually(lambda: labels(shown)) == {WELL: "late +1", GONE: "x" * 128}
+    assert eventually(lambda: labels(shown)) == {WELL: "late +1", GONE: f"…{'x' * 11}"}
     assert shown.text("#jobs") == f"Jobs {'x' * 128}, late ({HOSTILE})"
     # the line is too short for it
     assert shown.page.get_attribute("#jobs", "title") == shown.text("#jobs")
@@ -69,7 +69,7 @@ def test_a_held_view_has_the_jobs_of_its_time(shown: Live) -> None:
     for begin, end, expected, said in (
         (5, 10, {FLAPPED: "early", UNREADABLE: "early"}, "Job early"),
         (12.5, 13.5, {}, ""),
-        (15, 18, {WELL: "late +1", GONE: "x" * 128}, None),
+        (15, 18, {WELL: "late +1", GONE: f"…{'x' * 11}"}, None),
     ):
         shown.open(f"#from={at_ms(begin)}&to={at_ms(end)}")
         shown.wait("held")
@@ -101,6 +101,10 @@ def test_names_of_jobs_make_no_elements_and_do_not_widen_the_page(shown: Live) -
         assert shown.page.evaluate("document.querySelectorAll('main img').length") == 0
         width = shown.page.evaluate("document.documentElement.scrollWidth")
         assert width <= size["width"]
+        # an id is shortened, but no label is cut off with the number of jobs at its end
+        fits = "[...document.querySelectorAll('.names .job')].every((job) => job.scrollWidth <= job.clientWidth)"
+        assert shown.page.evaluate(fits)
+        assert labels(shown)[WELL] == "late +1"
         column = shown.page.locator("#names").bounding_box()
         assert column is not None
         assert column["width"] < size["width"] / 4

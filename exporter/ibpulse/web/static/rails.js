@@ -6,6 +6,8 @@ import { jobWords, jobsAt, knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
 const CLOSE_ROWS = 12;
+// characters of the id of a job, and those on a narrow screen
+const ID_LENGTHS = { whole: 12, tail: 6 };
 const UNKNOWN_ROLE = "unknown";
 
 /** The ports to show: the chosen ones, else the rails of a time, else all ports. */
@@ -54,6 +56,8 @@ export class Rails {
     const name = element("li", "", this.#names);
     const mark = element("span", "mark", name);
     const job = element("span", "job", name);
+    const ids = ["whole", "tail"].map((form) => element("span", form, job));
+    const sharers = element("span", "", job);
     mark.hidden = job.hidden = true;
     element("span", "long", name).textContent = port.port;
     element("span", "short", name).textContent = short;
@@ -66,7 +70,8 @@ export class Rails {
     });
     const rate = element("span", "rate", item);
     rate.title = rows.length > 1 ? "Transmit + receive" : WAYS[rows[0].way];
-    return { port, unit, name, job, mark, bars, number: element("span", "", rate), small: element("small", "", rate) };
+    const labels = { job, ids, sharers, mark };
+    return { port, unit, name, labels, bars, number: element("span", "", rate), small: element("small", "", rate) };
   }
 
   /** `rate(series)` returns bytes per second at `ms`, NaN for missing data; `peaks` are by port and direction. */
@@ -99,7 +104,7 @@ export class Rails {
   /** Label the ports with their jobs, and those that are not well, at a time; `numbers` are the ports of a summary of that time. */
   standing(numbers, ms) {
     const found = new Map((numbers ?? []).map((port) => [port.port, port]));
-    for (const { port, name, job, mark } of this.#items) {
+    for (const { port, name, labels } of this.#items) {
       const state = stateAt(port, ms);
       const word = label(state, found.get(port.port));
       const line = state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
@@ -107,12 +112,18 @@ export class Rails {
       const owner = jobs.length ? `, job ${jobs.map(jobWords).join(", ")}` : "";
       const title = `${port.port}: ${state.state} ${since(state)}, ${line}${owner}`.replace(" ,", ",");
       if (name.title !== title) name.title = title;
-      put(mark, word);
-      mark.hidden = !word;
-      put(job, jobs.length > 1 ? `${jobs[0].job_id} +${jobs.length - 1}` : (jobs[0]?.job_id ?? ""));
-      job.hidden = !jobs.length;
+      put(labels.mark, word);
+      labels.mark.hidden = !word;
+      for (const id of labels.ids) put(id, endOf(jobs[0]?.job_id ?? "", ID_LENGTHS[id.className]));
+      put(labels.sharers, jobs.length > 1 ? ` +${jobs.length - 1}` : "");
+      labels.job.hidden = !jobs.length;
     }
   }
+}
+
+/** An id of at most `most` characters; of a longer one the end, which distinguishes it. */
+function endOf(id, most) {
+  return id.length > most ? `…${id.slice(1 - most)}` : id;
 }
 
 function roleText({ rail, role }) {
