@@ -90,6 +90,32 @@ def test_the_end_of_another_job_changes_no_rail_of_a_job_whose_gpus_are_known() 
     assert placed(both[0]) == (["a:1"], "gpus")
 
 
+def test_the_end_of_another_job_changes_no_port_of_a_job_whose_devices_are_known() -> None:
+    first = claim("1", source="file", devices=("a", "s"))
+    both = place_jobs((first, claim("2", source="file", devices=("b",))), PORTS, PAIRS).jobs
+    assert place_jobs((first,), PORTS, PAIRS).jobs == both[:1]
+    assert placed(both[0]) == (["a:1", "s:1", "s:2"], "devices")
+
+
+def test_devices_decide_where_no_gpu_leads_to_a_rail() -> None:
+    far = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
+    (job,) = place_jobs((claim("1", 0, source="file", devices=("b",)),), PORTS, far).jobs
+    assert placed(job) == (["b:1"], "devices")
+
+
+def test_a_job_alone_whose_devices_the_node_does_not_have_has_all_rails_and_a_remark() -> None:
+    found = place_jobs((claim("1", source="file", devices=("x",)),), PORTS, PAIRS)
+    assert [placed(job) for job in found.jobs] == [(["a:1", "b:1"], "alone")]
+    assert found.remarks == ("job 1: it holds x, which this node does not have.",)
+
+
+@pytest.mark.parametrize("device", ["s", "x"])
+def test_a_pod_has_no_rail_that_it_has_not_open_also_alone(device: str) -> None:
+    """A pod that mounts storage over RDMA, and one with a device that is not sampled."""
+    (job,) = place_jobs((Claim("1", "kubernetes", "kubernetes-cgroup", devices=(device,)),), PORTS, PAIRS).jobs
+    assert placed(job) == ([], "")
+
+
 def test_a_job_alone_whose_gpus_are_near_no_rail_has_all_rails() -> None:
     far = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
     (job,) = place_jobs((claim("1", 0),), PORTS, far).jobs

@@ -84,7 +84,7 @@ class PlacedJob:
     basis: str = ""
 
 
-ALL_GPUS, SOME_GPUS, ALONE, DEVICES = BASES = ("all-gpus", "gpus", "alone", "devices")
+ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = ("all-gpus", "gpus", "devices", "alone")
 """In the order in which they are tried."""
 
 

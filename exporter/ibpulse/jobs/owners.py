@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, SOME_GPUS, Claim, Key, PlacedJob
+from ibpulse.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, KUBERNETES_CGROUP, SOME_GPUS, Claim, Key, PlacedJob
 from ibpulse.model import Port, PortId, Topology
 from ibpulse.sysfs.gpus import NEAR, WORDS
 from ibpulse.text import NAMED_SUBJECTS, first_names, group_remarks
@@ -27,9 +27,9 @@ def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topolog
     """The ports of each job.
 
     A job that holds all GPUs owns all rails. One that holds some owns the rails that are nearest to them, of those that
-    are near (PIX or PXB), whether it is alone or not: the end of another job must not change its numbers.
-    If no GPU leads to a rail, the only job of the node owns all rails, and another one the ports of the devices that
-    its source names.
+    are near (PIX or PXB). It also owns the ports of the devices that its source names. All this holds whether it is
+    alone or not: the end of another job must not change its numbers.
+    A job for which nothing leads to a port owns all rails if it is the only one of the node, unless it is a pod.
     """
     rails = [port.id for port in ports if port.rail]
     nearest = find_nearest_rails(rails, topology)
@@ -43,8 +43,9 @@ def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topolog
             basis, found = ALL_GPUS, {*rails, *named}
         elif own:
             basis, found = SOME_GPUS, own | named
-        elif len(claims) == 1:
-            basis, found = ALONE, {*rails, *named}
+        # the kernel lists every device that a pod has open, so the traffic of other rails is not its own
+        elif not named and len(claims) == 1 and claim.source != KUBERNETES_CGROUP:
+            basis, found = ALONE, {*rails}
         else:
             basis, found = DEVICES, named
         there = {port.id.device for port in ports}
