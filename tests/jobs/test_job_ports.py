@@ -104,8 +104,8 @@ def test_running_jobs_come_first_then_the_last_that_ended() -> None:
         event(5, "job-ended", two),
         event(6, "job-began", three),
     ]
-    found = list_jobs(events, [four, three], 40)
+    found = list_jobs(trace_jobs(events), [four, three], 40)
     assert [record.job.claim.id for record in found] == ["4", "3", "2"]
     assert [len(record.holdings) for record in found] == [1, 1, 1]
     assert found[0].holdings[0].since is None
-    assert [record.job.claim.id for record in list_jobs(events, [], 0)] == ["2", "1"]
+    assert [record.job.claim.id for record in list_jobs(trace_jobs(events), [], 0)] == ["2", "1"]

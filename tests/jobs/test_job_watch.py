@@ -184,6 +184,17 @@ def test_a_job_that_ended_while_no_daemon_was_running_ended_within_the_pause(nod
     assert ended.time_ns - ended.uncertainty_ns == began.time_ns - int(SECONDS + 1) * 10**9
 
 
+def test_the_jobs_of_the_past_are_always_those_of_the_event_log(node: Node) -> None:
+    for found in (Found(), Found((job("12", 0), job("13", 2))), Found((job("13", 2),)), Found(knows=False), Found()):
+        node.look(found)
+        assert node.watch.view.records == trace_jobs(node.log.events())
+    before = node.watch.view.records
+    assert [record.job.claim.id for record in before] == ["12", "13"]
+    node.log.close()
+    node.start()
+    assert node.watch.view.records == before
+
+
 def test_a_source_that_cannot_tell_ends_no_job(node: Node) -> None:
     node.see()
     node.see(job("12"))

@@ -9,12 +9,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import PortId
 from tests.page.browser import Live, live
 from tests.page.staged import FLAPPED, GONE, PORTS, UNREADABLE, WELL, Stage, at_ms, tick_of
 from tests.running import eventually
-from tests.web.event_logs import job_event
+from tests.web.event_logs import job_event, view_jobs
 
 pytestmark = pytest.mark.outside
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -35,7 +34,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     changes = [(3, "job-began", EARLY), (12, "job-ended", EARLY), (14, "job-began", LATE), (14, "job-began", LONG)]
     for seconds, kind, placed in changes:
         stage.log.add(job_event(stage.node, tick_of(seconds), kind, placed))
-    stage.parts = replace(stage.parts, jobs=lambda: JobsView((LATE, LONG)))
+    stage.parts = replace(stage.parts, jobs=lambda: view_jobs(stage.log, LATE, LONG))
     stage.start()
     yield stage
     stage.stop()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ibpulse.events import Event, EventLog
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import job_details
+from ibpulse.jobs.job_history import job_details, trace_jobs
+from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import PortId, PortState
 from ibpulse.ring import layout as at
 from tests.web.rings import EPOCH, INTERVAL_NS, Node
@@ -31,6 +32,11 @@ def placed(job: str, *devices: str, scheduler: str = "slurm") -> PlacedJob:
     """A job on the first ports of devices."""
     claim = Claim(job, scheduler, "file", "llama", "team")
     return PlacedJob(claim, tuple(PortId(device, 1) for device in devices), "gpus" if devices else "")
+
+
+def view_jobs(log: EventLog, *running: PlacedJob) -> JobsView:
+    """The jobs that a daemon with this log knows while these run."""
+    return JobsView(running, records=trace_jobs(log.events()))
 
 
 def job_event(node: Node, tick: int, kind: str, job: PlacedJob, *, known: bool = True, uncertain: int = 20) -> Event:

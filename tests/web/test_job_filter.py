@@ -14,10 +14,9 @@ import pytest
 
 from ibpulse.events import EventLog
 from ibpulse.jobs.claims import PlacedJob
-from ibpulse.jobs.job_watch import JobsView
 from ibpulse.web.parts import WebParts
 from tests.web.conftest import make_client
-from tests.web.event_logs import job_event, placed
+from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.rings import EPOCH, Node, full_node
 
 FIRST, SECOND = "mlx5_0:1", "mlx5_1:1"
@@ -35,7 +34,7 @@ def parts_of(node: Node, *events: tuple[int, str, PlacedJob], running: tuple[Pla
     log = EventLog()
     for tick, kind, job in events:
         log.add(job_event(node, EPOCH + tick, kind, job))
-    return node.parts(events=log, jobs=lambda: JobsView(running))
+    return node.parts(events=log, jobs=lambda: view_jobs(log, *running))
 
 
 def two_jobs(node: Node) -> WebParts:

@@ -291,7 +291,7 @@ class Daemon:
 
     def _summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:
         ports = [known.port for known in self._supervisor.known_ports()]
-        return self._aggregator.summarize(ports, seconds, end_ns, jobs=self._jobs.records, had=had)
+        return self._aggregator.summarize(ports, seconds, end_ns, jobs=self._jobs.view.records, had=had)
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
         return exposition.render(self._snapshot, self._registry, accept, names, self._counts)

@@ -26,7 +26,7 @@ from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
-from ibpulse.jobs.job_history import JobRecord, list_jobs
+from ibpulse.jobs.job_history import JobRecord, list_jobs, trace_jobs
 from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
@@ -264,7 +264,7 @@ class FlightRecorder:
         """The jobs of the window of a capture."""
         events = place_events(self._events.events(), self._reader, window)
         end_ns = window.start_ns + (window.end - window.first) * self._reader.interval_ns
-        records = list_jobs(events, self._jobs().jobs or (), window.start_ns)
+        records = list_jobs(trace_jobs(events), self._jobs().jobs or (), window.start_ns)
         return jobs_at_begin(records, window.start_ns, end_ns)
 
     def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:

@@ -122,12 +122,11 @@ def trace_jobs(events: Iterable[Event], known: Sequence[JobRecord] = ()) -> tupl
     return (*ended, *(replace(record, holdings=tuple(held)) for record, held in running.values()))
 
 
-def list_jobs(events: Iterable[Event], running: Sequence[PlacedJob], since_ns: int) -> tuple[JobRecord, ...]:
+def list_jobs(records: Sequence[JobRecord], running: Sequence[PlacedJob], since_ns: int) -> tuple[JobRecord, ...]:
     """The jobs that are running now, as their sources describe them, then those that ended since a wall time.
 
-    Of the latter, the last one comes first. `events` are as in `trace_jobs`.
+    Of the latter, the last one comes first. `records` are in the order of `trace_jobs`.
     """
-    records = trace_jobs(events)
     begun = {record.job.claim.key: record for record in records if record.ended_ns is None}
     # a begin is forgotten after very many others
     current = [

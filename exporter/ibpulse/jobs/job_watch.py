@@ -12,7 +12,7 @@ from ibpulse.events.log import EventLog
 from ibpulse.events.watch import find_last_sign
 from ibpulse.internal_errors import Occurrences
 from ibpulse.jobs.claims import Key, PlacedJob
-from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, had_cgroup, job_details, trace_jobs
+from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, JobRecord, had_cgroup, job_details, trace_jobs
 from ibpulse.jobs.job_sources import JobSources, Merged
 from ibpulse.jobs.owners import place_jobs
 from ibpulse.model import Fabric, Port, Topology
@@ -32,12 +32,14 @@ class JobsView:
     """The jobs now; `jobs` is None if no source on this node can list them.
 
     `sources` are those that exist on this node, `pods` the UIDs of its pods, `notices` sentences for the operator.
+    `records` are the jobs of the event log, of the past and of now.
     """
 
     jobs: tuple[PlacedJob, ...] | None = None
     sources: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    records: tuple[JobRecord, ...] = ()
 
 
 NOTHING = JobsView()
@@ -61,15 +63,14 @@ class JobWatch:
     ) -> None:
         self._sources, self._log, self._reader = sources, events, reader
         self._seconds, self._names, self._monotonic = seconds, names, monotonic
-        self.view = NOTHING
-        """The jobs now."""
-        self.records = trace_jobs(events.events())
-        """The jobs of the past and of now, of the event log; replaced as a whole."""
-        self._before = {record.job.claim.key: record.job for record in self.records if record.ended_ns is None}
+        records = trace_jobs(events.events())
+        self.view = JobsView(records=records)
+        """The jobs now; replaced as a whole."""
+        self._before = {record.job.claim.key: record.job for record in records if record.ended_ns is None}
         # an earlier daemon may have read the jobs last this long before its last sign
         seen_ns = max(1, find_last_sign(events, reader) - round((seconds + 1) * SECOND_NS))
         # wall times at which the last reading of each source began; an earlier daemon read those of which it saw jobs
-        self._read_ns = {record.job.claim.source: seen_ns for record in self.records}
+        self._read_ns = {record.job.claim.source: seen_ns for record in records}
         self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
         self._due = 0.0
         self._logged = Occurrences()
@@ -99,12 +100,12 @@ class JobWatch:
         for notice in filter(self._logged.is_news, notices):
             log.warning("%s", notice)
         jobs = placement.jobs if merged.claims is not None else None
-        self.view = JobsView(jobs, merged.present, merged.pods, notices)
+        self.view = JobsView(jobs, merged.present, merged.pods, notices, self.view.records)
         if jobs is not None:
             added = self._log.added
             self._record_changes({job.claim.key: job for job in jobs}, merged)
             if self._log.added > added:
-                self.records = trace_jobs(self._log.events())
+                self.view = replace(self.view, records=trace_jobs(self._log.events()))
 
     def _record_changes(self, jobs: dict[Key, PlacedJob], merged: Merged) -> None:
         now_ns, unknown = time.time_ns(), {}

@@ -80,9 +80,9 @@ def _edge(name: str, event: Event | None) -> dict[str, int | None]:
 
 def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
     """The jobs that are running, and those that ended within the history of the ring, the last one first."""
-    reader = parts.reader
+    reader, view = parts.reader, parts.jobs()
     oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.wall_clock_ns())]))[0])
-    return list_jobs(parts.events.events(), parts.jobs().jobs or (), oldest_ns)
+    return list_jobs(view.records, view.jobs or (), oldest_ns)
 
 
 def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:

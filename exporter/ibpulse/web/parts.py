@@ -64,7 +64,7 @@ class WebParts:
     server's own metrics. `snapshot` returns the statistics of the last second, None before the first. Streams end when
     `ending` is set. `web_config` is the loaded web configuration file, if any, and `hosts` the host names that are
     served. `events` is the event log; `known_ports` returns the ports of the node and those that disappeared within the
-    history, in natural order. `jobs` returns the jobs as of the last reading of their sources.
+    history, in natural order. `jobs` returns the jobs as of the last reading of their sources, and those of the past.
     """
 
     reader: RingReader

@@ -59,7 +59,6 @@ class Feed:
         self._parts, self._reader, self._monotonic_ns = parts, parts.reader, monotonic_ns
         self._key = job
         self._job: ChosenJob | None = None
-        self._job_of: tuple[object, ...] = ()
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
         self._seen: tuple[object, ...] = ()
         self._logged = parts.events.added
@@ -76,9 +75,10 @@ class Feed:
     def refresh_ports(self) -> tuple[bool, bool]:
         """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
         based_on = self._parts.events.added, self._parts.jobs().jobs
-        slots, job = self._reader.ring.slots(), self._find_job(based_on)
-        if job is not None:
-            had = job.ports.within(self._reader.oldest_tick(self._parts.wall_clock_ns()), FOREVER).spans
+        slots = self._reader.ring.slots()
+        if self._key is not None:
+            self._job = job_of(self._parts, self._key)
+            had = self._job.ports.within(self._reader.oldest_tick(self._parts.wall_clock_ns()), FOREVER).spans
             slots = {name: slot for name, slot in slots.items() if name in had}
         known = [each for each in self._parts.known_ports() if str(each.port.id) in slots]
         names = [str(each.port.id) for each in known]
@@ -92,12 +92,6 @@ class Feed:
         self._rates = [(str(each.port.id), each.port.rate_bytes_per_second) for each in known]
         before, self.ports = self.ports, self._describe(known)
         return others, before != self.ports
-
-    def _find_job(self, based_on: tuple[object, ...]) -> ChosenJob | None:
-        """The job as of now, which is only traced again after a change of what that is based on."""
-        if self._key is not None and (self._job is None or self._job_of != based_on):
-            self._job, self._job_of = job_of(self._parts, self._key), based_on
-        return self._job
 
     def log_events(self) -> bytes:
         """The events of the log within the history that `advance` has returned; empty without any."""
