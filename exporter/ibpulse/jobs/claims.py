@@ -46,6 +46,17 @@ class Claim:
         return self.scheduler, self.id
 
     @property
+    def members(self) -> dict[str, str]:
+        """Its texts, as events, `/api/v1/jobs` and reports have them."""
+        return {
+            "job_id": self.id,
+            "scheduler": self.scheduler,
+            "source": self.source,
+            "name": self.name,
+            "namespace": self.namespace,
+        }
+
+    @property
     def says_what(self) -> bool:
         """Whether the source says what the job holds."""
         return bool(self.gpus or self.gpu_indexes or self.devices)

@@ -66,15 +66,10 @@ class JobRecord:
 
 def job_details(job: PlacedJob, *, known: bool = True, with_cgroup: bool = False) -> dict[str, Any]:
     """The details of an event about a job; `known` says whether it is known when it began."""
-    claim = job.claim
     details: dict[str, Any] = {
-        "job_id": claim.id,
-        "scheduler": claim.scheduler,
-        "source": claim.source,
+        **job.claim.members,
         "ports": [str(port) for port in job.ports[:MOST_PORTS]],
         "basis": job.basis,
-        "name": claim.name,
-        "namespace": claim.namespace,
         "running_before": not known,
         "cgroup": with_cgroup,
     }

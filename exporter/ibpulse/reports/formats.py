@@ -127,13 +127,8 @@ def _phase(run: Run, phase: Phase) -> dict[str, Any]:
 
 def _job(record: JobRecord) -> dict[str, Any]:
     """A job with its ports in the covered part; a time that is not known or still to come is null."""
-    claim = record.job.claim
     return {
-        "job_id": claim.id,
-        "scheduler": claim.scheduler,
-        "source": claim.source,
-        "name": claim.name,
-        "namespace": claim.namespace,
+        **record.job.claim.members,
         "basis": record.job.basis,
         "began": None if record.began_ns is None else _instant(record.began_ns),
         "began_uncertainty_seconds": record.began_uncertainty_ns / SECOND_NS,

@@ -71,10 +71,15 @@ def _describe(holding: Holding) -> dict[str, Any]:
 
 def _edge(name: str, event: Event | None) -> dict[str, int | None]:
     if event is None:
-        return {f"{name}_ms": None, f"{name}_uncertainty_ms": 0}
+        return describe_moment(name, None, 0)
+    return describe_moment(name, event.time_ns, event.uncertainty_ns)
+
+
+def describe_moment(name: str, time_ns: int | None, uncertainty_ns: int) -> dict[str, int | None]:
+    """The members of a begin or end, in whole ms; the uncertainty is rounded up."""
     return {
-        f"{name}_ms": event.time_ns // MILLISECOND_NS,
-        f"{name}_uncertainty_ms": -(-event.uncertainty_ns // MILLISECOND_NS),
+        f"{name}_ms": None if time_ns is None else time_ns // MILLISECOND_NS,
+        f"{name}_uncertainty_ms": -(-uncertainty_ns // MILLISECOND_NS),
     }
 
 

@@ -16,6 +16,7 @@ from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import Stored
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.units import MILLISECOND_NS, format_duration
+from ibpulse.web.job_choice import describe_moment
 from ibpulse.web.parameters import DURATION_PATTERN, read_duration
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
 from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_parameters
@@ -139,10 +140,8 @@ def _job(record: JobRecord) -> dict[str, Any]:
         "name": claim.name,
         "namespace": claim.namespace,
         "ports": [str(port) for port in record.job.ports],
-        "began_ms": None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
-        "began_uncertainty_ms": -(-record.began_uncertainty_ns // MILLISECOND_NS),
-        "ended_ms": None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
-        "ended_uncertainty_ms": -(-record.ended_uncertainty_ns // MILLISECOND_NS),
+        **describe_moment("began", record.began_ns, record.began_uncertainty_ns),
+        **describe_moment("ended", record.ended_ns, record.ended_uncertainty_ns),
     }
 
 

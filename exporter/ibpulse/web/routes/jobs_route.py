@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from ibpulse.instants import format_rfc3339
 from ibpulse.jobs.job_history import JobRecord
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.job_choice import known_jobs
+from ibpulse.web.job_choice import describe_moment, known_jobs
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import JobsAnswer
 
@@ -44,22 +43,16 @@ def _describe(record: JobRecord) -> dict[str, Any]:
     job = record.job
     claim = job.claim
     return {
-        "job_id": claim.id,
-        "scheduler": claim.scheduler,
-        "source": claim.source,
-        "name": claim.name,
-        "namespace": claim.namespace,
+        **claim.members,
         "ports": [str(port) for port in job.ports],
         "basis": job.basis,
         "gpus": [*claim.gpus, *map(str, claim.gpu_indexes)],
         "devices": list(claim.devices),
         "running": record.ended_ns is None,
         "began": _instant(record.began_ns),
-        "began_ms": None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
-        "began_uncertainty_ms": -(-record.began_uncertainty_ns // MILLISECOND_NS),
+        **describe_moment("began", record.began_ns, record.began_uncertainty_ns),
         "ended": _instant(record.ended_ns),
-        "ended_ms": None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
-        "ended_uncertainty_ms": -(-record.ended_uncertainty_ns // MILLISECOND_NS),
+        **describe_moment("ended", record.ended_ns, record.ended_uncertainty_ns),
     }
 
 
