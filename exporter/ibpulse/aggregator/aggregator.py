@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ibpulse.aggregator.job_totals import JobTotals
-from ibpulse.aggregator.last_minute import Resolutions, StepWatch
+from ibpulse.aggregator.last_minute import Resolutions, StepWatch, plan_search, search_next
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
 from ibpulse.aggregator.phase_watch import PhaseWatch
@@ -121,7 +121,7 @@ class Aggregator:
         self._phases = PhaseWatch(options.active_bytes_per_second, reader.interval_ns)
         self._jobs = JobTotals(reader, options)
         self._totals = RunningTotals(reader, options, self._history, self._phases, self._jobs)
-        self._step = StepWatch(reader, options.traffic_window_ns)
+        self._step = StepWatch()
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
         self._windows = tuple(map(format_duration, options.windows_ns))
@@ -236,8 +236,9 @@ class Aggregator:
         # as they were in the last second
         self._totals.conclude(ports, rows, resolutions, due.end - begin)
         self._jobs.conclude(ports, rows, self._totals.table, resolutions, due.end)
-        rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
-        self._step.look([ports[index] for index in rails], [resolutions[index] for index in rails], due.end)
+        node = plan_search(ports, resolutions, self._options.traffic_window_ns)
+        searches = [(self._step, node), *self._jobs.step_searches(ports, resolutions, due.end)]
+        search_next(self._reader, searches, due.end)
         self._phases.note_period(self._step.found)
 
     def _first_counted_second(self) -> int:

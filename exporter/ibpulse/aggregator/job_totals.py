@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from ibpulse.aggregator.last_minute import StepWatch
+from ibpulse.aggregator.last_minute import StepSearch, StepWatch, plan_search
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import find_fairness
@@ -32,15 +32,15 @@ NO_PEAK, NO_SCALES = np.zeros(1), np.zeros((1, 0, moments.FIELDS))
 class _Job:
     """What is counted for one job since the second in which it was first seen."""
 
-    def __init__(self, job: PlacedJob, reader: RingReader, window_seconds: int, second: int) -> None:
+    def __init__(self, job: PlacedJob, second: int) -> None:
         self.id = job.claim.id
         self.ports = frozenset(job.ports)
         self.sums = RollingSeconds(SPAN_SECONDS, (FIELDS,))
         self.last_traffic = 0
         self.fairness: float | None = None
         self.finest_known = True
-        self._first, self._window_seconds = second, window_seconds
-        self._step = StepWatch(reader, window_seconds * SECOND_NS)
+        self.step = StepWatch()
+        self._first = second
 
     def age(self, end_second: int) -> int:
         """Seconds of the job up to this one."""
@@ -55,16 +55,10 @@ class _Job:
         if len(active):
             self.last_traffic = first_tick + earlier * ticks + int(active[-1])
 
-    def look_for_step(self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int) -> None:
-        """Search for the step if it is time to, in the part of the window in which the job ran."""
-        seconds = min(self._window_seconds, self.age(end_second))
-        if seconds > 0:
-            self._step.look(rails, resolutions, end_second, seconds * SECOND_NS)
-
     def snapshot(self, last_traffic_ns: int | None) -> JobSnapshot:
         """The statistics of its last minute."""
         found = describe_node(self.sums.sum(SPAN_SECONDS)[None], NO_PEAK, NO_SCALES, self.finest_known)
-        step = self._step.found
+        step = self.step.found
         return JobSnapshot(
             job_id=self.id,
             duty_cycle_ratio=_known(float(found.duty_cycle[0])),
@@ -93,11 +87,10 @@ class JobTotals:
         # what was counted on other ports is not the job's any more
         kept = {key: job for key, job in self._jobs.items() if key in alone and job.ports == {*alone[key].ports}}
         ids = {job.id for job in kept.values()}
-        window = self._options.traffic_window_ns // SECOND_NS
         for key, job in alone.items():
             # the ids of two schedulers may be the same, and the label is only the id
             if len(kept) < MOST_JOBS and key not in kept and job.claim.id not in ids:
-                kept[key] = _Job(job, self._reader, window, second)
+                kept[key] = _Job(job, second)
                 ids.add(job.claim.id)
         self._jobs = kept
 
@@ -111,7 +104,7 @@ class JobTotals:
     def conclude(
         self, ports: Sequence[RingPort], rows: Rows, table: PortTable, resolutions: Sequence[int], end_second: int
     ) -> None:
-        """Update fairness and steps after the second `end_second`."""
+        """Update fairness after the second `end_second`."""
         active, longest, sums_of = self._options.active_bytes_per_second, table.sums.length, cache(table.sums.sum)
         for job in self._jobs.values():
             rails = _rails_of(job, ports)
@@ -120,8 +113,18 @@ class JobTotals:
             spans = [min(each, longest) for each in self._options.balance_spans_seconds if each <= job.age(end_second)]
             job.fairness = find_fairness(mine, rows[rails], sums_of, spans, active) if rails and spans else None
             job.finest_known = coarsest_rail(mine, ticks) == 1
-            up = [place for place, port in enumerate(mine) if port.port.active]
-            job.look_for_step([mine[place] for place in up], [ticks[place] for place in up], end_second)
+
+    def step_searches(
+        self, ports: Sequence[RingPort], resolutions: Sequence[int], end_second: int
+    ) -> list[tuple[StepWatch, StepSearch]]:
+        """The search for the step of each job, in the part of the window in which it ran."""
+        found = []
+        for job in self._jobs.values():
+            rails = _rails_of(job, ports)
+            window_ns = min(self._options.traffic_window_ns, job.age(end_second) * SECOND_NS)
+            search = plan_search([ports[index] for index in rails], [resolutions[index] for index in rails], window_ns)
+            found.append((job.step, search))
+        return found
 
     def push_holes(self, seconds: int) -> None:
         """Account for seconds that were not read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ibpulse.units import SECOND_NS
 
 SPAN_SECONDS = 60
 EVERY_SECONDS = 5
+"""Time between two searches for the same step period; more than five of them take turns, one per second."""
 
 
 def measure_resolution(reader: RingReader, port: RingPort, last_tick: int, threshold: float) -> float:
@@ -61,26 +63,43 @@ def _key(port: RingPort) -> tuple[str, int]:
     return str(port.port.id), port.stride
 
 
+@dataclass(frozen=True, slots=True)
+class StepSearch:
+    """Where to search for a step period: rails, the ticks between changes of each rail's counters, and the window."""
+
+    rails: tuple[RingPort, ...]
+    resolutions: tuple[int, ...]
+    window_ns: int
+
+
+def plan_search(ports: Sequence[RingPort], resolutions: Sequence[int], window_ns: int) -> StepSearch:
+    """A search in the ACTIVE rails of some ports."""
+    up = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+    return StepSearch(tuple(ports[index] for index in up), tuple(resolutions[index] for index in up), window_ns)
+
+
+@dataclass(slots=True)
 class StepWatch:
-    """Searches for the step period every few seconds, because it costs more than all other work of a second."""
+    """The step period that was last found in the rails of the node or of a job, and the second of the search."""
 
-    def __init__(self, reader: RingReader, window_ns: int) -> None:
-        self._reader = reader
-        self._window_ns = window_ns
-        self._next_second: int | None = None
-        self.found: StepPeriod | None = None
+    found: StepPeriod | None = None
+    second: float = -math.inf
 
-    def look(
-        self, rails: Sequence[RingPort], resolutions: Sequence[int], end_second: int, window_ns: int | None = None
-    ) -> None:
-        """Search if it is time to, in the whole window or in one of `window_ns`.
 
-        `resolutions` are the ticks between changes of each rail's counters.
-        """
-        if self._next_second is None or end_second >= self._next_second:
-            self._next_second = end_second + EVERY_SECONDS
-            last_tick = end_second * (SECOND_NS // self._reader.interval_ns)
-            self.found = measure_step(self._reader, rails, resolutions, last_tick, window_ns or self._window_ns)
+def search_next(reader: RingReader, searches: Sequence[tuple[StepWatch, StepSearch]], end_second: int) -> None:
+    """Search for the step period that was searched for the longest time ago, if that is `EVERY_SECONDS` or more.
+
+    There is only one search per second, because it costs more than all other work of that second. Its result is that of
+    all equal searches: the only job of a node has the step of the node.
+    """
+    watch, chosen = min(searches, key=lambda each: each[0].second)
+    if end_second - watch.second < EVERY_SECONDS:
+        return
+    last_tick = end_second * (SECOND_NS // reader.interval_ns)
+    found = measure_step(reader, chosen.rails, chosen.resolutions, last_tick, chosen.window_ns)
+    for watch, search in searches:
+        if search == chosen:
+            watch.found, watch.second = found, end_second
 
 
 def measure_step(
