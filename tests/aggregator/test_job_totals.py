@@ -134,6 +134,25 @@ def test_other_ports_begin_new_statistics(tmp_path: Path) -> None:
     assert found["a"].duty_cycle_ratio == pytest.approx(0.5)
 
 
+def test_single_samples_are_unknown_for_a_job_whose_counters_are_slow(tmp_path: Path) -> None:
+    """Every port is measured in turn, one per second."""
+    slow = BOTH | dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick % 2 else 0.0)
+    player = Player(tmp_path)
+    player.play(1, [], slow)
+    for second in range(2, 9):
+        found = player.play(second, [A, B], slow)
+    assert (found["a"].duty_cycle_ratio, found["a"].active_bytes_per_second) == (None, None)
+    # seven seconds, of 17.5 periods, begin with a gap
+    assert found["b"].duty_cycle_ratio == pytest.approx(17 / 35)
+
+
+def test_a_job_has_nothing_of_the_one_that_ended_before(tmp_path: Path) -> None:
+    found = play(Player(tmp_path), 8, lambda second: [A, B] if second < 6 else [B, job("c", 0)])
+    assert found["c"].active_bytes_per_second == pytest.approx(5e9, rel=1e-6)
+    assert found["c"].duty_cycle_ratio == pytest.approx(0.4)
+    assert found["b"].active_bytes_per_second == pytest.approx(12e9, rel=1e-6)
+
+
 def test_only_rails_count(tmp_path: Path) -> None:
     found = play(Player(tmp_path, storage=1), 6, lambda _: [A])
     assert found["a"].active_bytes_per_second == pytest.approx(5e9, rel=1e-6)

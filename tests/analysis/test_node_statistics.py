@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from ibpulse.analysis.node_statistics import (
     bin_ticks,
     describe_node,
     line_rate,
+    sum_groups,
     sum_rails,
     sum_seconds,
     sum_timescales,
@@ -73,6 +76,43 @@ def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others() -> Non
     assert node.good.all()
     assert node.bandwidth[:, 0].tolist() == [4 * GB, 2 * GB]
     np.testing.assert_allclose(node.measured, TICK)
+
+
+@given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5), certain=st.booleans())
+def test_the_sums_of_groups_are_those_of_each_group_alone(seed: int, sizes: list[int], certain: bool) -> None:
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.3, GB, (sum(sizes), 2, 3, 20))
+    rates[rng.random(rates.shape) < 0.05] = np.nan
+    rates.swapaxes(1, 2)[rng.random((sum(sizes), 3)) < 0.2] = np.nan
+    rails = seconds_of(rates)
+    rails = replace(rails, peaks=rails.bytes_per_second / 2 if certain else None)
+    found = sum_groups(rails, sizes)
+    sums, begin = sum_seconds(found, THRESHOLD), 0
+    for index, size in enumerate(sizes):
+        alone = sum_rails(rails.chosen(np.arange(begin, begin + size)))
+        np.testing.assert_array_equal(found.directions[:, index], alone.directions)
+        for several, one in ((found.measured, alone.measured), (found.good, alone.good), (found.peaks, alone.peaks)):
+            assert (several is None) == (one is None)
+            if several is not None:
+                np.testing.assert_array_equal(several[index], one)
+        np.testing.assert_allclose(sums[index], sum_seconds(alone, THRESHOLD), rtol=1e-12)
+        begin += size
+
+
+def test_the_sum_of_each_group_is_that_of_its_known_samples() -> None:
+    rates = np.arange(5 * 2 * 3 * TICKS, dtype=float).reshape(5, 2, 3, TICKS) * 1e6
+    rates[1, 0, 0, 7] = rates[4, :, 2] = np.nan
+    found = sum_groups(seconds_of(rates), [2, 0, 3])
+    first, last = rates[:2].sum(axis=0), np.nansum(rates[2:], axis=0)
+    first[:, 0, 7] = 0.0
+    np.testing.assert_array_equal(found.directions, np.stack([first, np.zeros_like(first), last], axis=1))
+    assert np.argwhere(~found.good[0]).tolist() == [[0, 7]]
+    assert (found.good[1].any(), found.good[2].all()) == (False, True)
+    np.testing.assert_allclose(found.measured, TICK * found.good)
+    sums = sum_seconds(found, THRESHOLD)
+    np.testing.assert_allclose(sums[..., OBSERVED], [[0.99, 1.0, 1.0], [0.0] * 3, [1.0] * 3])
+    np.testing.assert_allclose(sums[0, :, TRANSMIT], TICK * first[0].sum(axis=-1))
+    np.testing.assert_allclose(sums[2, :, RECEIVE], TICK * last[1].sum(axis=-1))
 
 
 def test_without_rails_nothing_is_known() -> None:
@@ -145,6 +185,19 @@ def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
         assert np.isnan(value)
     assert found.mean == pytest.approx(GB)
     assert not np.isnan(found.burstiness_cv[1])
+
+
+def test_counters_of_one_span_may_be_slow_and_those_of_another_not() -> None:
+    node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
+    found = describe_node(
+        sum_seconds(node, THRESHOLD),
+        node.bandwidth.max(axis=-1),
+        np.zeros((2, 0, moments.FIELDS)),
+        np.array([False, True]),
+    )
+    assert found.duty_cycle == pytest.approx([np.nan, 0.5], nan_ok=True)
+    assert found.active_mean == pytest.approx([np.nan, 2 * GB], nan_ok=True)
+    assert found.mean == pytest.approx([GB, GB])
 
 
 def test_one_active_bin_has_no_variation() -> None:

@@ -235,10 +235,9 @@ class Aggregator:
                 self._totals.add(start, stop, ports, rows, resolutions, counting)
         # as they were in the last second
         self._totals.conclude(ports, rows, resolutions, due.end - begin)
-        self._jobs.conclude(ports, rows, self._totals.table, resolutions, due.end)
-        node = plan_search(ports, resolutions, self._options.traffic_window_ns)
-        searches = [(self._step, node), *self._jobs.step_searches(ports, resolutions, due.end)]
-        search_next(self._reader, searches, due.end)
+        of_jobs = self._jobs.conclude(ports, rows, self._totals.table, resolutions, due.end)
+        of_node = plan_search(ports, resolutions, self._options.traffic_window_ns)
+        search_next(self._reader, [(self._step, of_node), *of_jobs], due.end)
         self._phases.note_period(self._step.found)
 
     def _first_counted_second(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -16,57 +17,35 @@ from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis import moments
-from ibpulse.analysis.node_statistics import FIELDS, NodeTicks, Seconds, describe_node, sum_rails, sum_seconds
+from ibpulse.analysis.node_statistics import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
 from ibpulse.arrays import Rows
 from ibpulse.jobs.claims import Key, PlacedJob
 from ibpulse.jobs.owners import count_owners
+from ibpulse.model import PortId
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 
 MOST_JOBS = 8
 SPAN_SECONDS = 60
-NO_PEAK, NO_SCALES = np.zeros(1), np.zeros((1, 0, moments.FIELDS))
 
 
+@dataclass(slots=True)
 class _Job:
-    """What is counted for one job since the second in which it was first seen."""
+    """What is known of one job since the second in which it was `first` seen; its sums are in a `row` of them."""
 
-    def __init__(self, job: PlacedJob, second: int) -> None:
-        self.id = job.claim.id
-        self.ports = frozenset(job.ports)
-        self.sums = RollingSeconds(SPAN_SECONDS, (FIELDS,))
-        self.last_traffic = 0
-        self.fairness: float | None = None
-        self.finest_known = True
-        self.step = StepWatch()
-        self._first = second
+    id: str
+    ports: frozenset[PortId]
+    first: int
+    row: int
+    last_traffic: int = 0
+    fairness: float | None = None
+    finest_known: bool = True
+    step: StepWatch = field(default_factory=StepWatch)
 
     def age(self, end_second: int) -> int:
         """Seconds of the job up to this one."""
-        return end_second - self._first
-
-    def add_seconds(self, first_tick: int, node: NodeTicks, threshold: float) -> None:
-        """Add whole seconds of the sum over its rails from a tick on, without those before it was first seen."""
-        ticks = node.good.shape[1]
-        earlier = max(0, self._first - (first_tick - 1) // ticks)
-        self.sums.push(sum_seconds(node, threshold)[earlier:])
-        active = np.flatnonzero(node.bandwidth[earlier:] > threshold)
-        if len(active):
-            self.last_traffic = first_tick + earlier * ticks + int(active[-1])
-
-    def snapshot(self, last_traffic_ns: int | None) -> JobSnapshot:
-        """The statistics of its last minute."""
-        found = describe_node(self.sums.sum(SPAN_SECONDS)[None], NO_PEAK, NO_SCALES, self.finest_known)
-        step = self.step.found
-        return JobSnapshot(
-            job_id=self.id,
-            duty_cycle_ratio=_known(float(found.duty_cycle[0])),
-            active_bytes_per_second=_known(float(found.active_mean[0])),
-            fairness=self.fairness,
-            step_seconds=None if step is None else step.seconds,
-            last_traffic_ns=last_traffic_ns,
-        )
+        return end_second - self.first
 
 
 class JobTotals:
@@ -79,6 +58,7 @@ class JobTotals:
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader, self._options = reader, options
         self._jobs: dict[Key, _Job] = {}
+        self._sums = RollingSeconds(SPAN_SECONDS, (MOST_JOBS, FIELDS))
 
     def follow(self, jobs: Sequence[PlacedJob], second: int) -> None:
         """Count for these jobs from the second on."""
@@ -86,57 +66,82 @@ class JobTotals:
         alone = {job.claim.key: job for job in jobs if job.ports and all(owners[port] == 1 for port in job.ports)}
         # what was counted on other ports is not the job's any more
         kept = {key: job for key, job in self._jobs.items() if key in alone and job.ports == {*alone[key].ports}}
-        ids = {job.id for job in kept.values()}
+        ids, rows = {job.id for job in kept.values()}, {job.row for job in kept.values()}
         for key, job in alone.items():
             # the ids of two schedulers may be the same, and the label is only the id
             if len(kept) < MOST_JOBS and key not in kept and job.claim.id not in ids:
-                kept[key] = _Job(job, second)
+                row = next(row for row in range(MOST_JOBS) if row not in rows)
+                self._sums.clear_row(row)
+                kept[key] = _Job(job.claim.id, frozenset(job.ports), second, row)
                 ids.add(job.claim.id)
+                rows.add(row)
         self._jobs = kept
 
     def add_seconds(self, first_tick: int, ports: Sequence[RingPort], seconds: Seconds) -> None:
-        """Add whole seconds of the node's ports, which begin at a tick."""
-        for job in self._jobs.values():
-            rails = [index for index in _rails_of(job, ports) if ports[index].port.active]
-            node = sum_rails(seconds.chosen(np.array(rails, dtype=np.intp)))
-            job.add_seconds(first_tick, node, self._options.active_bytes_per_second)
+        """Add whole seconds of the node's ports, which begin at a tick; a job has none before it was first seen."""
+        if not self._jobs:
+            return
+        jobs, threshold = self._jobs.values(), self._options.active_bytes_per_second
+        rails = [[index for index in _rails_of(job, ports) if ports[index].port.active] for job in jobs]
+        chosen = np.array([index for each in rails for index in each], dtype=np.intp)
+        nodes = sum_groups(seconds.chosen(chosen), [len(each) for each in rails])
+        count, ticks = nodes.good.shape[1:]
+        found, active = sum_seconds(nodes, threshold), nodes.bandwidth > threshold
+        sums = np.zeros((count, MOST_JOBS, FIELDS))
+        for index, job in enumerate(jobs):
+            earlier = max(0, job.first - (first_tick - 1) // ticks)
+            sums[earlier:, job.row] = found[index, earlier:]
+            places = np.flatnonzero(active[index, earlier:])
+            if len(places):
+                job.last_traffic = first_tick + earlier * ticks + int(places[-1])
+        self._sums.push(sums)
 
     def conclude(
         self, ports: Sequence[RingPort], rows: Rows, table: PortTable, resolutions: Sequence[int], end_second: int
-    ) -> None:
-        """Update fairness after the second `end_second`."""
+    ) -> list[tuple[StepWatch, StepSearch]]:
+        """Update fairness after the second `end_second`; returns the search for the step of each job.
+
+        That is in the part of the window in which the job ran.
+        """
         active, longest, sums_of = self._options.active_bytes_per_second, table.sums.length, cache(table.sums.sum)
+        searches = []
         for job in self._jobs.values():
-            rails = _rails_of(job, ports)
+            rails, age = _rails_of(job, ports), job.age(end_second)
             mine, ticks = [ports[index] for index in rails], [resolutions[index] for index in rails]
             # what was before the job was another one's traffic
-            spans = [min(each, longest) for each in self._options.balance_spans_seconds if each <= job.age(end_second)]
+            spans = [min(each, longest) for each in self._options.balance_spans_seconds if each <= age]
             job.fairness = find_fairness(mine, rows[rails], sums_of, spans, active) if rails and spans else None
             job.finest_known = coarsest_rail(mine, ticks) == 1
-
-    def step_searches(
-        self, ports: Sequence[RingPort], resolutions: Sequence[int], end_second: int
-    ) -> list[tuple[StepWatch, StepSearch]]:
-        """The search for the step of each job, in the part of the window in which it ran."""
-        found = []
-        for job in self._jobs.values():
-            rails = _rails_of(job, ports)
-            window_ns = min(self._options.traffic_window_ns, job.age(end_second) * SECOND_NS)
-            search = plan_search([ports[index] for index in rails], [resolutions[index] for index in rails], window_ns)
-            found.append((job.step, search))
-        return found
+            window_ns = min(self._options.traffic_window_ns, age * SECOND_NS)
+            searches.append((job.step, plan_search(mine, ticks, window_ns)))
+        return searches
 
     def push_holes(self, seconds: int) -> None:
         """Account for seconds that were not read."""
-        for job in self._jobs.values():
-            job.sums.push_holes(seconds)
+        self._sums.push_holes(seconds)
 
     def snapshots(self) -> tuple[JobSnapshot, ...]:
-        """The statistics of every job."""
-        return tuple(job.snapshot(self._wall_ns(job.last_traffic)) for job in self._jobs.values())
-
-    def _wall_ns(self, tick: int) -> int | None:
-        return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None
+        """The statistics of the last minute of every job."""
+        if not self._jobs:
+            return ()
+        jobs = list(self._jobs.values())
+        sums, none = self._sums.sum(SPAN_SECONDS)[[job.row for job in jobs]], np.zeros(len(jobs))
+        finest_known = np.array([job.finest_known for job in jobs])
+        found = describe_node(sums, none, np.zeros((len(jobs), 0, moments.FIELDS)), finest_known)
+        times = self._reader.wall_ns(np.array([job.last_traffic for job in jobs])).tolist()
+        return tuple(
+            JobSnapshot(
+                job_id=job.id,
+                duty_cycle_ratio=_known(duty),
+                active_bytes_per_second=_known(mean),
+                fairness=job.fairness,
+                step_seconds=None if job.step.found is None else job.step.found.seconds,
+                last_traffic_ns=last_ns if job.last_traffic else None,
+            )
+            for job, duty, mean, last_ns in zip(
+                jobs, found.duty_cycle.tolist(), found.active_mean.tolist(), times, strict=True
+            )
+        )
 
 
 def _rails_of(job: _Job, ports: Sequence[RingPort]) -> list[int]:

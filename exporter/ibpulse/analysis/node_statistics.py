@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -61,7 +62,8 @@ class NodeTicks:
 
     `directions` (2, seconds, samples) is 0 where data is missing, as is `measured` (seconds, samples), the time that
     each sample covers. `good` (seconds, samples) is false where data is missing. `peaks` (seconds, samples) is the
-    certain part of the bandwidth, None if that is all of it.
+    certain part of the bandwidth, None if that is all of it. Of groups of rails, there is one more axis before the
+    seconds.
     """
 
     directions: Floats
@@ -86,30 +88,42 @@ def sum_rails(rails: Seconds) -> NodeTicks:
     A sample is missing for the node if it is missing for one of those rails. A rail without any sample in a second is
     ignored in that second.
     """
+    found = sum_groups(rails, [len(rails.good)])
+    peaks = None if found.peaks is None else found.peaks[0]
+    return NodeTicks(found.directions[:, 0], found.measured[0], found.good[0], peaks)
+
+
+def sum_groups(rails: Seconds, sizes: Sequence[int]) -> NodeTicks:
+    """The same sum for each group of consecutive rails, all at once; `sizes` are the numbers of rails.
+
+    The arrays have an axis of groups before that of seconds.
+    """
+    spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     sampled = np.asarray(rails.good.any(axis=-1))
-    whole = np.all(rails.good | ~sampled[..., None], axis=0)
-    good = np.asarray(whole & np.any(sampled, axis=0)[:, None])
-    rate = np.where(good, rails.bytes_per_second.sum(axis=0), 0.0)
+    whole = rails.good | ~sampled[..., None]
+    counts = np.stack([np.count_nonzero(sampled[span], axis=0) for span in spans])
+    good = np.stack([whole[span].all(axis=0) for span in spans]) & (counts > 0)[..., None]
+    rate = np.where(good, np.stack([rails.bytes_per_second[span].sum(axis=0) for span in spans], axis=1), 0.0)
     # the reads of one tick are microseconds apart, so the time of the node's sample is their average
-    reads = np.maximum(2 * np.count_nonzero(sampled, axis=0), 1)[:, None]
-    measured = np.where(good, rails.seconds.sum(axis=(0, 1)) / reads, 0.0)
+    reads = np.maximum(2 * counts, 1)[..., None]
+    measured = np.where(good, np.stack([rails.seconds[span].sum(axis=(0, 1)) for span in spans]) / reads, 0.0)
     certain = None
     if rails.peaks is not None:
-        certain = np.where(good, rails.peaks.sum(axis=(0, 1)), 0.0)
+        certain = np.where(good, np.stack([rails.peaks[span].sum(axis=(0, 1)) for span in spans]), 0.0)
     return NodeTicks(rate, measured, good, certain)
 
 
 def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
-    """Sums of each second: (seconds, FIELDS). A sample is active if it is above the threshold.
+    """Sums of each second: (..., seconds, FIELDS). A sample is active if it is above the threshold.
 
     Law: the sums of a span are the sum of the sums of its seconds.
     """
     bandwidth, measured = node.bandwidth, node.measured
-    sums = np.empty((len(bandwidth), FIELDS))
+    sums = np.empty((*bandwidth.shape[:-1], FIELDS))
     active = node.good & (bandwidth > active_bytes_per_second)
-    sums[:, : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, active)
-    sums[:, OBSERVED] = measured.sum(axis=-1)
-    sums[:, TRANSMIT : RECEIVE + 1] = (node.directions * measured).sum(axis=-1).T
+    sums[..., : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, active)
+    sums[..., OBSERVED] = measured.sum(axis=-1)
+    sums[..., TRANSMIT : RECEIVE + 1] = np.moveaxis((node.directions * measured).sum(axis=-1), 0, -1)
     return sums
 
 
@@ -155,16 +169,16 @@ class NodeStatistics:
 
 
 def describe_node(
-    sums: Floats, peaks: Floats, scales: Floats, finest_known: bool = True, scales_known: Bools | None = None
+    sums: Floats, peaks: Floats, scales: Floats, finest_known: bool | Bools = True, scales_known: Bools | None = None
 ) -> NodeStatistics:
     """The statistics of spans from their sums (..., FIELDS), peaks (...) and time scales (..., timescales, 4).
 
-    If counters do not change at every sample (`finest_known` is false), statistics of single samples are unknown, as
-    are time scales shorter than the counters' resolution (`scales_known`, (timescales,)). A coefficient of variation
-    needs at least two active bins.
+    If counters do not change at every sample (`finest_known` is false, of all spans or of each (...)), statistics of
+    single samples are unknown, as are time scales shorter than the counters' resolution (`scales_known`,
+    (timescales,)). A coefficient of variation needs at least two active bins.
     """
     observed = sums[..., OBSERVED]
-    told = observed if finest_known else np.zeros_like(observed)
+    told = np.where(finest_known, observed, 0.0)
     peak = np.where(told > 0, peaks, np.nan)
     mean = moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], observed)
     enough = scales[..., moments.COUNT] >= 2
