@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.analysis.bursts import Thresholds
-from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
+from ibpulse.analysis.rail_series import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions, SpanStatistics, describe_span
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
@@ -19,6 +19,11 @@ GB = 1e9
 LINE = 50 * GB
 TICK_NS = 10 * MILLISECOND_NS
 OPTIONS = SpanOptions(Thresholds(0.1 * GB, 0.1 * GB), (TICK_NS, 5 * TICK_NS))
+
+
+def whole_group(count: int, ticks: int) -> RailGroup:
+    """All rails, compared at all samples."""
+    return RailGroup(np.arange(count), np.ones(ticks, dtype=np.bool_))
 
 
 def series_of(rates: np.ndarray, first_tick: int = 1, finest: int = 1, down: tuple[int, ...] = ()) -> RailSeries:
@@ -30,6 +35,7 @@ def series_of(rates: np.ndarray, first_tick: int = 1, finest: int = 1, down: tup
         line_rates=np.full((count, rates.shape[2]), LINE),
         strides=np.ones(count, dtype=np.int64),
         finest_ticks=np.full(count, finest, dtype=np.int64),
+        groups=(whole_group(*rates.shape[::2]),),
     )
     return add_up(rates, np.where(np.isnan(rates), 0.0, 0.01), rails, first_tick * TICK_NS, TICK_NS)
 
@@ -131,6 +137,25 @@ def test_a_rail_that_is_down_part_of_the_time_keeps_its_past_and_is_judged_by_it
     assert not found.balance.idle.any()
     assert not found.balance.slow.any()
     assert (found.coverage.observed_ratio, found.line) == (1.0, 4 * 2 * LINE)
+
+
+@pytest.mark.parametrize("first_tick", [1, 31])
+def test_rails_are_compared_within_their_group_while_it_is_compared(first_tick: int) -> None:
+    rates = np.full((4, 2, 2000), GB)
+    rates[[0, 2], :, 500:] = [[[20 * GB]], [[5 * GB]]]
+    series = series_of(rates, first_tick)
+    late, all_the_time = np.arange(2000) >= 500, np.ones(2000, dtype=np.bool_)
+    groups = (RailGroup(np.array([0, 2]), late), RailGroup(np.array([3, 1]), all_the_time))
+    found = describe_span(replace(series, rails=replace(series.rails, groups=groups)), OPTIONS)
+    # two of 40 and 10 GB/s, two of the same
+    expected = 4 / (2 * (2 * 17) / 25 + 2)
+    assert found.balance.fairness == pytest.approx(expected)
+    assert found.whole.fairness == pytest.approx(expected)
+    assert found.of_units(found.units.sums).fairness[-1] == pytest.approx(expected)
+    assert found.balance.share == pytest.approx([0.8, 0.5, 0.2, 0.5])
+    assert found.balance.ratio == pytest.approx([4, 1, 0.25, 1])
+    assert (found.balance.slow.tolist(), found.balance.active) == ([False, False, True, False], 4)
+    assert found.rail_means == pytest.approx([30.5 * GB, 2 * GB, 8 * GB, 2 * GB])
 
 
 def test_a_rail_is_compared_with_its_siblings_in_the_time_in_which_it_was_up() -> None:
@@ -236,6 +261,6 @@ def test_seconds_are_those_of_the_wall_clock(first_tick: int) -> None:
 
 def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:
     ones = np.ones(1, np.int64)
-    rails = RailTraits(("a:1",), np.ones((1, 7), np.bool_), np.full((1, 7), LINE), ones, ones)
+    rails = RailTraits(("a:1",), np.ones((1, 7), np.bool_), np.full((1, 7), LINE), ones, ones, (whole_group(1, 7),))
     series = add_up(np.ones((1, 2, 7)), np.ones((1, 2, 7)), rails, 17 * SECOND_NS, 300 * MILLISECOND_NS)
     assert (series.ticks_per_second, series.lead) == (3, 0)

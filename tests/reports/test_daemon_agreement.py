@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Summary
 from ibpulse.analysis.rates import rates
+from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.model import SamplerHealth
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run
@@ -17,6 +19,7 @@ from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule
 from tests.aggregator.rings import Ring, port
 from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
+from tests.reports.test_jobs_of_reports import job
 
 SECONDS = 60
 FIRST_TICK = 301
@@ -109,6 +112,26 @@ def test_observed_time_and_shares_are_those_of_the_daemon(both: tuple[Summary, R
     shares = [one.rail_share_ratio for one in summary.ports]
     assert [one.share_ratio for one in run.ports] == pytest.approx(shares, abs=1e-9)
     assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
+
+
+def test_the_balance_of_several_jobs_is_that_of_the_daemon(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in DEVICES), seconds=90)
+    fill(ring, DENSE)
+    placed = [job("1", *DEVICES[:4]), job("2", *DEVICES[4:6]), job("3", *DEVICES[5:])]
+    jobs = tuple(JobRecord(each, None, holdings=(Holding(each.ports),)) for each in placed)
+    end_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK - 1 + SECONDS * 100]))[0])
+    summary = Aggregator(ring.reader, AggregatorOptions()).summarize(ring.fabric.ports, SECONDS, end_ns, jobs=jobs)
+    recording = recording_of(ring)
+    run = run_of(replace(recording, meta=replace(recording.meta, jobs=jobs)))
+    assert [len(group.ports) for group in run.compared] == [4, 1, 1, 2]
+    # the rails carry the same, but one of the last two is idle and has a single sibling
+    assert run.values["fairness_ratio"] == pytest.approx(8 / (4 + 1 + 1 + 2 / 0.5), abs=1e-9)
+    assert run.values["idle_rails"] == ("mlx5_6:1",)
+    assert run.values["fairness_ratio"] == pytest.approx(summary.node.rail_fairness_ratio, rel=1e-9)
+    assert [one.share_ratio for one in run.ports] == pytest.approx(
+        [one.rail_share_ratio for one in summary.ports], abs=1e-9
+    )
+    assert [(one.idle, one.slow) for one in run.ports] == [(one.rail_idle, one.rail_slow) for one in summary.ports]
 
 
 @pytest.mark.parametrize(("workload", "saturated"), [(MOE, True), (DENSE, False)], ids=["moe", "dense"])

@@ -17,6 +17,7 @@ from ibpulse.analysis.balance import (
     BalanceOptions,
     RailSums,
     first_active_span,
+    group_rails,
     jain_index,
     join_groups,
     weigh_rails,
@@ -81,14 +82,11 @@ class Siblings:
     def _regroup(self, rails: Sequence[PortId]) -> None:
         owned = find_owners(self._jobs)
         owners = {rail: owned.get(rail, NOBODY) for rail in rails}
-        places: dict[frozenset[Key], list[int]] = {}
-        for place, rail in enumerate(rails):
-            places.setdefault(owners[rail], []).append(place)
         groups = {}
-        for owner, group in places.items():
+        for owner, group in group_rails([owners[rail] for rail in rails]).items():
             before = {self._owners[rails[place]] for place in group if rails[place] in self._owners}
             since = self._second if len(before) > 1 else self._groups[before.pop()][1] if before else -math.inf
-            groups[owner] = np.array(group, dtype=np.intp), since
+            groups[owner] = group, since
         self._owners, self._groups = owners, groups
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from ibpulse.analysis import moments
-from ibpulse.arrays import Bools, Floats, Rows
+from ibpulse.arrays import Bools, Counts, Floats, Rows
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
+Owner = TypeVar("Owner", bound=Hashable)
 SLOW_SPAN_SECONDS = 10
 """The shortest time over which a rail of live traffic is judged to be slow."""
 CARRYING = 0.05
@@ -102,27 +104,52 @@ def first_active_span(
     return span, rates
 
 
+def group_rails(owners: Sequence[Owner]) -> Mapping[Owner, Rows]:
+    """The positions of the rails that have the same owners, by these; `owners` has those of each rail."""
+    places: dict[Owner, list[int]] = {}
+    for place, owner in enumerate(owners):
+        places.setdefault(owner, []).append(place)
+    return {owner: np.array(group, dtype=np.intp) for owner, group in places.items()}
+
+
 def join_groups(groups: Sequence[Rows], balances: Sequence[Balance]) -> Balance:
     """The balance of all rails, of which only those of the same group are compared.
 
-    `groups` has the positions of each group's rails, which together are all from 0 on. Fairness is the harmonic mean of
-    the indexes of the groups, weighted by their rails; groups without traffic are excluded. That is Jain's index of the
-    bytes of each rail ÷ the mean of its group: 1 if the rails of every group carry the same.
+    `groups` has the positions of each group's rails, which together are all from 0 on. Fairness is as in
+    `join_fairness`.
     """
     if len(balances) == 1:
         return balances[0]
     order = np.argsort(np.concatenate(groups))
     indexes = np.array([each.fairness for each in balances])
     counts = np.array([np.count_nonzero(~np.isnan(each.share)) for each in balances])
-    moving = ~np.isnan(indexes)
     return Balance(
-        fairness=float(counts[moving].sum() / (counts / indexes)[moving].sum()) if moving.any() else math.nan,
+        fairness=float(join_fairness(indexes, counts)),
         active=sum(each.active for each in balances),
         share=np.concatenate([each.share for each in balances])[order],
         ratio=np.concatenate([each.ratio for each in balances])[order],
         idle=np.concatenate([each.idle for each in balances])[order],
         slow=np.concatenate([each.slow for each in balances])[order],
     )
+
+
+def join_fairness(indexes: Floats, counts: Counts) -> Floats:
+    """Fairness of all groups (...) from the index of each (..., groups) and the numbers of their rails (groups,).
+
+    It is the harmonic mean of the indexes, weighted by rails, without the groups that have no traffic, NaN. That is
+    Jain's index of the bytes of each rail ÷ the mean of its group: 1 if the rails of every group carry the same.
+    """
+    moving = ~np.isnan(indexes)
+    weights = np.where(moving, counts, 0)
+    return moments.quotient(weights.sum(axis=-1), np.where(moving, counts / indexes, 0.0).sum(axis=-1))
+
+
+def measure_fairness(amounts: Floats, groups: Sequence[Rows]) -> Floats:
+    """Fairness of amounts (..., rails), of which only those of the same group are compared: (...)."""
+    indexes = [np.apply_along_axis(jain_index, -1, amounts[..., rails]) for rails in groups]
+    if len(groups) == 1:
+        return indexes[0]
+    return join_fairness(np.stack(indexes, axis=-1), np.array([len(rails) for rails in groups]))
 
 
 def find_carriers(amounts: Floats) -> Bools:

@@ -8,8 +8,16 @@ import numpy as np
 
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, sum_rails
 from ibpulse.analysis.resolution import coarsest_ticks
-from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.arrays import Bools, Counts, Floats, Rows
 from ibpulse.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class RailGroup:
+    """Rails that are compared with each other: their positions, and at which samples they are: (samples,)."""
+
+    rails: Rows
+    together: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +26,8 @@ class RailTraits:
 
     `up` and `line_rates` are (rails, samples): whether the link is ACTIVE, and the line rate of one direction as in
     `node_statistics.line_rate`. The others are (rails,): a rail is sampled every `strides`
-    ticks, and its counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`.
+    ticks, and its counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`. Each rail is in
+    one of the `groups`.
     """
 
     names: tuple[str, ...]
@@ -26,6 +35,7 @@ class RailTraits:
     line_rates: Floats
     strides: Counts
     finest_ticks: Counts
+    groups: tuple[RailGroup, ...]
 
     @property
     def ever_up(self) -> Bools:
@@ -69,6 +79,10 @@ class RailSeries:
     def certain_bandwidth(self) -> Floats:
         """The certain part of the bandwidth, for statistics that are a maximum: (samples,), NaN for missing data."""
         return np.where(self.whole, self.peaks, np.nan)
+
+    def padded(self, chosen: Bools) -> Bools:
+        """Which samples are `chosen`, of the recorded ones, as one of all: (samples,)."""
+        return np.pad(chosen, (self.lead, len(self.whole) - self.lead - self.ticks))
 
     @property
     def interval_seconds(self) -> float:

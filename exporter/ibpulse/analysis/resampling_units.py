@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ibpulse.analysis import moments, signature
-from ibpulse.analysis.balance import jain_index
+from ibpulse.analysis.balance import measure_fairness
 from ibpulse.analysis.node_statistics import FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
 from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.steps import Steps
 from ibpulse.arrays import Floats
 
-# fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail
+# fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail while it is
+# compared
 DURATION, COUNT = range(FIELDS, FIELDS + 2)
 FIRST_SCALE = FIELDS + 2
 # steps represent the window if they cover at least this fraction of it
@@ -47,6 +48,12 @@ class Sums:
         self._threshold = active_bytes_per_second
         scales = dict.fromkeys((*timescales_ns, *signature.TIMESCALES_NS))
         self.timescales_ns = tuple(scale for scale in scales if not scale % series.interval_ns)
+        self._together = {
+            int(rail): series.padded(group.together)
+            for group in series.rails.groups
+            if not group.together.all()
+            for rail in group.rails
+        }
         self.fields = FIRST_SCALE + moments.FIELDS * len(self.timescales_ns) + len(series.rails.names)
 
     def between(self, bounds: Floats) -> Floats:
@@ -64,7 +71,8 @@ class Sums:
             field = FIRST_SCALE + moments.FIELDS * index
             out[:, field : field + moments.FIELDS] = self._of_scale(ticks, bounds)
         for port, (rates, seconds) in enumerate(zip(series.rates, series.seconds, strict=True)):
-            out[:, port - len(series.rails.names)] = _cut((rates * seconds).sum(axis=0), bounds)
+            moved = (rates * seconds).sum(axis=0) * self._together.get(port, 1.0)
+            out[:, port - len(series.rails.names)] = _cut(moved, bounds)
         return out
 
     def whole(self) -> Floats:
@@ -131,7 +139,7 @@ def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
 class UnitStatistics:
     """Statistics derived from the sums of units, for one span or many resampled spans: arrays (...).
 
-    `fairness` is Jain's index of the rails' bytes. `node.burstiness_cv` is (..., timescales).
+    `fairness` is Jain's index of the rails' bytes, as in `join_fairness`. `node.burstiness_cv` is (..., timescales).
     """
 
     node: NodeStatistics
@@ -154,7 +162,7 @@ def describe_units(sums: Floats, series: RailSeries, timescales_ns: tuple[int, .
     transmit, receive = (
         way if there else nothing for way, there in zip((node.transmit, node.receive), series.recorded, strict=True)
     )
-    fairness = np.apply_along_axis(jain_index, -1, sums[..., sums.shape[-1] - count :])
+    fairness = measure_fairness(sums[..., sums.shape[-1] - count :], [group.rails for group in series.rails.groups])
     return UnitStatistics(replace(node, transmit=transmit, receive=receive), fairness, timescales_ns)
 
 

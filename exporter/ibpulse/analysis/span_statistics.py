@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ibpulse.analysis import moments, signature
-from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers
+from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
 from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
 from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
-from ibpulse.analysis.rail_series import RailSeries
+from ibpulse.analysis.rail_series import RailGroup, RailSeries
 from ibpulse.analysis.resampling_units import (
     DURATION,
     StepStatistics,
@@ -53,9 +53,10 @@ class SpanStatistics:
     """The statistics of a span; NaN if unknown.
 
     `whole` holds the statistics of the whole span. `line` is the line rate of the rails, its mean if it changes;
-    `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the mean rates
-    behind `balance`, whose ratios and verdicts are about the time in which a rail is up. `units` are the
-    units for resampling; `step_sums` (steps, fields) are the sums of the whole steps, `steps` their statistics.
+    `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the mean rates.
+    `balance` compares the rails of each group at the samples at which they are compared; its ratios and verdicts are
+    about the time in which a rail is up. `units` are the units for resampling; `step_sums` (steps, fields) are the sums
+    of the whole steps, `steps` their statistics.
     """
 
     series: RailSeries
@@ -137,14 +138,31 @@ def sum_over_span(series: RailSeries, active_bytes_per_second: float, during: Bo
 
 
 def _judge_rails(series: RailSeries, sums: RailSums, options: BalanceOptions) -> Balance:
-    """The balance of the rails; one that is down part of the time is compared with its siblings in the other part."""
-    balance = balance_rails(sums.mean_rates(), sums.active_rates(), options)
-    up = series.up[:, series.lead : series.lead + series.ticks]
-    for rail in np.flatnonzero(up.any(axis=1) & ~up.all(axis=1)):
-        part = sum_over_span(series, options.active_bytes_per_second, series.up[rail])
-        judged = balance_rails(part.mean_rates(), part.active_rates(), options)
+    """The balance of the rails; those of a group are compared. `sums` are those of the whole span."""
+    groups = series.rails.groups
+    balance = join_groups(
+        [group.rails for group in groups], [_judge_group(series, group, sums, options) for group in groups]
+    )
+    active = int(np.count_nonzero(sums.mean_rates() > options.active_bytes_per_second))
+    return replace(balance, active=active)
+
+
+def _judge_group(series: RailSeries, group: RailGroup, sums: RailSums, options: BalanceOptions) -> Balance:
+    """The balance of a group; a rail that is down part of the time is compared with its siblings in the other part."""
+    rails, together = group.rails, series.padded(group.together)
+
+    def judge(part: RailSums) -> Balance:
+        return balance_rails(part.mean_rates()[rails], part.active_rates()[rails], options)
+
+    def sum_during(during: Bools) -> RailSums:
+        return sum_over_span(series, options.active_bytes_per_second, during)
+
+    balance = judge(sums if group.together.all() else sum_during(together))
+    up = series.up[rails]
+    for place in np.flatnonzero(up.any(axis=1) & ~up[:, together].all(axis=1)):
+        judged = judge(sum_during(up[place] & together))
         for whole, then in zip(_verdicts(balance), _verdicts(judged), strict=True):
-            whole[rail] = then[rail]
+            whole[place] = then[place]
     return balance
 
 

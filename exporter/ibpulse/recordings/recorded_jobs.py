@@ -6,13 +6,13 @@ Later changes of their ports are events of the recording, as those of the states
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
-from ibpulse.events import Event
+from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import MAX_INTEGER
 from ibpulse.jobs.claims import Key, PlacedJob
 from ibpulse.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
@@ -69,6 +69,41 @@ def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[
 
 def _end_of(time_ns: int, uncertainty_ns: int) -> Event:
     return Event(time_ns, ENDED, "", "", uncertainty_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTimes:
+    """The samples of a part of a recording: `count` of them from wall time `start_ns` on."""
+
+    start_ns: int
+    interval_ns: int
+    count: int
+
+    def at(self, event: Event | None, otherwise: int) -> int:
+        """The sample at which an event was noticed; `otherwise` without an event, both within 0 to `count`."""
+        sample = otherwise if event is None else (event.time_ns - self.start_ns) // self.interval_ns
+        return min(max(0, sample), self.count)
+
+
+def trace_owners(
+    records: Iterable[JobRecord], names: Collection[str], states: PortHistory, samples: SampleTimes
+) -> Mapping[str, Mapping[Key, list[tuple[int, int]]]]:
+    """The jobs of each of the ports that had any, with the spans of samples, up to the end, exclusive, of each.
+
+    A job that lost a port only because it disappeared keeps it meanwhile. `records` have their holdings; the ticks of
+    `states` are samples.
+    """
+    found: dict[str, dict[Key, list[tuple[int, int]]]] = {}
+    wanted = {*names}
+    for record in records:
+        held: set[str] = set()
+        for holding in record.holdings:
+            first, end = samples.at(holding.since, 0), samples.at(holding.until, samples.count)
+            gone = {name for name in held if states.at(name, first) is None}
+            held = gone | {str(port) for port in holding.ports} & wanted
+            for name in held if first < end else ():
+                found.setdefault(name, {}).setdefault(record.job.claim.key, []).append((first, end))
+    return found
 
 
 def jobs_to_json(jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:

@@ -96,6 +96,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,
         "ports": [asdict(port) for port in run.ports],
+        "compared": [asdict(group) for group in run.compared],
         "jobs": [_job(record) for record in run.jobs],
         "jobs_left_out": run.meta.jobs_left_out,
         "events": [_event(event) for event in run.events],

@@ -129,7 +129,9 @@ def _port_section(report: Report) -> TableSection:
         texts = [_port_text(port, with_jobs) for port, with_jobs in zip(found, shared, strict=True)]
         cells = [Cell(texts[0]), *(cell for text in texts[1:] for cell in (Cell(text), Cell("")))]
         lines.append(Line(escape_controls(name), "", tuple(cells)))
-    return TableSection("Ports: mean, share of all bytes", tuple(lines))
+    grouped = any(len(run.compared) > 1 for run in report.runs)
+    whose = "the bytes of ports with the same jobs" if grouped else "all bytes"
+    return TableSection(f"Ports: mean, share of {whose}", tuple(lines))
 
 
 def _port_text(port: PortLine | None, with_jobs: bool) -> str:
@@ -316,12 +318,27 @@ def _remarks_on(run: Run) -> list[str]:
             f"the rate of {names_text(map(escape_controls, run.assumed_rates))} was never known; the line rate assumes "
             "that of the fastest other rail."
         )
+    found += _on_comparison(run)
     if run.units == "step":
         found.append(f"resampled in {run.unit_count} whole steps.")
     elif run.units:
         found.append(f"resampled in {run.unit_count} blocks of {plain_text(run.unit_seconds, 'seconds')}.")
     else:
         found.append("too short for intervals: fewer than 20 steps or seconds.")
+    return found
+
+
+def _on_comparison(run: Run) -> list[str]:
+    found = []
+    if len(run.compared) > 1:
+        found.append("fairness, shares, idle and slow rails compare only ports that had the same jobs.")
+    covered = (run.end_ns - run.start_ns) / SECOND_NS
+    for group in run.compared:
+        # half a sample
+        if group.seconds < covered - run.meta.interval_ns / SECOND_NS / 2:
+            names = first_names([escape_controls(name) for name in group.ports], NAMED_PORTS)
+            length = plain_text(group.seconds, "seconds")
+            found.append(f"{names} had the same jobs at the same time for {length}, and are compared over that time.")
     return found
 
 

@@ -291,7 +291,8 @@ _AFTER = (
         "fairness_ratio",
         "fairness (Jain index)",
         "number",
-        "(Σx)² ÷ (n Σx²) of the mean rates of the rails.",
+        "(Σx)² ÷ (n Σx²) of the mean rates of the rails. With several jobs: of rails with the same jobs; the harmonic "
+        "mean of these, weighted by rails.",
         of_span=lambda span: span.balance.fairness,
         of_units=lambda units: units.fairness,
         least=0.002,

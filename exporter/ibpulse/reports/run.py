@@ -40,8 +40,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PortLine:
-    """One port: its mean rate, its share of all bytes, its rate ÷ the median of its siblings; None if unknown.
+    """One port: its mean rate, its share of the bytes of its group, its rate ÷ the median of its siblings.
 
+    These are None if unknown. The share and the siblings are about the time in which the group is compared.
     The rate compared with the siblings, `idle` and `slow` are about the time in which its link was ACTIVE, which is all
     but `down_seconds`. `jobs` are the ids of the jobs that had the port.
     """
@@ -57,6 +58,14 @@ class PortLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedPorts:
+    """Ports that are compared with each other because they had the same jobs, and the time in which they are."""
+
+    ports: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The report of one recording: `values` by row key, None if unknown; `spreads` of the rows that were resampled.
     `start_ns` and `end_ns` are wall time; `cut_seconds` are the parts of the recording before and
@@ -64,6 +73,7 @@ class Run:
     covered part; `events_left_out` counts those of the recording that were too many for it. `merged_samples` are
     means of several samples, because one was above the line rate. `assumed_rates` are the rails whose rate the line
     rate assumes at any sample. The samples of `phases` count from `start_ns` on. `jobs` are those of the covered part.
+    `compared` are the groups of ports whose traffic is compared.
     """
 
     path: Path
@@ -84,6 +94,7 @@ class Run:
     assumed_rates: tuple[str, ...] = ()
     phases: RecordedPhases = NO_PHASES
     jobs: tuple[JobRecord, ...] = ()
+    compared: tuple[ComparedPorts, ...] = ()
 
 
 def describe_run(
@@ -124,6 +135,7 @@ def describe_run(
         assumed_rates=_assumed_rates(span),
         phases=describe_phases(chosen, options.active_bytes_per_second),
         jobs=jobs,
+        compared=_compared(span),
     )
 
 
@@ -190,6 +202,16 @@ def _around(value: float, replicates: Floats, middle: float) -> Floats:
 def _assumed_rates(span: SpanStatistics) -> tuple[str, ...]:
     rails = span.series.rails
     return tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1)))
+
+
+def _compared(span: SpanStatistics) -> tuple[ComparedPorts, ...]:
+    rails, interval_seconds = span.series.rails, span.series.interval_seconds
+    return tuple(
+        ComparedPorts(
+            tuple(rails.names[rail] for rail in group.rails), int(np.count_nonzero(group.together)) * interval_seconds
+        )
+        for group in rails.groups
+    )
 
 
 def _ports(span: SpanStatistics, jobs: Sequence[JobRecord]) -> tuple[PortLine, ...]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from ibpulse.analysis.balance import group_rails
 from ibpulse.analysis.bursts import Thresholds
-from ibpulse.analysis.rail_series import RailSeries, RailTraits, add_up
+from ibpulse.analysis.rail_series import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions
@@ -18,7 +19,9 @@ from ibpulse.arrays import Bools, Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.events.port_history import StateSpan
+from ibpulse.jobs.claims import Key
 from ibpulse.recordings import Recording, RecordingExtent, load, read_extent
+from ibpulse.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
 from ibpulse.units import MILLISECOND_NS
 
 
@@ -181,11 +184,35 @@ def series_of(recording: Recording, rows: Sequence[int]) -> RailSeries:
         line_rates=np.stack([rates for _, rates in lines]),
         strides=np.array([port.stride for port in ports], dtype=np.int64),
         finest_ticks=np.array(finest, dtype=np.int64),
+        groups=_group_by_jobs(recording, names),
     )
     chosen = list(rows)
     peaks = None if recording.steps is None else recording.peaks[chosen]
     rates, seconds = recording.bytes_per_second[chosen], recording.seconds[chosen]
     return add_up(rates, seconds, rails, recording.start_ns, interval_ns, peaks)
+
+
+def _group_by_jobs(recording: Recording, names: Sequence[str]) -> tuple[RailGroup, ...]:
+    """The ports that had the same jobs, each group with the samples at which all of them had the same ones."""
+    records = trace_holdings(recording.meta.jobs, recording.meta.events)
+    samples = SampleTimes(recording.start_ns, recording.meta.interval_ns, recording.ticks)
+    found = trace_owners(records, names, recording.states, samples)
+    owners = [found.get(name, {}) for name in names]
+    groups = group_rails([frozenset(each) for each in owners]).values()
+    return tuple(RailGroup(rails, _together([owners[rail] for rail in rails], samples.count)) for rails in groups)
+
+
+def _together(owners: Sequence[Mapping[Key, Sequence[tuple[int, int]]]], ticks: int) -> Bools:
+    """At which samples ports with the same jobs, each with spans of samples, have the same ones: (samples,)."""
+    together = np.ones(ticks, dtype=np.bool_)
+    for key in owners[0]:
+        changes = np.zeros(ticks + 1, dtype=np.int64)
+        for first, end in (span for each in owners for span in each[key]):
+            changes[first] += 1
+            changes[end] -= 1
+        holders = changes[:-1].cumsum()
+        together &= (holders == 0) | (holders == len(owners))
+    return together
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
