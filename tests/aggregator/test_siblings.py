@@ -182,3 +182,18 @@ def test_a_summary_compares_the_rails_that_a_job_had_in_its_time(tmp_path: Path)
     moved = moved.changed(ALL, Event(20 * SECOND_NS, "job-change", "", "job a is on all rails"))
     assert [one.port for one in ask(writer.ring, 5, 15, moved).ports if one.rail_idle] == []
     assert [one.port for one in ask(writer.ring, 5, 30, moved).ports if one.rail_idle] == list(EIGHT[4:])
+
+
+def test_a_port_that_is_not_a_rail_shifts_no_rail_into_another_group(tmp_path: Path) -> None:
+    """The storage port comes first, and each job has rails that are not next to each other."""
+    sent = {"mlx5_0:1": 40e9, "mlx5_1:1": 9e9, "mlx5_2:1": 20e9, "mlx5_3:1": 3e9, "mlx5_4:1": 20e9}
+    ring = Ring.create(tmp_path, *(port(name, rail=name != "mlx5_0:1") for name in sent))
+    for name, rate in sent.items():
+        ring.write(name, (constant(rate), QUIET), 1, ring.now_after(5))
+    jobs = [job("a", 3, 1), job("b", 2, 4)]
+    found = Aggregator(ring.reader, AggregatorOptions()).update(
+        ring.fabric, SamplerHealth(), ring.now_after(5), jobs=jobs
+    )
+    shares = {one.port.id.device: one.traffic.rail.share for one in found.ports if one.traffic and one.traffic.rail}
+    assert shares == pytest.approx({"mlx5_1": 0.75, "mlx5_2": 0.5, "mlx5_3": 0.25, "mlx5_4": 0.5})
+    assert found.traffic.fairness == pytest.approx(4 / (2 / (12**2 / (2 * 90)) + 2 / 1))

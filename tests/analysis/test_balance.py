@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 from ibpulse.analysis.balance import (
     Balance,
     BalanceOptions,
+    RailRates,
     RailSums,
     balance_rails,
     find_carriers,
@@ -162,6 +163,9 @@ def test_the_rates_of_rails_are_those_of_both_directions() -> None:
     found = sums_of_ticks(rates, np.array([True, True, False]))
     assert found.mean_rates() == pytest.approx([3e9, 0.0, 0.0])
     np.testing.assert_allclose(found.active_rates(), [9e9, NAN, 10e9])
+    some = found.rates().chosen(np.array([2, 0]))
+    assert some.mean == pytest.approx([0.0, 3e9])
+    assert some.active == pytest.approx([10e9, 9e9])
 
 
 def test_a_rail_without_observed_time_has_no_rate() -> None:
@@ -172,10 +176,10 @@ def test_a_rail_without_observed_time_has_no_rate() -> None:
 def weigh(rates: np.ndarray, spans: tuple[int, ...] = (3, 10, 60)) -> tuple[list[int], list[int], float]:
     """Idle rails, slow rails and fairness from rates (rails, 2, ticks), whose last tick is now."""
 
-    def sums_of(seconds: int) -> RailSums:
-        return sums_of_ticks(rates[:, :, -100 * seconds :])
+    def rates_of(seconds: int) -> RailRates:
+        return sums_of_ticks(rates[:, :, -100 * seconds :]).rates()
 
-    found = weigh_rails(sums_of, spans, 60, BalanceOptions())
+    found = weigh_rails(rates_of, spans, 60, BalanceOptions())
     return np.flatnonzero(found.idle).tolist(), np.flatnonzero(found.slow).tolist(), found.fairness
 
 
@@ -203,11 +207,11 @@ def test_a_rail_is_called_slow_over_ten_seconds_at_least() -> None:
 def test_no_span_is_longer_than_what_is_kept() -> None:
     asked: list[int] = []
 
-    def sums_of(seconds: int) -> RailSums:
+    def rates_of(seconds: int) -> RailRates:
         asked.append(seconds)
-        return sums_of_ticks(np.zeros((2, 2, 100)))
+        return sums_of_ticks(np.zeros((2, 2, 100))).rates()
 
-    weigh_rails(sums_of, (3, 10, 60), 5, BalanceOptions())
+    weigh_rails(rates_of, (3, 10, 60), 5, BalanceOptions())
     assert asked == [3, 5, 5, 5]
 
 

@@ -234,8 +234,8 @@ class Aggregator:
             for start, stop, ports in self._split(placed, first, end):
                 self._totals.add(start, stop, ports, rows, resolutions, counting)
         # as they were in the last second
-        self._totals.conclude(ports, rows, resolutions, due.end - begin)
-        of_jobs = self._jobs.conclude(ports, rows, self._totals.table, resolutions, due.end)
+        rates = self._totals.conclude(ports, rows, resolutions, due.end - begin)
+        of_jobs = self._jobs.conclude(ports, rates, resolutions, due.end)
         of_node = plan_search(ports, resolutions, self._options.traffic_window_ns)
         search_next(self._reader, [(self._step, of_node), *of_jobs], due.end)
         self._phases.note_period(self._step.found)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
 from ibpulse.aggregator.last_minute import StepSearch, StepWatch, plan_search
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import find_fairness
+from ibpulse.aggregator.rail_balance import RecentRates, find_fairness
 from ibpulse.aggregator.rolling import RollingSeconds
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis import moments
 from ibpulse.analysis.node_statistics import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
-from ibpulse.arrays import Rows
 from ibpulse.jobs.claims import Key, PlacedJob
 from ibpulse.jobs.owners import count_owners
 from ibpulse.model import PortId
@@ -97,20 +94,19 @@ class JobTotals:
         self._sums.push(sums)
 
     def conclude(
-        self, ports: Sequence[RingPort], rows: Rows, table: PortTable, resolutions: Sequence[int], end_second: int
+        self, ports: Sequence[RingPort], rates: RecentRates, resolutions: Sequence[int], end_second: int
     ) -> list[tuple[StepWatch, StepSearch]]:
         """Update fairness after the second `end_second`; returns the search for the step of each job.
 
         That is in the part of the window in which the job ran.
         """
-        active, longest, sums_of = self._options.active_bytes_per_second, table.sums.length, cache(table.sums.sum)
-        searches = []
+        active, searches = self._options.active_bytes_per_second, []
         for job in self._jobs.values():
             rails, age = _rails_of(job, ports), job.age(end_second)
             mine, ticks = [ports[index] for index in rails], [resolutions[index] for index in rails]
             # what was before the job was another one's traffic
-            spans = [min(each, longest) for each in self._options.balance_spans_seconds if each <= age]
-            job.fairness = find_fairness(mine, rows[rails], sums_of, spans, active) if rails and spans else None
+            spans = [each for each in self._options.balance_spans_seconds if each <= age]
+            job.fairness = find_fairness(rates, np.array(rails), spans, active) if rails and spans else None
             job.finest_known = coarsest_rail(mine, ticks) == 1
             window_ns = min(self._options.traffic_window_ns, age * SECOND_NS)
             searches.append((job.step, plan_search(mine, ticks, window_ns)))

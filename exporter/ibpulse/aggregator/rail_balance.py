@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.balance import (
     Balance,
     BalanceOptions,
+    RailRates,
     RailSums,
     first_active_span,
     group_rails,
@@ -23,7 +23,7 @@ from ibpulse.analysis.balance import (
     weigh_rails,
 )
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
-from ibpulse.arrays import Bools, Floats, Rows
+from ibpulse.arrays import Rows
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
 from ibpulse.jobs.owners import find_owners
@@ -90,35 +90,42 @@ class Siblings:
         self._owners, self._groups = owners, groups
 
 
+class RecentRates:
+    """The rates of the node's ports over the last seconds, each span computed once for the node and all jobs."""
+
+    def __init__(self, ports: Sequence[RingPort], rows: Rows, table: PortTable) -> None:
+        self.longest_seconds = table.sums.length
+        self._rows, self._sums = rows, table.sums
+        self._up = np.array([port.port.active for port in ports], dtype=np.bool_)
+        self._found: dict[int, RailRates] = {}
+
+    def of_rails(self, rails: Rows) -> Callable[[int], RailRates]:
+        """The rates of some of the ports over the last n seconds."""
+        return lambda seconds: self._of_all(seconds).chosen(rails)
+
+    def _of_all(self, seconds: int) -> RailRates:
+        if seconds not in self._found:
+            sums = self._sums.sum(seconds)[self._rows]
+            self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], self._up).rates()
+        return self._found[seconds]
+
+
 def weigh_ports(
-    ports: Sequence[RingPort],
-    rows: Rows,
-    table: PortTable,
-    options: AggregatorOptions,
-    siblings: Siblings,
+    ports: Sequence[RingPort], rates: RecentRates, options: AggregatorOptions, siblings: Siblings
 ) -> RailBalance:
     """The balance of the rails, each group over the first of the spans in which its rails were active."""
-    chosen = [index for index, port in enumerate(ports) if port.port.rail]
+    chosen = np.array([index for index, port in enumerate(ports) if port.port.rail], dtype=np.intp)
     names = [ports[index].port.id for index in chosen]
-    up = np.array([ports[index].port.active for index in chosen], dtype=np.bool_)
     limits = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
-    spans, longest = options.balance_spans_seconds, table.sums.length
+    spans, longest = options.balance_spans_seconds, rates.longest_seconds
     groups = siblings.group(names)
 
-    @cache
-    def sums_of_all(seconds: int) -> Floats:
-        return table.sums.sum(seconds)[rows[chosen]]
-
     def weigh(group: Group) -> Balance:
-        own = group.rails if len(groups) > 1 else slice(None)
-
-        def sums_of(seconds: int) -> RailSums:
-            return _rail_sums(sums_of_all(seconds)[own], up[own])
-
+        rates_of = rates.of_rails(chosen[group.rails])
         fitting = tuple(span for span in spans if span <= group.seconds)
         if not fitting:
-            return weigh_rails(sums_of, spans[:1], longest, limits).unjudged()
-        return weigh_rails(sums_of, fitting, int(min(longest, group.seconds)), limits)
+            return weigh_rails(rates_of, spans[:1], longest, limits).unjudged()
+        return weigh_rails(rates_of, fitting, int(min(longest, group.seconds)), limits)
 
     balance = join_groups([group.rails for group in groups], [weigh(group) for group in groups])
     standings = {
@@ -128,20 +135,14 @@ def weigh_ports(
     return RailBalance(_known(balance.fairness), balance.active, standings)
 
 
-def find_fairness(
-    rails: Sequence[RingPort], rows: Rows, sums_of: Callable[[int], Floats], spans: Sequence[int], active: float
-) -> float | None:
+def find_fairness(rates: RecentRates, rails: Rows, spans: Sequence[int], active: float) -> float | None:
     """Fairness of rails in the first of the spans in which they were active; None without traffic.
 
-    `sums_of` has the sums of all rows over the last seconds; `active` is the threshold in bytes per second.
+    `active` is the threshold in bytes per second.
     """
-    up = np.array([rail.port.active for rail in rails], dtype=np.bool_)
-    _, rates = first_active_span(lambda seconds: _rail_sums(sums_of(seconds)[rows], up), spans, active)
-    return _known(jain_index(rates))
-
-
-def _rail_sums(sums: Floats, up: Bools) -> RailSums:
-    return RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], up)
+    spans = [min(span, rates.longest_seconds) for span in spans]
+    _, found = first_active_span(rates.of_rails(rails), spans, active)
+    return _known(jain_index(found))
 
 
 def _known(value: float) -> float | None:

@@ -12,6 +12,7 @@ from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import rail_rates
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.traffic import Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
@@ -107,10 +108,17 @@ class RunningTotals:
         if counting and self._jobs:
             self._jobs.add_seconds(first_tick, ports, seconds)
 
-    def conclude(self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int) -> None:
-        """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`."""
+    def conclude(
+        self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int
+    ) -> RecentRates:
+        """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`.
+
+        Returns the recent rates that the balance was found from, for the jobs.
+        """
+        rates = RecentRates(ports, rows, self.table)
         coarsest = coarsest_rail(ports, resolutions)
-        self.traffic.conclude(ports, self.table, rows, self.node, coarsest, counted_seconds)
+        self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, counted_seconds)
+        return rates
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""

@@ -11,7 +11,7 @@ from ibpulse.aggregator.burst_totals import Bursts, Saturation
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import RailBalance, Siblings, weigh_ports
+from ibpulse.aggregator.rail_balance import RailBalance, RecentRates, Siblings, weigh_ports
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import find_carriers
@@ -81,12 +81,13 @@ class Traffic:
         ports: Sequence[RingPort],
         table: PortTable,
         rows: Rows,
+        rates: RecentRates,
         node: NodeTotals,
         resolution_ticks: int,
         counted_seconds: int,
     ) -> None:
         """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
-        self.balance = weigh_ports(ports, rows, table, self._options, self.siblings)
+        self.balance = weigh_ports(ports, rates, self._options, self.siblings)
         line = carriers_line(ports, rows, table, self._window_seconds)
         features = node.features(self._window_seconds, resolution_ticks, line)
         self.signature = find_signature(features, self._options.signature)

@@ -34,6 +34,21 @@ class BalanceOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RailRates:
+    """Rates of rails over a time range, both directions: the means (rails,) and those of the active samples (rails,).
+
+    As in `RailSums`, a mean is 0 while the link is down, and NaN if the rail was not observed.
+    """
+
+    mean: Floats
+    active: Floats
+
+    def chosen(self, rails: Rows) -> RailRates:
+        """Those of some rails."""
+        return RailRates(self.mean[rails], self.active[rails])
+
+
+@dataclass(frozen=True, slots=True)
 class RailSums:
     """Sums over a time range: active samples (rails, 2, 4), all bytes (rails, 2), and observed time (rails,).
 
@@ -53,6 +68,10 @@ class RailSums:
         """Mean rate of the active samples of each rail, summed over both directions; NaN without active samples."""
         means = moments.mean(self.active)
         return np.where(np.isnan(means).all(axis=-1), np.nan, np.nansum(means, axis=-1))
+
+    def rates(self) -> RailRates:
+        """The mean rates and the rates of the active samples."""
+        return RailRates(self.mean_rates(), self.active_rates())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +96,28 @@ class Balance:
 
 
 def weigh_rails(
-    sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
+    rates_of: Callable[[int], RailRates], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
 ) -> Balance:
-    """The balance of rails with live traffic, from their sums over the last seconds.
+    """The balance of rails with live traffic, from their rates over the last seconds.
 
-    `sums_of` returns the sums of the last n seconds. Shares and idle rails are taken from the first of the spans with
+    `rates_of` returns the rates of the last n seconds. Shares and idle rails are taken from the first of the spans with
     active rails; slow rails from that span or `SLOW_SPAN_SECONDS`, whichever is longer. Spans are limited to
     `longest_seconds`, the length of the history.
     """
     spans = [min(span, longest_seconds) for span in spans_seconds]
-    span, rates = first_active_span(sums_of, spans, options.active_bytes_per_second)
+    span, rates = first_active_span(rates_of, spans, options.active_bytes_per_second)
     balance = balance_rails(rates, None, options)
-    longer = sums_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
-    slow = balance_rails(longer.mean_rates(), longer.active_rates(), options).slow
+    longer = rates_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
+    slow = balance_rails(longer.mean, longer.active, options).slow
     return replace(balance, slow=slow & ~balance.idle)
 
 
 def first_active_span(
-    sums_of: Callable[[int], RailSums], spans_seconds: Sequence[int], active_bytes_per_second: float
+    rates_of: Callable[[int], RailRates], spans_seconds: Sequence[int], active_bytes_per_second: float
 ) -> tuple[int, Floats]:
     """The first of the spans in which the rails were active, otherwise the last one, and their mean rates in it."""
     for span in spans_seconds:
-        rates = sums_of(span).mean_rates()
+        rates = rates_of(span).mean
         if np.nansum(rates) > active_bytes_per_second:
             break
     return span, rates
