@@ -14,7 +14,20 @@ hypothesis.settings.load_profile("ibpulse")
 HERE = Path(__file__).parent
 # Their tests start daemons, browsers or servers, and look at when things happen.
 LIVE = frozenset(
-    {"daemon", "docker", "doctor", "families", "faults", "fusefabric", "grafana", "page", "sampler", "terminal", "web"}
+    {
+        "daemon",
+        "docker",
+        "doctor",
+        "families",
+        "faults",
+        "fleet",
+        "fusefabric",
+        "grafana",
+        "page",
+        "sampler",
+        "terminal",
+        "web",
+    }
 )
 
 
