@@ -12,7 +12,7 @@ PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # 240 for what 0.1 had, the event log with its route and its readers, the streams of child processes, roles,
 # phases, the pace of simulators, the daemon's own files, jobs with a file for each of their sources, and many nodes
-MOST_FILES = 315
+MOST_FILES = 316
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

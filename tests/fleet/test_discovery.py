@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import DiscoveryError
-from ibpulse.fleet import discovery
-from ibpulse.fleet.discovery import Discovery, DnsSource, FileSource, HttpSource, ServiceSource, parse_source
+from ibpulse.fleet import discovery, target_sources
+from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
 from ibpulse.fleet.targets import Target
 from tests.fleet.hostile import Hostile, hostile, never
 
@@ -165,6 +167,38 @@ async def test_the_access_of_a_node_is_that_of_its_own_source(tmp_path: Path) ->
     found = Discovery([(sources[0], config), (sources[1], NodeConfigFile())])
     await found.refresh()
     assert [bool(found.access(target).authorization) for target in found.targets] == [True, False]
+
+
+async def test_one_source_has_one_access(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'dns\+a:1' is given twice; give each source of nodes once"):
+        discover("dns+a:1", "dns+a:1")
+
+
+async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(NODES))
+    found = discover(str(path))
+    await found.refresh()
+    path.write_text("[]")
+    monkeypatch.setattr(target_sources, "read_json", lambda *_: 1 // 0)
+    await found.refresh()
+    await found.refresh()
+    assert [*urls(found)] == ["node1"]
+    assert found.problems == (f"{path}: internal error; see the log; the nodes of its last good answer stay",)
+    assert caplog.text.count("internal error while reading") == 1
+
+
+async def test_nothing_is_left_after_closing(server: Hostile) -> None:
+    server.handlers["/list"] = never
+    found = discover(f"{server.url}/list")
+    task = asyncio.create_task(found.run())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await found.close()
+    assert [task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro())] == []
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def serve():
         found = message(record(b"\\x05node2\\x00", 2), record(b"\\x05node1\\x00", 1))
         server.sendto(question[:2] + found[2:], client)
 threading.Thread(target=serve, daemon=True).start()
-from ibpulse.fleet.discovery import parse_source
+from ibpulse.fleet.target_sources import parse_source
 print([target.url for target in parse_source("dnssrv+_http._tcp.ibpulse.test").read()])
 """
 

@@ -15,12 +15,13 @@ import bcrypt
 import pytest
 
 from ibpulse.fleet import node_table
-from ibpulse.fleet.discovery import Discovery, parse_source
+from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_answers import NodePorts, ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
 from tests.daemon.fabrics import simulated
 from tests.fleet.hostile import Hostile, bomb, drip, endless, hostile, never

@@ -1,7 +1,8 @@
 """Many nodes: which there are, what their daemons say, and how far their clocks are apart.
 
 targets         one node with its address and labels, checked; lists of nodes in the format of Prometheus
-discovery       the sources of such lists: DNS, files and HTTP, read again and again
+target_sources  the sources of nodes: DNS, files and HTTP
+discovery       the nodes of all sources, read again and again
 dns_services    SRV records by the resolver of the system
 node_config     passwords and TLS for asking the nodes of a source
 http_peer       bounded requests to one server, and why they fail as sentences

@@ -102,7 +102,7 @@ class HttpPeer:
         received_ns = monotonic_ns()
         try:
             if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-                raise DaemonError("its answer is compressed, which was not asked for", response.status_code)
+                raise DaemonError("its answer is compressed, which was not asked for")
             body = bytearray()
             async for part in response.aiter_raw():
                 body += part
