@@ -68,7 +68,18 @@ def test_no_file_is_called_after_nothing_in_particular() -> None:
 def test_no_thread_of_the_daemon_is_waited_for_at_its_end() -> None:
     """Python waits for the threads of its own pools, even if they hang; `deadline.DaemonThreads` has others."""
     pools = ("to_thread", "ThreadPoolExecutor", "run_in_executor(None")
-    packages = ("web", "sampler", "flightrecorder", "aggregator", "exposition", "events", "ring", "sysfs", "jobs")
+    packages = (
+        "web",
+        "sampler",
+        "flightrecorder",
+        "aggregator",
+        "exposition",
+        "events",
+        "ring",
+        "sysfs",
+        "jobs",
+        "fleet",
+    )
     files = [
         PACKAGE / "commands" / "daemon.py",
         *(path for name in packages for path in (PACKAGE / name).rglob("*.py")),
