@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
@@ -197,7 +199,26 @@ async def test_a_lying_clock_harms_only_its_own_node(
     assert rows["open"].offset is not None
     assert abs(rows["open"].offset.offset_ns) < 20_000_000
     server.answer("/api/v1/clock", b'{"time_ns": 1e400}')
-    assert (await fleet.poll())["bad"].state == "down"
+    row = (await fleet.poll())["bad"]
+    assert row.state == "degraded"
+    assert row.problem.startswith("its clock cannot be read: its answer is not as expected: time_ns ")
+
+
+async def test_a_node_whose_jobs_cannot_be_read_keeps_its_ports_and_last_jobs(fleet: Fleet, server: Hostile) -> None:
+    ports = (RELEASED / "ports.json").read_bytes()
+    server.answer("/api/v1/ports", ports)
+    server.answer("/metrics", b"", "text/plain")
+    server.answer("/api/v1/jobs", b'{"known": true, "jobs": []}')
+    await fleet.list(n=server.url)
+    before = (await fleet.poll())["n"]
+    assert (before.state, before.jobs and before.jobs.known) == ("up", True)
+    server.answer("/api/v1/jobs", b'{"known": "yes", "jobs": []}')
+    server.answer("/api/v1/ports", ports.replace(b'"ACTIVE"', b'"INIT"'))
+    row = (await fleet.poll())["n"]
+    assert (row.state, row.jobs) == ("degraded", before.jobs)
+    assert row.problem.startswith("its jobs cannot be read: its answer is not as expected: known 'yes' is not true or")
+    assert row.ports is not None
+    assert {port.state for port in row.ports.ports} == {"INIT"}
 
 
 async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fleet, server: Hostile) -> None:
@@ -258,6 +279,27 @@ async def test_rails_with_problems_degrade_their_node(
     await fleet.list(n=server.url)
     row = (await fleet.poll())["n"]
     assert (row.state, row.problem) == ("degraded" if problem else "up", problem)
+
+
+async def test_descriptors_and_memory_are_where_they_were_after_many_bad_answers(fleet: Fleet) -> None:
+    async with hostile() as one, hostile() as other:
+        one.answer("/html/api/v1/ports", b"<html>" * 10_000, "text/html")
+        one.handlers["/huge/api/v1/ports"] = endless
+        one.answer("/bomb/api/v1/ports", bomb(), "application/json", "200 OK", "Content-Encoding: gzip")
+        one.answer("/ports/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+        kinds = ("html", "huge", "bomb", "ports", "none")
+        tracemalloc.start()
+        counts = []
+        for round_ in range(40):
+            server = (one, other)[round_ % 2]
+            await fleet.list(**{kind: f"{server.url}/{kind}" for kind in kinds})
+            await fleet.poll()
+            await asyncio.sleep(0)
+            counts.append((len(os.listdir("/proc/self/fd")), tracemalloc.get_traced_memory()[0]))
+        tracemalloc.stop()
+    (early, used_early), (late, used_late) = counts[9], counts[39]
+    assert late <= early + 2
+    assert used_late < used_early + 1_000_000
 
 
 async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(

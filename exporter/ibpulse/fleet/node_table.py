@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 # version and line rate change seldom
 FIGURES_EVERY = 6
-MAX_STATE_BYTES = 1_000_000
+MAX_STATE_BYTES, MAX_CLOCK_BYTES = 1_000_000, 1000
 T = TypeVar("T")
 NO_FIGURES = NodeFigures(None, None)
 State = Literal["down", "degraded", "waiting", "up"]
 STATES: Sequence[State] = ("down", "degraded", "waiting", "up")
-"""No answer; an answer with problems; not asked yet; all well. The order of the table."""
+"""No answer about its ports; an answer with problems; not asked yet; all well. The order of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +70,44 @@ class PolledNode:
         """Ask the node for its ports, clock and jobs, and now and then for its version and line rate."""
         try:
             ports = await ask_node(node, NodePorts, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
-            # on the connection that is open now, for a short round trip
-            clock = await _if_known(self._ask_clock(node))
-            jobs = await _if_known(ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES))
-            figures = self.state.figures
-            if figures.version is None or self._polls % FIGURES_EVERY == 0:
-                figures = await ask_figures(node)
         except DaemonError as error:
             self.state = replace(self.state, state="down", problem=str(error))
             return
+        self.state = replace(self.state, ports=ports, seen_ns=time_ns())
+        problems = [_find_problem(ports), await self._poll_others(node)]
+        problem = "; ".join(filter(None, problems))
+        self.state = replace(self.state, state="degraded" if problem else "up", problem=problem)
+
+    async def _poll_others(self, node: Node) -> str:
+        """Read what is not about ports; why one of them cannot be read, or an empty text. The last values stay."""
+        # the clock first, on the connection that is open now, for a short round trip
+        for what, read in (("clock", self._read_clock), ("jobs", self._read_jobs), ("metrics", self._read_figures)):
+            try:
+                await read(node)
+            except DaemonError as error:
+                return f"its {what} cannot be read: {error}"
         self._polls += 1
-        problem = _find_problem(ports)
-        self.state = replace(
-            self.state,
-            state="degraded" if problem else "up",
-            problem=problem,
-            ports=ports,
-            jobs=jobs,
-            clock=clock,
-            figures=figures,
-            seen_ns=time_ns(),
-        )
+        return ""
 
     def view(self, target: Target) -> NodeState:
         """The state at this moment, with the labels of `target`."""
         offset = self._clock.offset(monotonic_ns(), time_ns()) if self.state.clock else None
         return replace(self.state, target=target, offset=offset, clock_steps=self._clock.steps)
 
-    async def _ask_clock(self, node: Node) -> NodeClock:
-        answer = await node.get("/api/v1/clock", max_bytes=1000)
-        clock = read_answer(NodeClock, answer)
-        self._clock.add(answer.sent_ns, answer.received_ns, clock.time_ns)
-        return clock
+    async def _read_clock(self, node: Node) -> None:
+        answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
+        clock = None if answer is None else read_answer(NodeClock, answer)
+        if answer is not None and clock is not None:
+            self._clock.add(answer.sent_ns, answer.received_ns, clock.time_ns)
+        self.state = replace(self.state, clock=clock)
+
+    async def _read_jobs(self, node: Node) -> None:
+        jobs = await _if_known(ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES))
+        self.state = replace(self.state, jobs=jobs)
+
+    async def _read_figures(self, node: Node) -> None:
+        if self.state.figures.version is None or self._polls % FIGURES_EVERY == 0:
+            self.state = replace(self.state, figures=await ask_figures(node))
 
 
 async def _if_known(asked: Awaitable[T]) -> T | None:
