@@ -165,6 +165,15 @@ async def test_a_connection_is_kept_and_made_again_when_the_server_closed_it(ser
     await peer.close()
 
 
+async def test_a_closed_peer_opens_no_connection(server: Hostile) -> None:
+    server.answer("/x", b"1")
+    peer = HttpPeer(server.url, NodeAccess())
+    await peer.close()
+    with pytest.raises(DaemonError, match="it is no longer listed at this address"):
+        await peer.get("/x")
+    assert server.connections == 0
+
+
 async def test_nobody_listens_and_no_such_host() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

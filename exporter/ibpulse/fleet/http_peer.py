@@ -50,7 +50,7 @@ class HttpPeer:
 
     def __init__(self, url: str, access: NodeAccess) -> None:
         self.url = url
-        self._access = access
+        self._closed = False
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "ibpulse"}
         if access.authorization:
             self._headers["Authorization"] = access.authorization
@@ -74,6 +74,9 @@ class HttpPeer:
         Raises:
             DaemonError: there is no answer (`status` 0), it is too long, or the server refuses.
         """
+        if self._closed:
+            # nothing would close the connections of a request that began now
+            raise DaemonError("it is no longer listed at this address")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             async with asyncio.timeout(seconds):
@@ -90,7 +93,8 @@ class HttpPeer:
             raise DaemonError(self._say_silent(error)) from error
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; later requests are refused."""
+        self._closed = True
         await self._transport.aclose()
 
     async def _exchange(self, url: str, max_bytes: int, seconds: float) -> PeerAnswer:
