@@ -15,7 +15,20 @@ hypothesis.settings.load_profile("ibpulse")
 HERE = Path(__file__).parent
 # Most of their tests start daemons, browsers or servers, and look at when things happen.
 LIVE = frozenset(
-    {"daemon", "docker", "doctor", "families", "faults", "fusefabric", "grafana", "page", "sampler", "terminal", "web"}
+    {
+        "daemon",
+        "docker",
+        "doctor",
+        "families",
+        "faults",
+        "fleet",
+        "fusefabric",
+        "grafana",
+        "page",
+        "sampler",
+        "terminal",
+        "web",
+    }
 )
 # Their files that may run beside others: what they wait for may take any time, and nothing in them is late.
 STILL = {

@@ -9,6 +9,7 @@
     ├── PictureError        a picture that cannot be drawn or written
     ├── CaptureError        a capture that cannot be taken
     ├── DaemonError         a running daemon that does not answer, or refuses
+    ├── DiscoveryError      a list of nodes that cannot be read
     └── RequestError        a request that is refused: unknown port, span too wide, bad time
 
 Messages name the thing, its value, the place, and the way out.
@@ -69,6 +70,14 @@ class DaemonError(IbpulseError):
     def __init__(self, reason: str, status: int = 0) -> None:
         self.status = status
         super().__init__(reason)
+
+
+class DiscoveryError(IbpulseError):
+    """A list of nodes that cannot be read; carries the faults found."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(self.faults))
 
 
 class RequestError(IbpulseError):

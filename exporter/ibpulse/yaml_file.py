@@ -1,4 +1,4 @@
-"""Reads YAML files that people write: nodes with their lines, and faults as sentences.
+"""Reads YAML files that people write: nodes with their lines, faults as sentences, and whether a file changed.
 
 Scalars are taken as written, because YAML would read `0001:00:00.0` as a number of base 60.
 """
@@ -88,6 +88,19 @@ class YamlFile:
             line = error.problem_mark.line + 1
             return f"{self.path}:{line}: not YAML: {error.problem}; correct this line or the one before"
         return f"{self.path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
+
+
+FileSignature = tuple[int, int, int, int] | None
+"""Values that change with the content of a file; None if it is unreadable."""
+
+
+def sign_file(path: Path) -> FileSignature:
+    """The signature of a file at this moment."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def text_of(node: yaml.Node) -> str:

@@ -12,7 +12,6 @@ from ibpulse.doctor import DoctorOptions, Finding, Level, examine
 from ibpulse.doctor.child_process import FactsRequest
 from ibpulse.doctor.facts import (
     Card,
-    ClockState,
     Counts,
     Facts,
     Folders,
@@ -25,6 +24,7 @@ from ibpulse.doctor.facts import (
     TreeFacts,
     WebPort,
 )
+from ibpulse.kernel_clock import ClockState
 from ibpulse.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory

@@ -13,14 +13,7 @@ import pytest
 
 from ibpulse.doctor import DoctorOptions
 from ibpulse.doctor.facts import WebPort
-from ibpulse.doctor.machine_facts import (
-    find_space,
-    find_web_holder,
-    read_available,
-    read_clock_state,
-    read_machine,
-    ring_bytes,
-)
+from ibpulse.doctor.machine_facts import find_space, find_web_holder, read_available, read_machine, ring_bytes
 from ibpulse.ring.file import RingFile
 
 
@@ -123,11 +116,6 @@ def test_available_memory_is_read(tmp_path: Path) -> None:
     (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\n")
     assert read_available(tmp_path) is None
     assert read_available(tmp_path / "nowhere") is None
-
-
-def test_the_kernel_tells_the_state_of_its_clock() -> None:
-    state = read_clock_state()
-    assert state is None or state.max_error_seconds >= 0
 
 
 def test_this_machine_can_be_read(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ PATHS = [
     "/api/v1/summary",
     "/api/v1/events",
     "/api/v1/jobs",
+    "/api/v1/clock",
     "/-/healthy",
     "/-/ready",
 ]

@@ -12,6 +12,7 @@ from ibpulse.aggregator import RailStanding
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.events.event import Event, started_states
 from ibpulse.jobs.claims import Key
+from ibpulse.kernel_clock import ClockState
 from ibpulse.model import Fabric, PortId, SamplerHealth
 from ibpulse.units import SECOND_NS
 
@@ -193,14 +194,6 @@ class Counts:
     def rise(self, name: str) -> int:
         """The increase of a counter; 0 if it was not read twice, or if it dropped."""
         return max(0, self.end.get(name, 0) - self.begin.get(name, self.end.get(name, 0)))
-
-
-@dataclass(frozen=True, slots=True)
-class ClockState:
-    """State of the kernel's clock (adjtimex(2)); the maximum error is the kernel's own estimate."""
-
-    synchronised: bool
-    max_error_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import http.client
 import os
@@ -13,57 +12,18 @@ from functools import partial
 from pathlib import Path
 
 from ibpulse.deadline import call_all
-from ibpulse.doctor.facts import ClockState, DoctorOptions, Machine, Space, WebPort
+from ibpulse.doctor.facts import DoctorOptions, Machine, Space, WebPort
 from ibpulse.doctor.tree_facts import find_mount
+from ibpulse.kernel_clock import read_clock_state
 from ibpulse.owned_files import find_directories
 from ibpulse.ring import layout as at
 from ibpulse.sampler.scheduling import quota_cpus
 
-# include/uapi/linux/timex.h
-_TIME_ERROR = 5
-_STA_UNSYNC = 0x0040
-_long = ctypes.c_long
 _FAILING = re.compile(r"Internal errors in ([a-z, ]{1,200}); see the log")
 ANSWER_SECONDS = 2.0
 WEB_SECONDS = 1.0
 # The oldest samples of the ring cannot be read while the sampler overwrites them.
 SPARE_NS = 2_000_000_000
-
-
-class _Timex(ctypes.Structure):
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", _long),
-        ("freq", _long),
-        ("maxerror", _long),
-        ("esterror", _long),
-        ("status", ctypes.c_int),
-        ("constant", _long),
-        ("precision", _long),
-        ("tolerance", _long),
-        ("time", _long * 2),
-        ("tick", _long),
-        ("ppsfreq", _long),
-        ("jitter", _long),
-        ("shift", ctypes.c_int),
-        ("stabil", _long),
-        ("jitcnt", _long),
-        ("calcnt", _long),
-        ("errcnt", _long),
-        ("stbcnt", _long),
-        ("tai", ctypes.c_int),
-        ("reserved", ctypes.c_int * 11),
-    )
-
-
-def read_clock_state() -> ClockState | None:
-    """The state of the wall clock, None where adjtimex(2) is not permitted."""
-    asked = _Timex(modes=0)
-    state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked))
-    if state < 0:
-        return None
-    synchronised = state != _TIME_ERROR and not asked.status & _STA_UNSYNC
-    return ClockState(synchronised, asked.maxerror / 1e6)
 
 
 def read_machine(options: DoctorOptions, ports: int) -> Machine:

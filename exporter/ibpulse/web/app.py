@@ -9,6 +9,7 @@ from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
+from ibpulse.web.routes.clock_route import clock_router
 from ibpulse.web.routes.events_route import events_router
 from ibpulse.web.routes.jobs_route import jobs_router
 from ibpulse.web.routes.metrics_route import metrics_router
@@ -47,6 +48,7 @@ def create_app(parts: WebParts) -> FastAPI:
         events_router,
         jobs_router,
         stream_router,
+        clock_router,
     ):
         app.include_router(router(parts), responses=refusals)
     app.include_router(health_router(parts))

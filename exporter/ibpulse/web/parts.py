@@ -16,6 +16,7 @@ from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.internal_errors import Occurrences
 from ibpulse.jobs.job_history import JobPorts
 from ibpulse.jobs.job_watch import NOTHING, JobsView
+from ibpulse.kernel_clock import ClockState, read_clock_state
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
@@ -78,6 +79,7 @@ class WebParts:
     limits: WebLimits = field(default_factory=WebLimits)
     counts: WebCounts = field(default_factory=WebCounts)
     wall_clock_ns: Callable[[], int] = time.time_ns
+    clock_state: Callable[[], ClockState | None] = read_clock_state
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None

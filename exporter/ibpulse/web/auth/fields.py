@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Annotated, TypeVar
-
-from pydantic import AfterValidator, PlainValidator, ValidationInfo
+from collections.abc import Mapping
+from typing import Annotated
 
 from ibpulse.units import parse_duration
+from ibpulse.yaml_sections import mapped, several, single
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 OLD_TLS_VERSIONS = ("TLS10", "TLS11")
@@ -58,75 +56,6 @@ MAX_BURST = 1_000_000
 
 # the salt has 128 bits in 22 characters, so the last one has only four values
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
-_TRUTHS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
-
-
-T = TypeVar("T")
-
-
-class EntriesError(ValueError):
-    """Errors in the entries of a list or mapping, by entry."""
-
-    def __init__(self, faults: Mapping[str, str]) -> None:
-        self.faults = faults
-        super().__init__(*faults.values())
-
-
-def single(parse: Callable[[str], T]) -> PlainValidator:
-    """A validator for one text, parsed by `parse`."""
-
-    def validate(given: object) -> T:
-        if isinstance(given, str):
-            return parse(given)
-        raise ValueError("not a single value; give one text")
-
-    return PlainValidator(validate)
-
-
-def several(parse: Callable[[str], T]) -> PlainValidator:
-    """A validator for a list of texts, each parsed by `parse`; a single text counts as a list of one."""
-
-    def validate(given: object) -> tuple[T, ...]:
-        texts = [given] if isinstance(given, str) else given
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError("is not a list; write it like [one, other]")
-        read, faults = [], {}
-        for number, text in enumerate(texts):
-            try:
-                read.append(parse(text))
-            except ValueError as error:
-                faults[str(number)] = str(error)
-        if faults:
-            raise EntriesError(faults)
-        return tuple(read)
-
-    return PlainValidator(validate)
-
-
-def mapped(check: Callable[[str, str], str]) -> PlainValidator:
-    """A validator for a mapping of texts; `check` returns the error of one entry, or an empty text."""
-
-    def validate(given: object) -> Mapping[str, str]:
-        if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
-            raise ValueError("is not a mapping of names to texts; write it like name: text")
-        faults = {name: fault for name, text in given.items() if (fault := check(name, text))}
-        if faults:
-            raise EntriesError(faults)
-        return given
-
-    return PlainValidator(validate)
-
-
-def _from_directory(path: Path, info: ValidationInfo) -> Path:
-    """A path relative to the directory of the configuration file."""
-    directory: Path = (info.context or {}).get("directory", Path())
-    return directory / path
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in _TRUTHS:
-        raise ValueError(f"unknown value {text!r}; choose true or false")
-    return _TRUTHS[text.lower()]
 
 
 def _tls_version(text: str) -> str:
@@ -190,10 +119,6 @@ def _user_fault(name: str, text: str) -> str:
     return ""
 
 
-OneText = Annotated[str, single(str)]
-Texts = Annotated[tuple[str, ...], several(str)]
-FilePath = Annotated[Path, single(Path), AfterValidator(_from_directory)]
-Truth = Annotated[bool, single(_truth)]
 TlsVersion = Annotated[str, single(_tls_version)]
 ClientAuth = Annotated[str, single(_client_auth)]
 Ciphers = Annotated[tuple[str, ...], several(_cipher)]

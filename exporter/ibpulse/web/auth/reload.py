@@ -17,13 +17,11 @@ from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.passwords import differing_costs
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
+from ibpulse.yaml_file import FileSignature, sign_file
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-
-Signature = tuple[tuple[int, int, int, int] | None, ...]
-"""Per file, values that change with its content; None if it is unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +73,9 @@ class WebConfigReloader:
         self._threads = DaemonThreads(1, "web-config")
         # the files, and their signature at the last attempt to read them
         self._files: tuple[Path, ...] = (path,)
-        self._loaded: Signature = ()
+        self._loaded: tuple[FileSignature, ...] = ()
         self.rules, self.bucket = self._load()
-        self._seen: Signature = self._loaded
+        self._seen: tuple[FileSignature, ...] = self._loaded
         self._counts.config_reloaded = True
 
     @property
@@ -101,7 +99,7 @@ class WebConfigReloader:
 
     def poll(self) -> None:
         """Reload files that changed, once they no longer do: several files are then completely written."""
-        seen = tuple(map(_sign, self._files))
+        seen = tuple(map(sign_file, self._files))
         if seen == self._seen and seen != self._loaded:
             self._loaded = seen
             self._renew()
@@ -130,12 +128,12 @@ class WebConfigReloader:
 
     def _load(self) -> tuple[Rules, TokenBucket]:
         """The rules of the files. The signature is taken first, so that no later change is missed."""
-        own = _sign(self._path)
+        own = sign_file(self._path)
         config, source = read_config(self._path)
         section = config.tls_server_config
         others = section.files() if section else ()
         self._files = (self._path, *others)
-        self._loaded = (own, *map(_sign, others))
+        self._loaded = (own, *map(sign_file, others))
         tls = build_tls(section, source) if section else None
         rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
         unequal = differing_costs(rules.users)
@@ -151,11 +149,3 @@ class WebConfigReloader:
 
 def _headers(config: WebConfig) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((name.lower().encode(), text.encode()) for name, text in config.http_server_config.headers.items())
-
-
-def _sign(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

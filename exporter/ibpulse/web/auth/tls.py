@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
-from ibpulse.web.auth.web_config import ConfigSource, TlsConfig
+from ibpulse.web.auth.web_config import TlsConfig
+from ibpulse.yaml_sections import ConfigSource
 
 NAME_KINDS = ("DNS", "email", "IP Address", "URI")
 SECTION = "tls_server_config"

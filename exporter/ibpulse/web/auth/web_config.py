@@ -7,13 +7,10 @@ rejected, not ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import (
@@ -22,85 +19,18 @@ from ibpulse.web.auth.fields import (
     Ciphers,
     ClientAuth,
     Curves,
-    EntriesError,
-    FilePath,
     Headers,
     IntervalNs,
-    OneText,
-    Texts,
     TlsVersion,
-    Truth,
     Users,
 )
-from ibpulse.yaml_file import YamlFile
+from ibpulse.yaml_sections import ConfigSource, FilePath, Keys, OneText, Texts, Truth, YamlSection, check_sections
 
 EXAMPLE = "tls_server_config: {cert_file: a.crt}"
-# the deepest value of the format is a header, three keys down
-MAX_DEPTH = 3
-EMPTY = ("", "~", "null", "Null", "NULL")
-
-Keys = tuple[str, ...]
+ADVICE = "correct --web.config.file or remove it"
 
 
-@dataclass(slots=True)
-class ConfigSource:
-    """The texts of a file as nested mappings and lists without empty values, the line of each key, and errors."""
-
-    file: YamlFile
-    texts: dict[str, Any] = field(default_factory=dict)
-    lines: dict[Keys, int] = field(default_factory=dict)
-
-    def place(self, keys: Keys) -> str:
-        """File, line and key as the prefix of a message; the line is that of the nearest key present."""
-        near = keys
-        while near and near not in self.lines:
-            near = near[:-1]
-        line = f":{self.lines[near]}" if near else ""
-        return f"{self.file.path}{line}" + (f": {'.'.join(keys)}" if keys else "")
-
-    def read(self, root: yaml.Node | None) -> None:
-        """Read the texts from the root of the file."""
-        if isinstance(root, yaml.MappingNode):
-            self.texts = dict(self._entries(root, ()))
-        elif root is not None and not _is_empty(root):
-            self.file.faults.append(f"{self.file.path}: is not a mapping; write it like {EXAMPLE}")
-
-    def _entries(self, node: yaml.MappingNode, keys: Keys) -> Iterator[tuple[str, Any]]:
-        """Key and content of each non-empty entry of a mapping."""
-        for name, line, value in self.file.entries(node, lambda name: f"{'.'.join((*keys, name))}:"):
-            self.lines[(*keys, name)] = line
-            if not _is_empty(value):
-                yield name, self._content(value, (*keys, name))
-
-    def _content(self, node: yaml.Node, keys: Keys) -> Any:
-        if isinstance(node, yaml.ScalarNode):
-            return str(node.value)
-        if len(keys) >= MAX_DEPTH:
-            self.file.faults.append(f"{self.place(keys)}: not a single value; give one text")
-            return ""
-        if isinstance(node, yaml.MappingNode):
-            return dict(self._entries(node, keys))
-        return [self._content(item, (*keys, str(number))) for number, item in enumerate(node.value)]
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in EMPTY
-
-
-def read_source(path: Path) -> ConfigSource:
-    """The texts of the file; errors if it cannot be read or is not YAML."""
-    source = ConfigSource(YamlFile(path))
-    source.read(source.file.compose("correct --web.config.file or remove it"))
-    return source
-
-
-class WebConfigSection(BaseModel):
-    """A mapping with known keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TlsConfig(WebConfigSection):
+class TlsConfig(YamlSection):
     """`tls_server_config`: certificate and key, inline or in files, and client authentication."""
 
     cert: OneText | None = None
@@ -122,21 +52,21 @@ class TlsConfig(WebConfigSection):
         return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
 
-class HttpConfig(WebConfigSection):
+class HttpConfig(YamlSection):
     """`http_server_config`: headers of every response. HTTP/2 is not supported, whatever `http2` says."""
 
     http2: Truth = True
     headers: Headers = Field(default_factory=dict)
 
 
-class RateConfig(WebConfigSection):
+class RateConfig(YamlSection):
     """`rate_limit`: one request every `interval` (ns), with bursts of `burst`; no limit at 0."""
 
     interval: IntervalNs = 0
     burst: Burst = 0
 
 
-class WebConfig(WebConfigSection):
+class WebConfig(YamlSection):
     """The whole file."""
 
     tls_server_config: TlsConfig | None = None
@@ -145,7 +75,7 @@ class WebConfig(WebConfigSection):
     rate_limit: RateConfig = RateConfig()
 
 
-SECTIONS: Mapping[str, type[WebConfigSection]] = {
+SECTIONS: Mapping[str, type[YamlSection]] = {
     "tls_server_config": TlsConfig,
     "http_server_config": HttpConfig,
     "rate_limit": RateConfig,
@@ -158,7 +88,7 @@ def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
     Raises:
         ConfigError: lists all errors in the file.
     """
-    source = read_source(path)
+    source = ConfigSource.of(path, EXAMPLE, ADVICE)
     faults = list(source.file.faults)
     # a section without keys counts as absent, as in Go
     texts = {key: content for key, content in source.texts.items() if content}
@@ -167,34 +97,12 @@ def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
             f"{path}: is empty, so it would ask for no password and no TLS; write basic_auth_users or "
             "tls_server_config, or remove --web.config.file to run without"
         )
-    config = WebConfig()
-    try:
-        config = WebConfig.model_validate(texts, context={"directory": path.parent})
-    except ValidationError as error:
-        faults += [sentence for fault in error.errors() for sentence in _sentences(fault, source)]
+    config, wrong = check_sections(WebConfig, texts, source, SECTIONS)
+    faults += wrong
     faults += [f"{source.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(texts)]
-    if faults:
+    if config is None or faults:
         raise ConfigError(faults)
     return config, source
-
-
-def _sentences(fault: Any, source: ConfigSource) -> Iterator[str]:
-    keys = tuple(map(str, fault["loc"]))
-    error = fault.get("ctx", {}).get("error")
-    if fault["type"] == "extra_forbidden":
-        yield f"{source.place(keys)}: no such key; {_advice(keys)}"
-    elif isinstance(error, EntriesError):
-        yield from (f"{source.place((*keys, name))}: {sentence}" for name, sentence in error.faults.items())
-    elif error is not None:
-        yield f"{source.place(keys)}: {error}"
-    else:
-        yield f"{source.place(keys)}: is not a mapping; write it like {keys[-1]}: {{key: value}}"
-
-
-def _advice(keys: Keys) -> str:
-    known = list(SECTIONS.get(keys[0], WebConfig).model_fields)
-    nearest = get_close_matches(keys[-1], known, n=1, cutoff=0.6)
-    return f"did you mean {nearest[0]}?" if nearest else f"known keys: {', '.join(known)}"
 
 
 def _find_contradictions(texts: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:

@@ -48,6 +48,7 @@ _LINKS = (
     ("/api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
     ("/api/v1/jobs", "jobs of this node and the ports that carry their traffic"),
     ("/api/v1/topology", "devices, PCIe links and GPUs"),
+    ("/api/v1/clock", "wall clock of this node"),
     ("/api/docs", "API reference"),
     ("/-/healthy", "liveness: is it sampling?"),
     ("/-/ready", "readiness: has the first sample arrived?"),

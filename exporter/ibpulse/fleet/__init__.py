@@ -1,0 +1,15 @@
+"""Many nodes: which there are, what their daemons say, and how far their clocks are apart.
+
+targets         one node with its address and labels, checked; lists of nodes in the format of Prometheus
+target_sources  the sources of nodes: DNS, files and HTTP
+discovery       the nodes of all sources, read again and again
+dns_services    SRV records by the resolver of the system
+node_config     passwords and TLS for asking the nodes of a source
+http_peer       bounded requests to one server, and why they fail as sentences
+nodes           requests to many nodes in parallel, within a time
+node_answers    the known answers of a daemon, checked member by member and encoded anew
+span_answers    those about a span: events, the summary, captures
+window_answers  windows, as JSON and NPY
+clock_offsets   how far the clock of a node is from this one, and how certain that is
+node_table      the last state of every node
+"""

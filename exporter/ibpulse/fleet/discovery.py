@@ -1,0 +1,119 @@
+"""The nodes of all sources, read again and again. A source that fails keeps the nodes of its last good answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ibpulse.deadline import DaemonThreads
+from ibpulse.errors import DiscoveryError
+from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
+from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource
+from ibpulse.fleet.targets import MAX_TARGETS, Target
+from ibpulse.internal_errors import Occurrences, find_cause
+from ibpulse.validation import show
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 30.0
+# hung lookups and files keep their thread
+MAX_THREADS = 8
+
+
+@dataclass(slots=True)
+class _Known:
+    """A source, the access to its nodes, its last good answer, and why the last one was not good."""
+
+    source: TargetSource
+    config: NodeConfigFile
+    targets: tuple[Target, ...] = ()
+    problem: str = ""
+    answered: bool = False
+    running: asyncio.Task[None] | None = None
+
+
+class Discovery:
+    """The nodes of all sources. Of nodes with one name, that of the first source counts."""
+
+    def __init__(self, sources: Sequence[tuple[TargetSource, NodeConfigFile]]) -> None:
+        """Nothing is read yet.
+
+        Raises:
+            ValueError: two sources have one name, so it is not clear whose password a node may get.
+        """
+        names = [source.name for source, _ in sources]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{show(twice[0])} is given twice; give each source of nodes once")
+        self._known = [_Known(source, config) for source, config in sources]
+        self._failures = Occurrences()
+        self._threads = DaemonThreads(MAX_THREADS, "discovery")
+        self.targets: tuple[Target, ...] = ()
+        self.problems: tuple[str, ...] = ()
+
+    def access(self, target: Target) -> NodeAccess:
+        """The access to a node: that of its own source, never another one's."""
+        return next(known.config.access for known in self._known if known.source.name == target.source)
+
+    async def refresh(self) -> None:
+        """Read all sources in parallel; late ones go on, and count the next time."""
+        for known in self._known:
+            if known.running is None or known.running.done():
+                known.running = asyncio.create_task(self._read(known))
+        running = [known.running for known in self._known if known.running]
+        if running:
+            await asyncio.wait(running, timeout=SOURCE_SECONDS)
+        for known in self._known:
+            if known.running and not known.running.done():
+                known.problem = f"no answer within {SOURCE_SECONDS:g} s"
+        self._merge()
+
+    async def run(self) -> None:
+        """Refresh every `REFRESH_SECONDS`, forever."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def close(self) -> None:
+        """End what still reads, and close all connections."""
+        for known in self._known:
+            if known.running:
+                known.running.cancel()
+                await asyncio.gather(known.running, return_exceptions=True)
+            await known.source.close()
+
+    async def _read(self, known: _Known) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
+            known.targets = await known.source.ask(self._threads)
+            known.problem, known.answered = "", True
+        except DiscoveryError as error:
+            known.problem = "; ".join(error.faults)
+        except Exception as error:
+            # a fault of ours with this one source; the others go on
+            known.problem = "internal error; see the log"
+            if self._failures.is_news((known.source.name, find_cause(error))):
+                log.exception("internal error while reading %s", known.source.name)
+
+    def _merge(self) -> None:
+        found: dict[str, Target] = {}
+        problems: list[str] = []
+        for known in self._known:
+            if known.problem:
+                kept = "; the nodes of its last good answer stay" if known.answered else ""
+                problems.append(f"{known.source.name}: {known.problem}{kept}")
+            if known.config.problem:
+                problems.append(f"{known.source.name}: {known.config.problem}")
+            twice = [target.name for target in known.targets if target.name in found]
+            if twice:
+                problems.append(f"{known.source.name}: {twice[0]!r} is a node of an earlier source, which counts")
+            for target in known.targets:
+                if len(found) >= MAX_TARGETS:
+                    problems.append(
+                        f"{known.source.name}: more than {MAX_TARGETS} nodes in all; the others are left out"
+                    )
+                    break
+                found.setdefault(target.name, target)
+        self.targets, self.problems = tuple(found.values()), tuple(problems)

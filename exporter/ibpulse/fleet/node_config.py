@@ -1,0 +1,183 @@
+"""The node configuration file: passwords and TLS for asking nodes, in the format of Prometheus for HTTP clients.
+
+A change of the file, or of a file that it names, is read again. An invalid change is a problem, and the previous
+configuration stays active.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import Field
+
+from ibpulse.errors import ConfigError
+from ibpulse.text import escape_controls
+from ibpulse.yaml_file import FileSignature, sign_file
+from ibpulse.yaml_sections import ConfigSource, FilePath, OneText, Truth, YamlSection, check_sections
+
+EXAMPLE = "basic_auth: {username: gateway, password_file: password}"
+MAX_SECRET_BYTES = 4096
+
+
+class BasicAuthSection(YamlSection):
+    """`basic_auth`: the user, and the password inline or in a file."""
+
+    username: OneText | None = None
+    password: OneText | None = Field(default=None, repr=False)
+    password_file: FilePath | None = None
+
+
+class ClientTlsSection(YamlSection):
+    """`tls_config`: the authority of the nodes, the gateway's own certificate, the name in the nodes' certificates."""
+
+    ca_file: FilePath | None = None
+    cert_file: FilePath | None = None
+    key_file: FilePath | None = None
+    server_name: OneText | None = None
+    insecure_skip_verify: Truth = False
+
+
+class NodeConfig(YamlSection):
+    """The whole file."""
+
+    basic_auth: BasicAuthSection | None = None
+    tls_config: ClientTlsSection | None = None
+
+
+SECTIONS: Mapping[str, type[YamlSection]] = {"basic_auth": BasicAuthSection, "tls_config": ClientTlsSection}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccess:
+    """How to ask the nodes of a source; `tls` is used for targets with https.
+
+    `authorization` is the value of that header, or empty. `server_name` is the name to expect in certificates, or
+    empty for the host of the target.
+    """
+
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    server_name: str = ""
+    authorization: str = field(default="", repr=False)
+
+
+class NodeConfigFile:
+    """The access of one file; without a path, that of a source without passwords."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read the file. Blocks.
+
+        Raises:
+            ConfigError: lists all faults, with file, line and key.
+        """
+        self.path = path
+        self.problem = ""
+        self._files: tuple[Path, ...] = ()
+        self._seen: tuple[FileSignature, ...] = ()
+        self.access = NodeAccess() if path is None else self._load(path)
+
+    def poll(self) -> bool:
+        """Read the files again if one changed; whether there is a new access. Blocks."""
+        if self.path is None or tuple(map(sign_file, self._files)) == self._seen:
+            return False
+        try:
+            self.access, self.problem = self._load(self.path), ""
+        except ConfigError as error:
+            self.problem = f"{'; '.join(error.faults)}; the previous configuration stays active"
+            return False
+        return True
+
+    def _load(self, path: Path) -> NodeAccess:
+        config, source = read_node_config(path)
+        auth, tls = config.basic_auth, config.tls_config
+        named = (*([auth.password_file] if auth else ()), *([tls.ca_file, tls.cert_file, tls.key_file] if tls else ()))
+        # before the files are read, so that no later change is missed
+        self._files = (path, *(file for file in named if file))
+        self._seen = tuple(map(sign_file, self._files))
+        authorization = _make_authorization(auth, source) if auth else ""
+        return NodeAccess(_make_tls(tls, source), (tls and tls.server_name) or "", authorization)
+
+
+def read_node_config(path: Path) -> tuple[NodeConfig, ConfigSource]:
+    """The checked file, and its texts with the line of each key; the files that it names are not opened.
+
+    Raises:
+        ConfigError: lists all faults.
+    """
+    source = ConfigSource.of(path, EXAMPLE, "correct the path or the file's permissions")
+    texts = {key: content for key, content in source.texts.items() if content}
+    config, wrong = check_sections(NodeConfig, texts, source, SECTIONS)
+    faults = [*source.file.faults, *wrong]
+    if not faults and not texts:
+        faults.append(f"{path}: is empty; write basic_auth or tls_config, or do not name the file")
+    if config is None or faults:
+        raise ConfigError(faults)
+    faults = [f"{source.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(config)]
+    if faults:
+        raise ConfigError(faults)
+    return config, source
+
+
+def _find_contradictions(config: NodeConfig) -> list[tuple[tuple[str, ...], str]]:
+    found: list[tuple[tuple[str, ...], str]] = []
+    auth, tls = config.basic_auth, config.tls_config
+    if auth and (not auth.username or ":" in auth.username or not auth.username.isprintable()):
+        found.append((("basic_auth", "username"), "give a name of printable characters without a colon"))
+    if auth and (auth.password is None) == (auth.password_file is None):
+        found.append((("basic_auth", "password_file"), "give either password_file or password"))
+    if tls and (tls.cert_file is None) != (tls.key_file is None):
+        found.append((("tls_config", "key_file"), "cert_file and key_file belong together; give both or none"))
+    if tls and tls.insecure_skip_verify:
+        advice = "is not supported, because any server could then collect the password; give ca_file"
+        found.append((("tls_config", "insecure_skip_verify"), advice))
+    return found
+
+
+def _make_authorization(auth: BasicAuthSection, source: ConfigSource) -> str:
+    password = auth.password
+    if auth.password_file:
+        password = _read_secret(auth.password_file, source.place(("basic_auth", "password_file")))
+    return f"Basic {base64.b64encode(f'{auth.username}:{password}'.encode()).decode()}"
+
+
+def _read_secret(path: Path, place: str) -> str:
+    """The first line of a file, which must be the only one."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_SECRET_BYTES + 1).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError([f"{place}: {path} cannot be read: {reason}; correct the path or the file"]) from error
+    if not text or len(text) >= MAX_SECRET_BYTES or escape_controls(text) != text:
+        raise ConfigError([f"{place}: {path} is not a password; write it into the file, in one line"])
+    return text
+
+
+def _make_tls(tls: ClientTlsSection | None, source: ConfigSource) -> ssl.SSLContext:
+    """The context with which nodes are verified; without `ca_file`, by the authorities of the system."""
+    if tls is None:
+        return ssl.create_default_context()
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+    except (OSError, ValueError) as error:
+        place = source.place(("tls_config", "ca_file"))
+        raise ConfigError([f"{place}: {tls.ca_file} has no usable certificate: {_reason(error)}"]) from error
+    if tls.cert_file and tls.key_file:
+        try:
+            context.load_cert_chain(tls.cert_file, tls.key_file, password=_refuse_passphrase)
+        except (OSError, ValueError) as error:
+            place = source.place(("tls_config", "cert_file"))
+            pair = f"{tls.cert_file} and {tls.key_file}"
+            raise ConfigError([f"{place}: {pair} are not a certificate and its key: {_reason(error)}"]) from error
+    return context
+
+
+def _refuse_passphrase() -> str:
+    raise ValueError("the key is encrypted; give one without a passphrase")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)

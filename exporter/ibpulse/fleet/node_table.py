@@ -1,0 +1,203 @@
+"""The last state of every node: what it answered, how far its clock is off, or why it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from time import monotonic_ns, time_ns
+from typing import Literal, TypeVar
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets
+from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.node_answers import NodeClock, NodeFigures, NodeJobs, NodePorts, ask_figures, ask_node, read_answer
+from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.fleet.targets import Target
+from ibpulse.internal_errors import Occurrences
+from ibpulse.text import names_text, natural_key
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+# version and line rate change seldom
+FIGURES_EVERY = 6
+MAX_STATE_BYTES, MAX_CLOCK_BYTES = 1_000_000, 1000
+T = TypeVar("T")
+NO_FIGURES = NodeFigures(None, None)
+State = Literal["down", "degraded", "waiting", "up"]
+STATES: Sequence[State] = ("down", "degraded", "waiting", "up")
+"""No answer about its ports; an answer with problems; not asked yet; all well. The order of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as of its last answers. What was never answered is None.
+
+    `problem` is a sentence, empty if all is well. `seen_ns` is the wall time of the last answer. `offset` is None for a
+    daemon of 0.1, which does not give its clock. A node that is down keeps its last answers.
+    """
+
+    target: Target
+    state: State = "waiting"
+    problem: str = ""
+    ports: NodePorts | None = None
+    jobs: NodeJobs | None = None
+    clock: NodeClock | None = None
+    offset: ClockOffset | None = None
+    clock_steps: int = 0
+    figures: NodeFigures = NO_FIGURES
+    seen_ns: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.target.name
+
+
+class PolledNode:
+    """What is known of one node."""
+
+    def __init__(self, target: Target) -> None:
+        self.state = NodeState(target)
+        self._clock = ClockOffsets()
+        self._polls = 0
+
+    async def poll(self, node: Node) -> None:
+        """Ask the node for its ports, clock and jobs, and now and then for its version and line rate."""
+        try:
+            ports = await ask_node(node, NodePorts, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
+        except DaemonError as error:
+            self.state = replace(self.state, state="down", problem=str(error))
+            return
+        self.state = replace(self.state, ports=ports, seen_ns=time_ns())
+        problems = [_find_problem(ports), await self._poll_others(node)]
+        problem = "; ".join(filter(None, problems))
+        self.state = replace(self.state, state="degraded" if problem else "up", problem=problem)
+
+    async def _poll_others(self, node: Node) -> str:
+        """Read what is not about ports; why one of them cannot be read, or an empty text. The last values stay."""
+        # the clock first, on the connection that is open now, for a short round trip
+        for what, read in (("clock", self._read_clock), ("jobs", self._read_jobs), ("metrics", self._read_figures)):
+            try:
+                await read(node)
+            except DaemonError as error:
+                return f"its {what} cannot be read: {error}"
+        self._polls += 1
+        return ""
+
+    def view(self, target: Target) -> NodeState:
+        """The state at this moment, with the labels of `target`."""
+        offset = self._clock.offset(monotonic_ns(), time_ns()) if self.state.clock else None
+        return replace(self.state, target=target, offset=offset, clock_steps=self._clock.steps)
+
+    async def _read_clock(self, node: Node) -> None:
+        answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
+        clock = None if answer is None else read_answer(NodeClock, answer)
+        if answer is not None and clock is not None:
+            self._clock.add(answer.sent_ns, answer.received_ns, clock.time_ns)
+        self.state = replace(self.state, clock=clock)
+
+    async def _read_jobs(self, node: Node) -> None:
+        jobs = await _if_known(ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES))
+        self.state = replace(self.state, jobs=jobs)
+
+    async def _read_figures(self, node: Node) -> None:
+        if self.state.figures.version is None or self._polls % FIGURES_EVERY == 0:
+            self.state = replace(self.state, figures=await ask_figures(node))
+
+
+async def _if_known(asked: Awaitable[T]) -> T | None:
+    """The answer, or None from a daemon of 0.1, which does not know the path."""
+    try:
+        return await asked
+    except DaemonError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def _find_problem(ports: NodePorts) -> str:
+    """What is wrong with the rails of a node, as a sentence; empty if nothing is."""
+    if not ports.ports:
+        return "it has no ports"
+    silent = [port.name for port in ports.ports if port.rail and port.problem]
+    down = [port.name for port in ports.ports if port.rail and not port.active and port.name not in silent]
+    parts = [f"no samples of {names_text(silent)}"] if silent else []
+    parts += [f"{names_text(down)} {'is' if len(down) == 1 else 'are'} not ACTIVE"] if down else []
+    return "; ".join(parts)
+
+
+class NodeTable:
+    """The states of all nodes of a discovery; the polls are spread evenly over `POLL_SECONDS`."""
+
+    def __init__(self, discovery: Discovery, nodes: Nodes) -> None:
+        self._discovery, self._nodes = discovery, nodes
+        # pages do not wait for polls of nodes that hang
+        self._parallel = asyncio.Semaphore(MAX_PARALLEL)
+        self._polled: dict[str, PolledNode] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._failures = Occurrences()
+
+    def rows(self) -> tuple[NodeState, ...]:
+        """The states of all nodes, those with problems first, then by name."""
+        states = [self._polled[node.name].view(node.target) for node in self._nodes.all() if node.name in self._polled]
+        return tuple(sorted(states, key=lambda row: (STATES.index(row.state), natural_key(row.name))))
+
+    def row(self, name: str) -> NodeState | None:
+        """The state of a node by name; None if it is not listed."""
+        node = self._nodes.get(name)
+        return self._polled[name].view(node.target) if node and name in self._polled else None
+
+    def update(self) -> None:
+        """Take over the nodes that the discovery lists now; states and clocks of nodes that stay are kept."""
+        self._nodes.update(self._discovery.targets, self._discovery.access)
+        old, self._polled = self._polled, {}
+        for node in self._nodes.all():
+            known = old.get(node.name)
+            same = known is not None and known.state.target.url == node.target.url
+            self._polled[node.name] = known if known is not None and same else PolledNode(node.target)
+
+    async def run(self) -> None:
+        """Poll every node every `POLL_SECONDS`, forever."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self.update()
+                begin = loop.time()
+                nodes = self._nodes.all()
+                for place, node in enumerate(nodes):
+                    await asyncio.sleep(max(0.0, begin + place * POLL_SECONDS / len(nodes) - loop.time()))
+                    self._start(node)
+                await asyncio.sleep(max(0.0, begin + POLL_SECONDS - loop.time()))
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def poll_all(self) -> None:
+        """Poll every node once, without spreading."""
+        self.update()
+        await asyncio.gather(*(self._poll(self._polled[node.name], node) for node in self._nodes.all()))
+
+    def _start(self, node: Node) -> None:
+        """Begin a poll, unless the last one of this node still runs or the node is gone."""
+        polled = self._polled.get(node.name)
+        if polled is None or node.name in self._running or self._nodes.get(node.name) is not node:
+            return
+        task = asyncio.create_task(self._poll(polled, node))
+        self._running[node.name] = task
+        task.add_done_callback(partial(self._end, node.name))
+
+    async def _poll(self, polled: PolledNode, node: Node) -> None:
+        await polled.poll(node.limited_by(self._parallel))
+
+    def _end(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        error = None if task.cancelled() else task.exception()
+        # a fault of ours with this one node; the others go on
+        if error is not None and self._failures.is_news((type(error), name)):
+            log.error("internal error while polling %s", name, exc_info=error)

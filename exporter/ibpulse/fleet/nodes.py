@@ -1,0 +1,152 @@
+"""Requests to many nodes in parallel: answers as they come, and a sentence for each node without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.http_peer import MAX_BYTES, SECONDS, HttpPeer, PeerAnswer
+from ibpulse.fleet.node_config import NodeAccess
+from ibpulse.fleet.targets import Target
+
+T = TypeVar("T")
+MAX_PARALLEL = 64
+PAGE_SECONDS = 2.0
+
+
+class Node:
+    """A node that can be asked, with the access to it; requests with one semaphore share a limit."""
+
+    def __init__(
+        self, target: Target, access: NodeAccess, parallel: asyncio.Semaphore, peer: HttpPeer | None = None
+    ) -> None:
+        self.target = target
+        self.access = access
+        self._peer = peer or HttpPeer(target.url, access)
+        self._parallel = parallel
+
+    def limited_by(self, parallel: asyncio.Semaphore) -> Node:
+        """The same node and its connections, with another limit."""
+        return Node(self.target, self.access, parallel, self._peer)
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.target.name
+
+    async def get(
+        self, path: str, query: Sequence[tuple[str, str]] = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
+    ) -> PeerAnswer:
+        """The answer of the node, in at most this many seconds after a place is free.
+
+        Raises:
+            DaemonError: there is no answer, it is too long, or the node refuses.
+        """
+        async with self._parallel:
+            return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._peer.close()
+
+
+Ask = Callable[[Node], Awaitable[T]]
+
+
+@dataclass(slots=True)
+class FleetAnswers(Generic[T]):
+    """Answers by the name of the node, and for each node without one the reason as a sentence."""
+
+    answers: dict[str, T] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+class Nodes:
+    """The nodes of the discovery, with their connections, which last as long as the node stays the same."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._parallel = asyncio.Semaphore(MAX_PARALLEL)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def all(self) -> tuple[Node, ...]:
+        """All nodes, in the order of the discovery."""
+        return tuple(self._nodes.values())
+
+    def get(self, name: str) -> Node | None:
+        """A node by name."""
+        return self._nodes.get(name)
+
+    def update(self, targets: Iterable[Target], access: Callable[[Target], NodeAccess]) -> None:
+        """Keep the nodes that are listed unchanged, with the same access; add and close others."""
+        old, self._nodes = self._nodes, {}
+        for target in targets:
+            wanted = access(target)
+            known = old.get(target.name)
+            if (
+                known
+                and known.access is wanted
+                and (known.target.url, known.target.source) == (target.url, target.source)
+            ):
+                known.target = target
+                self._nodes[target.name] = old.pop(target.name)
+            else:
+                self._nodes[target.name] = Node(target, wanted, self._parallel)
+        for node in old.values():
+            task = asyncio.create_task(node.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self.update((), lambda _: NodeAccess())
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def ask_each(
+        self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS
+    ) -> AsyncIterator[tuple[Node, T | DaemonError]]:
+        """Each node with its answer or the reason for having none, as they come, in at most this many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        tasks = {asyncio.ensure_future(_ask(ask, node)): node for node in nodes}
+        waiting = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    yield tasks[task], task.result()
+                if not done:
+                    break
+            for task in waiting:
+                yield tasks[task], DaemonError(f"no answer within the {seconds:g} s of the whole request")
+        finally:
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                await asyncio.wait(waiting)
+
+    async def ask_all(self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS) -> FleetAnswers[T]:
+        """All answers within this many seconds, and the reasons of nodes without one."""
+        found: FleetAnswers[T] = FleetAnswers()
+        async for node, answer in self.ask_each(nodes, ask, seconds):
+            if isinstance(answer, DaemonError):
+                found.missing[node.name] = str(answer)
+            else:
+                found.answers[node.name] = answer
+        return found
+
+
+async def _ask(ask: Ask[T], node: Node) -> T | DaemonError:
+    """The answer, or the error as a value: a task whose exception nobody takes would be logged."""
+    try:
+        return await ask(node)
+    except DaemonError as error:
+        return error

@@ -1,0 +1,162 @@
+"""Windows of a daemon, as JSON and as NPY, checked value by value and encoded anew."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from ibpulse.arrays import Singles
+from ibpulse.client import WINDOW_HEADER
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.http_peer import PeerAnswer
+from ibpulse.fleet.node_answers import (
+    MAX_PORTS,
+    NOT_OURS,
+    Amount,
+    Count,
+    Name,
+    NodeMember,
+    Sentence,
+    read_answer,
+    read_members,
+)
+from ibpulse.fleet.span_answers import NodeJobPorts
+
+NPY_TYPE = "application/x-npy"
+MAX_VALUES = 1_000_000
+MAX_HEADER = 10_000
+MAX_PLACES = 1000
+_SERIES = re.compile(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?")
+
+
+def _series(text: str) -> str:
+    if not _SERIES.fullmatch(text):
+        raise ValueError("is not the name of a series")
+    return text
+
+
+SeriesName = Annotated[Name, AfterValidator(_series)]
+Place = Annotated[list[Count], Field(min_length=3, max_length=3)]
+
+
+class NodeImplausible(NodeMember):
+    """Samples above the line rate."""
+
+    merged: Count
+    unexplained: Count
+    places: Annotated[list[Place], Field(max_length=MAX_PLACES)]
+
+
+class NodeHistory(NodeMember):
+    """The span of the ring."""
+
+    oldest_ms: Count
+    newest_ms: Count
+
+
+class NodeWindowGrid(NodeMember):
+    """The members that describe the values of a window; 0.1 does not mark samples above the line rate."""
+
+    interval_ms: Annotated[int, Field(ge=1, le=60_000)]
+    resolution_ms: Annotated[int, Field(ge=1, le=10**12)]
+    statistic: Literal["max", "mean", "min"]
+    unit: Literal["bytes_per_second", "bytes", "ratio"]
+    start_ms: Count
+    end_ms: Count
+    points: Annotated[int, Field(ge=0, le=MAX_VALUES)]
+    holes: Count
+    implausible: NodeImplausible | None = None
+    history: NodeHistory
+    coverage: Sentence
+    job: NodeJobPorts | None = None
+
+
+class NodeSeries(NodeMember):
+    """One direction of a port."""
+
+    port: Name
+    direction: Literal["transmit", "receive"]
+    values: Annotated[list[Amount | None], Field(max_length=MAX_VALUES)]
+    uncertainty: Annotated[list[Amount | None], Field(max_length=MAX_VALUES)] | None = None
+
+
+class NodeJsonWindow(NodeWindowGrid):
+    """`/api/v1/window` as JSON."""
+
+    series: Annotated[list[NodeSeries], Field(max_length=2 * MAX_PORTS)]
+
+
+class NodeWindowHead(NodeWindowGrid):
+    """The header of a window as NPY."""
+
+    series: Annotated[list[SeriesName], Field(max_length=4 * MAX_PORTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArray:
+    """A window as NPY: float32 (series, points), NaN for missing data, as `head` describes."""
+
+    head: NodeWindowHead
+    values: Singles
+
+    def encode(self) -> tuple[bytes, str]:
+        """The body, and the value of the header `X-Ibpulse-Window`."""
+        # not orjson or pydantic, because headers are ASCII only
+        return encode_npy(self.values), json.dumps(self.head.model_dump(), separators=(",", ":"))
+
+
+def encode_npy(values: Singles) -> bytes:
+    """An array of float32 in the format of NumPy."""
+    head = io.BytesIO()
+    values = np.ascontiguousarray(values, dtype="<f4")
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+    return b"".join((head.getvalue(), values.data))
+
+
+def read_window(answer: PeerAnswer) -> NodeJsonWindow:
+    """The checked window of an answer in JSON.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    window = read_answer(NodeJsonWindow, answer)
+    lengths = {len(values) for one in window.series for values in (one.values, one.uncertainty) if values is not None}
+    if lengths - {window.points}:
+        raise DaemonError(f"its answer is not as expected: series of other lengths than points; {NOT_OURS}")
+    return window
+
+
+def read_array(answer: PeerAnswer) -> NodeArray:
+    """The checked window of an answer in the format of NumPy.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    if answer.media_type != NPY_TYPE or WINDOW_HEADER not in answer.headers:
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}")
+    head = read_members(NodeWindowHead, answer.headers[WINDOW_HEADER])
+    shape = (len(head.series), head.points)
+    file = io.BytesIO(answer.body)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"version {version}")
+        found, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=MAX_HEADER)
+    except (ValueError, TypeError, SyntaxError) as error:
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}") from error
+    size = 4 * shape[0] * shape[1]
+    if found != shape or fortran or dtype != np.dtype("<f4") or len(answer.body) - file.tell() != size:
+        raise DaemonError(f"its answer is an array of another shape than it says; {NOT_OURS}")
+    values = np.frombuffer(answer.body, "<f4", offset=file.tell()).reshape(shape).copy()
+    missing = np.isnan(values)
+    if np.isinf(values).any() or (values[~missing] < 0).any():
+        raise DaemonError(f"its answer has rates that are negative or infinite; {NOT_OURS}")
+    # one of many bit patterns
+    values[missing] = np.nan
+    return NodeArray(head, values)

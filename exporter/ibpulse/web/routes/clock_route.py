@@ -1,0 +1,30 @@
+"""`/api/v1/clock`: the wall clock of the node, so that clients can measure how far it is from another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from ibpulse.web.parts import WebParts
+from ibpulse.web.schemas import ClockAnswer
+
+
+def clock_router(parts: WebParts) -> APIRouter:
+    """The clock route."""
+    router = APIRouter()
+
+    @router.get("/api/v1/clock", responses={200: {"model": ClockAnswer, "description": "The clock of the node."}})
+    async def clock() -> Response:
+        """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
+        return Response(orjson.dumps(describe_clock(parts)), media_type="application/json")
+
+    return router
+
+
+def describe_clock(parts: WebParts) -> dict[str, Any]:
+    """The answer of the route as plain values; the clock is read last."""
+    state = parts.clock_state()
+    return {"synchronised": None if state is None else state.synchronised, "time_ns": parts.wall_clock_ns()}

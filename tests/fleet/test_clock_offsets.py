@@ -1,0 +1,134 @@
+"""Offsets of clocks against closed forms: the truth lies within the stated uncertainty."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.fleet.clock_offsets import DRIFT, KEPT_NS, ClockOffset, ClockOffsets, apart, is_after
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+# of the own wall clock against the monotonic clock
+LEAD = 1_763_683_203 * SECOND
+
+delays = st.integers(0, 500 * MS)
+
+
+def exchange(clock: ClockOffsets, true_ns: int, sent_ns: int, there_ns: int, back_ns: int) -> bool:
+    """An exchange with a node whose clock is `true_ns` ahead of ours, with these delays of request and reply."""
+    return clock.add(sent_ns, sent_ns + there_ns + back_ns, sent_ns + there_ns + LEAD + true_ns)
+
+
+def offset(clock: ClockOffsets, now_ns: int) -> ClockOffset:
+    found = clock.offset(now_ns, now_ns + LEAD)
+    assert found is not None
+    return found
+
+
+@given(true_ns=st.integers(-3600 * SECOND, 3600 * SECOND), there=delays, back=delays)
+def test_asymmetric_delays_stay_within_the_uncertainty(true_ns: int, there: int, back: int) -> None:
+    clock = ClockOffsets()
+    exchange(clock, true_ns, 5 * SECOND, there, back)
+    found = offset(clock, 5 * SECOND + (there + back) // 2)
+    assert found.uncertainty_ns == -(-(there + back) // 2)
+    assert abs(found.offset_ns - true_ns) <= found.uncertainty_ns
+    # the closed form: half of the asymmetry
+    assert abs(found.offset_ns - true_ns - (there - back) / 2) <= 1
+
+
+@given(
+    true_ns=st.integers(-100 * MS, 100 * MS),
+    drift=st.floats(-DRIFT, DRIFT),
+    exchanges=st.lists(st.tuples(delays, delays), min_size=1, max_size=60),
+)
+def test_a_clock_that_drifts_stays_within_the_uncertainty(
+    true_ns: int, drift: float, exchanges: list[tuple[int, int]]
+) -> None:
+    clock, now_ns = ClockOffsets(), 0
+    for there, back in exchanges:
+        now_ns += 5 * SECOND
+        moment_ns = now_ns + there
+        node_ns = moment_ns + LEAD + true_ns + round(drift * moment_ns)
+        assert not clock.add(now_ns, now_ns + there + back, node_ns)
+        later_ns = now_ns + 2 * SECOND
+        found = offset(clock, later_ns)
+        assert abs(found.offset_ns - true_ns - drift * later_ns) <= found.uncertainty_ns + 2
+    assert clock.steps == 0
+
+
+def test_the_quickest_exchange_counts_until_it_is_too_old() -> None:
+    clock = ClockOffsets()
+    exchange(clock, 7 * MS, 0, 100_000, 100_000)
+    exchange(clock, 7 * MS, 10 * SECOND, 3 * MS, 1 * MS)
+    # 0.1 ms and 50 µs for each of ten seconds, against 2 ms
+    found = offset(clock, 10 * SECOND + 100_000)
+    assert (found.offset_ns, found.uncertainty_ns) == (7 * MS, 100_000 + 500_000)
+    # after 60 s: 3.1 ms against 4.5 ms; after 40 more, the first one is still better by its round trip alone
+    assert offset(clock, 60 * SECOND + 100_000).uncertainty_ns == 3_100_000
+    exchange(clock, 7 * MS, 60 * SECOND, 1 * MS, 1 * MS)
+    found = offset(clock, 60 * SECOND + MS)
+    assert (found.offset_ns, found.uncertainty_ns) == (7 * MS, 1 * MS)
+
+
+def test_the_uncertainty_grows_by_fifty_microseconds_per_second() -> None:
+    clock = ClockOffsets()
+    exchange(clock, 0, 0, 0, 0)
+    assert [offset(clock, second * SECOND).uncertainty_ns for second in (0, 1, 100)] == [0, 50_000, 5 * MS]
+
+
+def test_an_exchange_of_more_than_five_minutes_ago_says_nothing() -> None:
+    clock = ClockOffsets()
+    assert clock.offset(0, LEAD) is None
+    exchange(clock, 0, 0, 0, 0)
+    assert clock.offset(KEPT_NS, LEAD + KEPT_NS) is not None
+    assert clock.offset(KEPT_NS + 1, LEAD + KEPT_NS) is None
+
+
+def test_a_step_of_the_clock_of_a_node_is_recognised_and_the_past_forgotten() -> None:
+    clock = ClockOffsets()
+    exchange(clock, 0, 0, MS, MS)
+    # drift and delays explain 1 + 1 + 0.25 ms
+    assert not exchange(clock, 2 * MS, 5 * SECOND, MS, MS)
+    assert exchange(clock, 40 * MS, 10 * SECOND, 5 * MS, 5 * MS)
+    assert (clock.steps, clock.stepped_at_ns) == (1, 10 * SECOND + 5 * MS)
+    # the new exchange alone counts, although the old ones were quicker
+    found = offset(clock, 10 * SECOND + 5 * MS)
+    assert (found.offset_ns, found.uncertainty_ns) == (40 * MS, 5 * MS)
+
+
+def test_a_slow_exchange_is_not_taken_for_a_step() -> None:
+    clock = ClockOffsets()
+    exchange(clock, 0, 0, MS, MS)
+    assert not exchange(clock, 0, 5 * SECOND, 900 * MS, 0)
+    assert not exchange(clock, 0, 10 * SECOND, 0, 900 * MS)
+    assert clock.steps == 0
+
+
+def test_a_step_of_the_own_clock_moves_every_offset_by_as_much_and_is_no_step_of_a_node() -> None:
+    clocks = ClockOffsets(), ClockOffsets()
+    for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
+        exchange(clock, true_ns, 0, MS, MS)
+    before = [clock.offset(SECOND, SECOND + LEAD) for clock in clocks]
+    after = [clock.offset(SECOND, SECOND + LEAD + 3600 * SECOND) for clock in clocks]
+    assert apart(*before) == apart(*after) == ClockOffset(-5 * MS, 2 * (MS + round(DRIFT * (SECOND - MS))))
+    for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
+        # what the nodes answer has nothing to do with our wall clock
+        assert not exchange(clock, true_ns, 5 * SECOND, MS, MS)
+
+
+def test_a_reply_before_its_request_is_refused() -> None:
+    with pytest.raises(ValueError, match="a reply 1 ns before its request"):
+        ClockOffsets().add(1, 0, 0)
+
+
+def test_order_is_claimed_only_beyond_the_error_of_both_clocks() -> None:
+    first, second = ClockOffset(10 * MS, MS), ClockOffset(-5 * MS, 2 * MS)
+    # the first clock is 15 ms ahead, give or take 3 ms
+    assert is_after(100 * MS, 80 * MS, first, second) is True
+    assert is_after(100 * MS, 90 * MS, first, second) is False
+    assert is_after(100 * MS, 85 * MS, first, second) is None
+    assert is_after(100 * MS, 82 * MS, first, second) is None
+    assert is_after(100 * MS, 80 * MS, first, second, own_ns=5 * MS) is None
+    assert is_after(100 * MS, 0, first, None) is None

@@ -1,0 +1,241 @@
+"""Sources of nodes: files, DNS and HTTP. What fails keeps its last good answer and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import DiscoveryError
+from ibpulse.fleet import discovery, target_sources
+from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
+from ibpulse.fleet.targets import Target
+from tests.fleet.hostile import Hostile, hostile, never
+
+NODES = [{"targets": ["node1:1"], "labels": {"rack": "r1"}}]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Hostile]:
+    async with hostile() as state:
+        yield state
+
+
+def discover(*texts: str) -> Discovery:
+    plain = NodeConfigFile()
+    return Discovery([(parse_source(text), plain) for text in texts])
+
+
+def urls(found: Discovery) -> dict[str, str]:
+    return {target.name: target.url for target in found.targets}
+
+
+async def test_a_file_is_read_again_when_it_changes_and_stays_when_it_is_broken(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(NODES))
+    found = discover(str(path))
+    await found.refresh()
+    assert found.targets == (Target("node1", "http://node1:1", {"rack": "r1"}, str(path)),)
+    assert found.problems == ()
+
+    path.write_text('[{"targets": ["node1:1", "node2:1"]}]')
+    await found.refresh()
+    assert urls(found) == {"node1": "http://node1:1", "node2": "http://node2:1"}
+
+    path.write_text('[{"targets": ["node3:1"]}')
+    await found.refresh()
+    assert [*urls(found)] == ["node1", "node2"]
+    (problem,) = found.problems
+    assert problem.startswith(f"{path}: {path}: not JSON: ")
+    assert problem.endswith("; the nodes of its last good answer stay")
+
+    path.unlink()
+    await found.refresh()
+    assert [*urls(found)] == ["node1", "node2"]
+    assert "cannot be read: No such file or directory" in found.problems[0]
+
+    path.write_text("[]")
+    await found.refresh()
+    assert (found.targets, found.problems) == ((), ())
+
+
+async def test_a_source_that_never_answered_has_no_nodes(tmp_path: Path) -> None:
+    found = discover(str(tmp_path / "none.yml"))
+    await found.refresh()
+    assert found.targets == ()
+    assert not found.problems[0].endswith("stay")
+
+
+def test_a_file_of_a_terabyte_a_pipe_and_a_directory_are_refused_at_once(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.json"
+    with huge.open("wb") as file:
+        file.truncate(10**12)
+    os.mkfifo(tmp_path / "pipe.yml")
+    (tmp_path / "directory.json").mkdir()
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    with (tmp_path / "huge.yml").open("wb") as file:
+        file.truncate(10**12)
+    for name, reason in {
+        "huge.json": "is longer than 8000000 bytes",
+        "huge.yml": "it is longer than 1000000 bytes",
+        "pipe.yml": "is not a regular file",
+        "directory.json": "cannot be read: Is a directory",
+        "zero.json": "is not a regular file",
+    }.items():
+        with pytest.raises(DiscoveryError, match=reason):
+            FileSource("s", tmp_path / name).read()
+
+
+async def test_a_list_over_http(server: Hostile) -> None:
+    server.answer("/list", json.dumps(NODES).encode())
+    found = discover(f"{server.url}/list?a=b")
+    await found.refresh()
+    assert urls(found) == {"node1": "http://node1:1"}
+    assert server.asked[0].startswith("GET /list?a=b HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "reason"),
+    [
+        (b"<html>", "text/html", "200 OK", "its answer is 'text/html', not application/json"),
+        (b"[", "application/json", "200 OK", "answer: not JSON"),
+        (b"[]", "application/json", "503 No", "it refuses with 503"),
+        (b"[]", "application/json", "302 Found", "it redirects to another address (302)"),
+        (b" " * 9_000_000, "application/json", "200 OK", "its answer is longer than 8000000 bytes"),
+        (b'[{"targets": ["file:///x"]}]', "application/json", "200 OK", "'file' is not a scheme"),
+        (json.dumps([{"targets": ["a"] * 1_000_000}]).encode(), "application/json", "200 OK", "a second node"),
+    ],
+)
+async def test_a_bad_list_over_http_keeps_the_last_good_one(
+    server: Hostile, body: bytes, kind: str, status: str, reason: str
+) -> None:
+    server.answer("/list", json.dumps(NODES).encode())
+    found = discover(f"{server.url}/list")
+    await found.refresh()
+    server.answer("/list", body, kind, status, "Location: /other")
+    await found.refresh()
+    assert [*urls(found)] == ["node1"]
+    assert reason in found.problems[0]
+    assert found.problems[0].endswith("; the nodes of its last good answer stay")
+
+
+async def test_a_source_that_hangs_holds_up_no_other(
+    server: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "SOURCE_SECONDS", 0.3)
+    server.handlers["/list"] = never
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(NODES))
+    found = discover(f"{server.url}/list", str(path))
+    await found.refresh()
+    assert [*urls(found)] == ["node1"]
+    assert "no answer within 0.3 s" in found.problems[0]
+
+
+async def test_a_name_leads_to_all_its_addresses() -> None:
+    found = discover("dns+localhost:7", "dns+https://localhost:8")
+    await found.refresh()
+    assert set(urls(found).values()) <= {"http://127.0.0.1:7", "http://[::1]:7"}
+    assert urls(found)
+    # the second source has the same names
+    assert "is a node of an earlier source, which counts" in found.problems[0]
+    with pytest.raises(DiscoveryError, match=r"no-such-host\.invalid cannot be resolved: "):
+        DnsSource("s", "no-such-host.invalid", 1).read()
+
+
+async def test_of_two_nodes_with_one_name_that_of_the_first_source_counts(tmp_path: Path) -> None:
+    for name, port in (("one.json", 1), ("two.json", 2)):
+        (tmp_path / name).write_text(json.dumps([{"targets": [f"node1:{port}", f"only{port}:1"]}]))
+    found = discover(str(tmp_path / "one.json"), str(tmp_path / "two.json"))
+    await found.refresh()
+    assert urls(found) == {"node1": "http://node1:1", "only1": "http://only1:1", "only2": "http://only2:1"}
+    assert found.problems == (f"{tmp_path}/two.json: 'node1' is a node of an earlier source, which counts",)
+
+
+async def test_the_access_of_a_node_is_that_of_its_own_source(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"targets": [name]}]))
+    (tmp_path / "web.yml").write_text("basic_auth: {username: ops, password: x}")
+    config = NodeConfigFile(tmp_path / "web.yml")
+    sources = [parse_source(str(tmp_path / f"{name}.json")) for name in ("one", "two")]
+    found = Discovery([(sources[0], config), (sources[1], NodeConfigFile())])
+    await found.refresh()
+    assert [bool(found.access(target).authorization) for target in found.targets] == [True, False]
+
+
+async def test_one_source_has_one_access(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'dns\+a:1' is given twice; give each source of nodes once"):
+        discover("dns+a:1", "dns+a:1")
+
+
+async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(NODES))
+    found = discover(str(path))
+    await found.refresh()
+    path.write_text("[]")
+    monkeypatch.setattr(target_sources, "read_json", lambda *_: 1 // 0)
+    await found.refresh()
+    await found.refresh()
+    assert [*urls(found)] == ["node1"]
+    assert found.problems == (f"{path}: internal error; see the log; the nodes of its last good answer stay",)
+    assert caplog.text.count("internal error while reading") == 1
+
+
+async def test_nothing_is_left_after_closing(server: Hostile) -> None:
+    server.handlers["/list"] = never
+    found = discover(f"{server.url}/list")
+    task = asyncio.create_task(found.run())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await found.close()
+    assert [task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro())] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("dns+ibpulse.monitoring.svc:10055", DnsSource),
+        ("dns+https://ibpulse:1", DnsSource),
+        ("dnssrv+_http._tcp.ibpulse.monitoring.svc", ServiceSource),
+        ("/etc/nodes.json", FileSource),
+        ("nodes.yaml", FileSource),
+    ],
+)
+def test_sources_are_told_by_their_form(text: str, kind: type) -> None:
+    assert type(parse_source(text)) is kind
+
+
+async def test_a_url_is_a_source() -> None:
+    assert type(parse_source("https://sd.example/nodes?x=y")) is HttpSource
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "'' is not a source of nodes; use dns+NAME:PORT, "),
+        ("node1:10055", "'node1:10055' is not a source of nodes"),
+        ("nodes.txt", "'nodes.txt' is not a source of nodes"),
+        ("dns+", "'' is not an address"),
+        ("dns+a b:1", "'a b:1' is not an address"),
+        ("dns+ftp://a:1", "'ftp' is not a scheme"),
+        ("dns+a:1/b", "has more than a name and a port"),
+        ("http://a:b@c/d", "has a user name"),
+        ("http://a/b#c", "has more than a host, a port and a plain path"),
+        ("http://a/b?x#c", "is not a URL for a list of nodes"),
+        ("http://a/b?\n", "is not a URL for a list of nodes"),
+    ],
+)
+def test_what_is_no_source_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_source(text)
+    assert reason in str(caught.value)

@@ -1,0 +1,312 @@
+"""Answers of daemons: those of 0.1 and 0.2 are read and come out as they were, and nothing else gets through."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.http_peer import PeerAnswer
+from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer
+from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
+from ibpulse.web.app import create_app
+from tests.web.event_logs import make_log
+from tests.web.rings import full_node
+
+RELEASED = Path(__file__).parents[1] / "upgrade" / "released"
+BY_PATH: dict[str, type[NodeMember]] = {
+    "/api/v1/ports": NodePorts,
+    "/api/v1/jobs": NodeJobs,
+    "/api/v1/clock": NodeClock,
+    "/api/v1/events": NodeEvents,
+    "/api/v1/summary?last=5s": NodeSpanSummary,
+    "/api/v1/window?last=1s": NodeJsonWindow,
+    "/api/v1/window?last=1s&uncertainty=true&unit=ratio": NodeJsonWindow,
+}
+
+
+def answered(body: bytes, kind: str = "application/json", **headers: str) -> PeerAnswer:
+    return PeerAnswer({"content-type": kind, **headers}, body, 0, 0)
+
+
+async def ask(directory: Path, path: str) -> httpx.Response:
+    """The answer of the real application."""
+    node = full_node(directory)
+    transport = httpx.ASGITransport(app=create_app(node.parts(events=make_log(60))))
+    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+        answer = await client.get(path)
+    node.ring.close()
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+@pytest.mark.parametrize("path", BY_PATH)
+async def test_an_answer_comes_out_as_it_was(tmp_path: Path, path: str) -> None:
+    answer = await ask(tmp_path, path)
+    read = read_answer(BY_PATH[path], answered(answer.content, answer.headers["content-type"]))
+    document = json.loads(read.encode())
+    expected = answer.json()
+    # members that only some answers have are null in the others
+    for name in document.keys() - expected.keys():
+        assert document.pop(name) is None
+    for one in document.get("series", ()):
+        if one["uncertainty"] is None:
+            del one["uncertainty"]
+    assert document == expected
+
+
+async def test_an_array_comes_out_as_it_was(tmp_path: Path) -> None:
+    answer = await ask(tmp_path, "/api/v1/window?last=1s&uncertainty=true&format=npy")
+    body, head = read_array(PeerAnswer(dict(answer.headers), answer.content, 0, 0)).encode()
+    assert body == answer.content
+    expected = json.loads(answer.headers["x-ibpulse-window"])
+    assert json.loads(head) == {**expected, "job": None}
+    assert head.isascii()
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("ports", NodePorts), ("captures", NodeCaptures), ("summary", NodeSpanSummary), ("window", NodeJsonWindow)],
+)
+def test_answers_of_0_1_are_read_and_what_they_do_not_say_is_null(name: str, model: type[NodeMember]) -> None:
+    body = (RELEASED / f"{name}.json").read_bytes()
+    document, expected = json.loads(read_answer(model, answered(body)).encode()), json.loads(body)
+    assert unsaid(document, expected) <= {
+        *("since", "role", "stuck_devices", "simulated", "jobs", "url", "implausible", "job", "uncertainty", "state"),
+        *("line_rate_bytes_per_second", "bandwidth_peak_utilization_ratio"),
+    }
+
+
+def unsaid(found: Any, expected: Any) -> set[str]:
+    """The names of members that only one of two documents has; all others are equal."""
+    if isinstance(found, dict):
+        assert isinstance(expected, dict)
+        names = found.keys() ^ expected.keys()
+        # a role follows from being a rail
+        assert all(found.get(name) in (None, "compute", []) for name in names)
+        return names.union(*(unsaid(found[name], expected[name]) for name in found.keys() & expected.keys()))
+    if isinstance(found, list):
+        assert len(found) == len(expected)
+        return set().union(*(unsaid(*pair) for pair in zip(found, expected, strict=True)))
+    assert found == expected
+    return set()
+
+
+PORT = {
+    "name": "mlx5_0:1",
+    "device": "mlx5_0",
+    "port": 1,
+    "state": "ACTIVE",
+    "active": True,
+    "rate_bytes_per_second": 5e10,
+    "rail": True,
+    "source": None,
+    "problem": "",
+    "identity": {},
+}
+
+
+def read_ports(**changes: Any) -> NodePorts:
+    body = json.dumps({"interval_seconds": 0.01, "ports": [{**PORT, **changes}]}).encode()
+    return read_answer(NodePorts, answered(body))
+
+
+def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
+    read = read_ports(script="<script>", problem="hung\x1b[31m\u202e", identity={"guid": "1", "html": "<b>"})
+    encoded = read.encode()
+    assert b"script" not in encoded
+    assert b"html" not in encoded
+    assert read.ports[0].problem == r"hung\u001b[31m\u202e"
+    assert len(read_ports(problem="x" * 100_000).ports[0].problem) == 2000
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "mlx5\n0:1"}, "ports.0.name has control characters"),
+        ({"device": "\u202emlx"}, "ports.0.device has control characters"),
+        ({"device": "x" * 257}, "ports.0.device 'xxx"),
+        ({"port": "1"}, "ports.0.port '1' is not a whole number"),
+        ({"port": True}, "ports.0.port 'True' is not a whole number"),
+        ({"port": 256}, "ports.0.port '256' is too large"),
+        ({"port": 10**400}, "ports.0.port "),
+        ({"rail": 1}, "ports.0.rail '1' is not true or false"),
+        ({"rate_bytes_per_second": -1}, "is too small"),
+        ({"rate_bytes_per_second": float("nan")}, "ports.0.rate_bytes_per_second"),
+        ({"rate_bytes_per_second": float("inf")}, "ports.0.rate_bytes_per_second"),
+        ({"rate_bytes_per_second": 1e300}, "is too large"),
+        ({"identity": None}, "ports.0.identity"),
+        ({"identity": {"guid": {"a": 1}}}, "ports.0.identity.guid"),
+    ],
+)
+def test_a_wrong_member_is_refused_with_its_place(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DaemonError, match=r".") as caught:
+        read_ports(**changes)
+    assert reason in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "model", [NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures]
+)
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'],
+)
+def test_what_is_no_answer_is_refused_by_every_model(model: type[NodeMember], body: bytes) -> None:
+    with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
+        read_answer(model, answered(body))
+
+
+def test_html_is_not_read_even_if_it_were_json() -> None:
+    with pytest.raises(DaemonError, match="its answer is 'text/html', not JSON"):
+        read_answer(NodeClock, answered(b'{"time_ns": 5}', "text/html"))
+    assert read_answer(NodeClock, answered(b'{"time_ns": 5}', "Application/JSON; charset=utf-8")).time_ns == 5
+
+
+def test_the_number_of_items_is_bounded() -> None:
+    many = json.dumps({"interval_seconds": 0.01, "ports": [PORT] * 1025}).encode()
+    with pytest.raises(DaemonError, match="ports has too many items; use at most 1024"):
+        read_answer(NodePorts, answered(many))
+
+
+EVENT = {
+    "time_ms": 1,
+    "time": "2025-11-21T00:00:03.030Z",
+    "uncertainty_ms": 0,
+    "kind": "capture",
+    "subject": "",
+    "device": "",
+    "port": None,
+    "text": "x",
+    "details": {},
+}
+
+
+def read_details(details: Any) -> dict[str, Any]:
+    document = {"from_ms": None, "to_ms": 1, "kinds": {}, "left_out": 0, "events": [{**EVENT, "details": details}]}
+    return read_answer(NodeEvents, answered(json.dumps(document).encode())).events[0].details
+
+
+def test_details_are_plain_bounded_values() -> None:
+    assert read_details({"a\n": ["\x1b", 1, 0.5, None, True, {"b": ""}]}) == {
+        r"a\n": [r"\u001b", 1, 0.5, None, True, {"b": ""}]
+    }
+    deep: Any = 5
+    for _ in range(6):
+        deep = {"a": deep}
+    for details in (deep, {"a": list(range(3000))}, {"a": float("inf")}, {"a": 10**30}, [], "x"):
+        with pytest.raises(DaemonError, match=r"events\.0\.details"):
+            read_details(details)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "20261123T035447.609Z-release-9485bb39.parquet\n", "x.parquet", "<b>", ""]
+)
+def test_a_capture_has_the_name_of_a_capture(name: str) -> None:
+    capture = {"name": name, "trigger_ms": 1, "reason": "x", "size_bytes": 1}
+    body = json.dumps({"captures": [capture], "pending": [], "stored_bytes": 1}).encode()
+    with pytest.raises(DaemonError, match=r"captures\.0\.name is not the name of a capture"):
+        read_answer(NodeCaptures, answered(body))
+
+
+HEAD = {
+    "interval_ms": 10,
+    "resolution_ms": 10,
+    "statistic": "max",
+    "unit": "bytes_per_second",
+    "start_ms": 1000,
+    "end_ms": 1030,
+    "points": 3,
+    "holes": 1,
+    "history": {"oldest_ms": 0, "newest_ms": 2000},
+    "coverage": "",
+    "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
+}
+
+
+def npy(values: Any) -> bytes:
+    body = io.BytesIO()
+    np.save(body, values)
+    return body.getvalue()
+
+
+def array(values: Any, **changes: Any) -> PeerAnswer:
+    head = json.dumps({**HEAD, **changes})
+    body = values if isinstance(values, bytes) else npy(values)
+    return answered(body, "application/x-npy", **{"x-ibpulse-window": head})
+
+
+GOOD = np.array([[1, np.nan, 3], [4, 5, 6]], dtype="<f4")
+
+
+def test_an_array_of_0_1_is_read() -> None:
+    read = read_array(array(GOOD))
+    np.testing.assert_array_equal(read.values, GOOD)
+    assert read.head.implausible is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        GOOD.astype("<f8"),
+        GOOD.astype(">f4"),
+        GOOD[:1],
+        GOOD.T,
+        np.asfortranarray(GOOD),
+        np.array([{}], dtype=object),
+        b"",
+        b"no array",
+        npy(GOOD)[:-1],
+        npy(GOOD) + b"<script>",
+        b"\x93NUMPY\x01\x00" + (60_000).to_bytes(2, "little") + b"[" * 60_000,
+        b"\x93NUMPY\x02\x00" + npy(GOOD)[8:],
+        np.array([[1, np.inf, 3], [4, 5, 6]], dtype="<f4"),
+        np.array([[1, -1, 3], [4, 5, 6]], dtype="<f4"),
+    ],
+)
+def test_a_wrong_array_is_refused(values: Any) -> None:
+    with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
+        read_array(array(values))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"points": 4},
+        {"points": -3},
+        {"points": 10**9},
+        {"series": ["mlx5_0:1 transmit"]},
+        {"series": ["mlx5_0:1 transmit", "<script>"]},
+        {"series": ["mlx5_0:1 transmit", "mlx5\t:1 receive"]},
+        {"start_ms": 0.5},
+        {"history": 5},
+        {"unit": "html"},
+    ],
+)
+def test_a_wrong_head_of_an_array_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
+        read_array(array(GOOD, **changes))
+
+
+def test_payloads_in_missing_values_do_not_get_through() -> None:
+    body = bytearray(npy(GOOD))
+    body[-20:-16] = (0x7FC12345).to_bytes(4, "little")
+    assert bytes(body) != npy(GOOD)
+    assert read_array(array(bytes(body))).encode()[0] == npy(GOOD)
+
+
+def test_series_of_another_length_are_refused() -> None:
+    series = {"port": "mlx5_0:1", "direction": "transmit", "values": [1.0, None]}
+    with pytest.raises(DaemonError, match="series of other lengths than points"):
+        read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
+    series["values"] = [1.0, None, 2.0]
+    assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]

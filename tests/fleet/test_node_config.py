@@ -1,0 +1,146 @@
+"""The node configuration file: what is taken, the sentence for each thing that is not, and its reload."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from ibpulse.errors import ConfigError
+from ibpulse.fleet.node_config import NodeConfigFile
+from tests.web.certificates import make_authority, sign
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tls")
+    authority = make_authority(directory)
+    sign(authority, directory, "client", "DNS:gateway")
+    sign(authority, directory, "other", "DNS:other")
+    return directory
+
+
+def load(directory: Path, text: str) -> NodeConfigFile:
+    path = directory / "nodes.yml"
+    path.write_text(text)
+    return NodeConfigFile(path)
+
+
+def faults(directory: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(directory, text)
+    return [fault.replace(f"{directory}/", "") for fault in caught.value.faults]
+
+
+def basic(pair: str) -> str:
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def test_without_a_file_there_is_no_password() -> None:
+    config = NodeConfigFile()
+    assert (config.access.authorization, config.access.server_name, config.poll()) == ("", "", False)
+
+
+def test_a_password_inline_or_in_a_file(tmp_path: Path) -> None:
+    assert load(tmp_path, "basic_auth: {username: ops, password: s:e c}").access.authorization == basic("ops:s:e c")
+    (tmp_path / "password").write_text(" tröt\n")
+    config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
+    assert config.access.authorization == basic("ops:tröt")
+    assert "Basic" not in repr(config.access)
+
+
+def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: Path) -> None:
+    config = load(
+        tmp_path,
+        f"tls_config:\n  ca_file: {certificates}/authority.crt\n  cert_file: {certificates}/client.crt\n"
+        f"  key_file: {certificates}/client.key\n  server_name: ibpulse.example\n  insecure_skip_verify: false\n",
+    )
+    assert config.access.server_name == "ibpulse.example"
+    assert [dict(entry["subject"][0])["commonName"] for entry in config.access.tls.get_ca_certs()] == ["authority"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "nodes.yml: is empty; write basic_auth or tls_config, or do not name the file"),
+        ("[]", "nodes.yml: is not a mapping; write it like basic_auth: {username: gateway, password_file: password}"),
+        ("basic_auth: x", "nodes.yml:1: basic_auth: is not a mapping; write it like basic_auth: {key: value}"),
+        ("\nbasic_aut: {}\nx: y", "nodes.yml:3: x: no such key; known keys: basic_auth, tls_config"),
+        ("basic_aut: {a: b}", "nodes.yml:1: basic_aut: no such key; did you mean basic_auth?"),
+        (
+            "basic_auth:\n  username: ops\n  pasword: x\n",
+            "nodes.yml:3: basic_auth.pasword: no such key; did you mean password?",
+        ),
+        (
+            "basic_auth:\n  username: ops\n",
+            "nodes.yml:1: basic_auth.password_file: give either password_file or password",
+        ),
+        (
+            "basic_auth:\n  username: ops\n  password: x\n  password_file: y\n",
+            "nodes.yml:4: basic_auth.password_file: give either password_file or password",
+        ),
+        (
+            "basic_auth: {username: 'a:b', password: x}",
+            "nodes.yml:1: basic_auth.username: give a name of printable characters without a colon",
+        ),
+        (
+            "basic_auth: {username: a, password: [x]}",
+            "nodes.yml:1: basic_auth.password: not a single value; give one text",
+        ),
+        (
+            "basic_auth: {username: a, password_file: none}",
+            "nodes.yml:1: basic_auth.password_file: none cannot be read: No such file or directory; "
+            "correct the path or the file",
+        ),
+        (
+            "basic_auth: {username: a, password_file: nodes.yml}\n# x\n",
+            "nodes.yml:1: basic_auth.password_file: nodes.yml is not a password; write it into the file, in one line",
+        ),
+        (
+            "tls_config: {cert_file: a}",
+            "nodes.yml:1: tls_config.key_file: cert_file and key_file belong together; give both or none",
+        ),
+        (
+            "tls_config: {insecure_skip_verify: true}",
+            "nodes.yml:1: tls_config.insecure_skip_verify: is not supported, because any server could then collect "
+            "the password; give ca_file",
+        ),
+        (
+            "tls_config: {ca_file: none}",
+            "nodes.yml:1: tls_config.ca_file: none has no usable certificate: No such file or directory",
+        ),
+        (
+            "tls_config: {ca_file: nodes.yml}",
+            "nodes.yml:1: tls_config.ca_file: nodes.yml has no usable certificate: NO_CERTIFICATE_OR_CRL_FOUND",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_file_line_and_key(tmp_path: Path, text: str, fault: str) -> None:
+    assert fault in faults(tmp_path, text)
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path, certificates: Path) -> None:
+    (fault,) = faults(
+        tmp_path, f"tls_config:\n  cert_file: {certificates}/client.crt\n  key_file: {certificates}/other.key\n"
+    )
+    assert fault.startswith("nodes.yml:2: tls_config.cert_file: ")
+    assert fault.endswith("are not a certificate and its key: KEY_VALUES_MISMATCH")
+
+
+def test_a_changed_password_is_read_again_and_a_broken_one_keeps_the_last(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("one")
+    config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
+    first = config.access
+    assert (config.poll(), config.access) == (False, first)
+    password.write_text("another")
+    assert config.poll()
+    assert config.access.authorization == basic("ops:another")
+    password.unlink()
+    assert not config.poll()
+    assert config.problem.endswith("the previous configuration stays active")
+    assert config.access.authorization == basic("ops:another")
+    password.write_text("third")
+    assert config.poll()
+    assert (config.access.authorization, config.problem) == (basic("ops:third"), "")

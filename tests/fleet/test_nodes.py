@@ -1,0 +1,138 @@
+"""Requests to many nodes: in parallel within bounds, answers as they come, and a reason for each missing one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_config import NodeAccess
+from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.fleet.targets import Target
+from tests.fleet.hostile import Hostile, hostile, never
+
+PLAIN = NodeAccess()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Hostile]:
+    async with hostile() as state:
+        yield state
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[Nodes]:
+    made = Nodes()
+    yield made
+    await made.close()
+
+
+def listed(server: Hostile, *names: str) -> list[Target]:
+    return [Target(name, f"{server.url}/{name}") for name in names]
+
+
+async def ask(node: Node) -> bytes:
+    return (await node.get("/x")).body
+
+
+async def test_answers_come_as_they_are_there_and_missing_nodes_have_a_reason(server: Hostile, nodes: Nodes) -> None:
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+
+    server.handlers["/slow/x"], server.handlers["/hung/x"] = late, never
+    server.answer("/quick/x", b"quick")
+    nodes.update(listed(server, "hung", "slow", "gone", "quick"), lambda _: PLAIN)
+    begin = time.monotonic()
+    came = [(node.name, str(found)) async for node, found in nodes.ask_each(nodes.all(), ask, 0.7)]
+    assert 0.6 < time.monotonic() - begin < 1.2
+    assert sorted(came[:2]) == [("gone", "it refuses with 404"), ("quick", "b'quick'")]
+    assert came[2:] == [("slow", "b'late'"), ("hung", "no answer within the 0.7 s of the whole request")]
+    found = await nodes.ask_all(nodes.all(), ask)
+    assert found.answers == {"quick": b"quick", "slow": b"late"}
+    assert found.missing == {"gone": "it refuses with 404", "hung": "no answer within 1 s"}
+
+
+async def test_at_most_64_requests_run_in_parallel(server: Hostile, nodes: Nodes) -> None:
+    running, most = 0, 0
+
+    async def count(writer: asyncio.StreamWriter) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    targets = listed(server, *(f"n{number}" for number in range(200)))
+    server.handlers.update({f"/{target.name}/x": count for target in targets})
+    nodes.update(targets, lambda _: PLAIN)
+    found = await nodes.ask_all(nodes.all(), ask, 20)
+    assert (len(found.answers), found.missing) == (200, {})
+    assert most == MAX_PARALLEL
+
+
+async def test_a_reader_that_leaves_early_leaves_nothing_behind(server: Hostile, nodes: Nodes) -> None:
+    server.handlers["/hung/x"] = never
+    server.answer("/quick/x", b"quick")
+    nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)
+    each = nodes.ask_each(nodes.all(), ask)
+    assert (await anext(each))[1] == b"quick"
+    begin = time.monotonic()
+    await each.aclose()
+    assert time.monotonic() - begin < 0.5
+    assert [task for task in asyncio.all_tasks() if "_ask" in repr(task.get_coro())] == []
+
+
+async def test_a_fault_of_ours_is_not_taken_for_one_of_the_node(server: Hostile, nodes: Nodes) -> None:
+    async def broken(_: Node) -> bytes:
+        raise ZeroDivisionError
+
+    nodes.update(listed(server, "a"), lambda _: PLAIN)
+    with pytest.raises(ZeroDivisionError):
+        await nodes.ask_all(nodes.all(), broken)
+
+
+async def test_nodes_that_stay_the_same_keep_their_connections(server: Hostile, nodes: Nodes) -> None:
+    server.answer("/a/x", b"1")
+    nodes.update(listed(server, "a", "b"), lambda _: PLAIN)
+    first = nodes.get("a")
+    assert first is not None
+    await first.get("/x")
+    nodes.update([Target("a", f"{server.url}/a", {"rack": "r"})], lambda _: PLAIN)
+    assert nodes.get("a") is first
+    assert (first.target.labels, len(nodes), nodes.get("b")) == ({"rack": "r"}, 1, None)
+    await first.get("/x")
+    assert server.connections == 1
+    nodes.update(listed(server, "a"), lambda _: NodeAccess(authorization="Basic eDp5"))
+    assert nodes.get("a") is not first
+
+
+async def test_credentials_go_only_to_the_nodes_of_their_source() -> None:
+    async with hostile() as ours, hostile() as theirs:
+        for server in (ours, theirs):
+            server.answer("/x", b"1")
+        access = {"ours": NodeAccess(authorization="Basic b3BzOng="), "theirs": PLAIN}
+        nodes = Nodes()
+        nodes.update(
+            [Target("a", ours.url, {}, "ours"), Target("b", theirs.url, {}, "theirs")], lambda t: access[t.source]
+        )
+        assert set((await nodes.ask_all(nodes.all(), ask)).answers) == {"a", "b"}
+        await nodes.close()
+    assert "Authorization: Basic b3BzOng=" in ours.asked[0]
+    assert "uthorization" not in theirs.asked[0]
+
+
+async def test_the_limit_is_free_again_after_failures(server: Hostile, nodes: Nodes) -> None:
+    server.handlers["/hung/x"] = never
+    server.answer("/a/x", b"1")
+    nodes.update(listed(server, "hung", "a"), lambda _: PLAIN)
+    hung = nodes.get("hung")
+    assert hung is not None
+    many = [asyncio.create_task(hung.get("/x", seconds=0.2)) for _ in range(150)]
+    results = await asyncio.gather(*many, return_exceptions=True)
+    assert all(isinstance(found, DaemonError) for found in results)
+    assert (await nodes.ask_all(nodes.all(), ask)).answers == {"a": b"1"}
