@@ -1,5 +1,6 @@
 // Buttons, menus, keys and pointers that change the view.
 
+import { SHORT_NAME, apiAddress } from "./address.js";
 import { MAPS } from "./colours.js";
 import { duration } from "./format.js";
 import { listKeys, watchKeys } from "./keys.js";
@@ -72,7 +73,7 @@ export class Controls {
     for (const port of shownPorts(page.store.layout, view.ports, page.momentMs)) query.append("port", port.port);
     if (view.direction !== "both") query.set("direction", view.direction);
     if (view.unit === "ratio") query.set("unit", "ratio");
-    return `/api/v1/window?${query}`;
+    return `${apiAddress("window")}?${query}`;
   }
 
   /** Show the state of the view on the controls. */
@@ -242,7 +243,7 @@ export class Controls {
     if (!this.page.ready) return;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await this.page.savedPicture());
-    link.download = `ibpulse-${location.hostname}-${Math.round(this.page.span.fromMs)}.png`;
+    link.download = `ibpulse-${SHORT_NAME}-${Math.round(this.page.span.fromMs)}.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
     byId("save-menu").open = false;

@@ -1,5 +1,7 @@
 // Fetches tiles that the view needs and the stream did not deliver from /api/v1/window, one by one.
 
+import { apiAddress } from "./address.js";
+
 const BUSY_PAUSE_MS = 1_000;
 const FAILED_PAUSE_MS = 3_000;
 // pause before a partly filled tile is fetched again
@@ -60,7 +62,7 @@ export class History {
       format: "npy",
     });
     try {
-      const answer = await fetch(`/api/v1/window?${query}`, { cache: "no-store" });
+      const answer = await fetch(`${apiAddress("window")}?${query}`, { cache: "no-store" });
       if (!answer.ok) return answer.status === 503 ? BUSY_PAUSE_MS : FAILED_PAUSE_MS;
       const about = JSON.parse(answer.headers.get("X-Ibpulse-Window"));
       const values = readNpy(await answer.arrayBuffer());

@@ -1,5 +1,6 @@
 // The live page: connects stream, picture, statistics and controls.
 
+import { NAME } from "./address.js";
 import { Controls } from "./controls.js";
 import { UNKNOWN, duration } from "./format.js";
 import { showHealth } from "./health.js";
@@ -32,8 +33,8 @@ class Live extends Page {
     });
     document.addEventListener("visibilitychange", () => this.attend());
     addEventListener("online", () => this.stream.hurry());
-    byId("host").textContent = location.host;
-    document.title = `ibpulse · ${location.host}`;
+    byId("host").textContent = NAME;
+    document.title = `ibpulse · ${NAME}`;
     this.dress();
     this.attend();
     this.statistics.ask();

@@ -1,5 +1,6 @@
 // Marks for events above the picture: where they are, and what happened there.
 
+import { apiAddress } from "./address.js";
 import { element, put } from "./elements.js";
 import { clock, duration } from "./format.js";
 
@@ -140,7 +141,7 @@ export class Marks {
       const more = element("p", "", this.#card);
       const link = element("a", "", more);
       const last = Math.ceil(group.events.at(-1).time_ms) + 1;
-      link.href = `/api/v1/events?from=${Math.floor(ms)}&to=${last}`;
+      link.href = `${apiAddress("events")}?from=${Math.floor(ms)}&to=${last}`;
       link.textContent = `All ${group.events.length} events`;
     }
     this.#card.hidden = this.#doubt.hidden = false;
@@ -156,7 +157,7 @@ export class Marks {
     line.append(document.createElement("br"), text.includes(event.subject) ? text : `${event.subject}: ${text}`);
     if (event.kind === "capture" && event.details.name) {
       const link = element("a", "", line);
-      link.href = `/api/v1/captures/${encodeURIComponent(event.details.name)}`;
+      link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`);
       link.download = event.details.name;
       link.textContent = "Download";
       link.before(" ");

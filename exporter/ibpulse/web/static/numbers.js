@@ -1,5 +1,6 @@
 // The node's statistics above the picture: of now, or of a held view.
 
+import { apiAddress } from "./address.js";
 import { Cards, fromSecond, fromSummary } from "./cards.js";
 import { clock, duration } from "./format.js";
 import { railLabels } from "./states.js";
@@ -90,7 +91,7 @@ export class Numbers {
     const { endMs } = view;
     const most = Math.floor((store.layout.history_ms - 2_000) / 1000);
     const seconds = Math.max(1, Math.min(most, Math.ceil(view.spanMs / 1000)));
-    const answer = await fetch(`/api/v1/summary?window=${seconds}s&to=${Math.round(endMs)}`).catch(() => null);
+    const answer = await fetch(`${apiAddress("summary")}?window=${seconds}s&to=${Math.round(endMs)}`).catch(() => null);
     if (view.endMs !== endMs) return undefined;
     if (!answer?.ok) {
       byId("numbers-about").textContent = "Statistics of this view are not available now.";

@@ -1,5 +1,6 @@
 // The picture: its time span, and repainting it after changes.
 
+import { SHORT_NAME } from "./address.js";
 import { shade } from "./colours.js";
 import { Edge } from "./edge.js";
 import { put } from "./elements.js";
@@ -242,7 +243,7 @@ export class Page {
     const { map, unit } = this.view;
     const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list };
     const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
-    const title = ["ibpulse", location.hostname, words[this.view.direction]];
+    const title = ["ibpulse", SHORT_NAME, words[this.view.direction]];
     if (this.store.layout.simulated) title.push("SIMULATED");
     return savedPicture(this.store, rows, span, look, title.join(" · "));
   }

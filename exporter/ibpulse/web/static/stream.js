@@ -1,5 +1,7 @@
 // The connection to /api/v1/stream, which reconnects after a loss.
 
+import { apiAddress } from "./address.js";
+
 const SILENCE_MS = 6_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
@@ -59,7 +61,7 @@ export class Stream {
     let watchdog = setTimeout(give_up, SILENCE_MS);
     try {
       const headers = this.#lastId ? { "Last-Event-ID": this.#lastId } : {};
-      const answer = await fetch("/api/v1/stream", { headers, signal: attempt.signal, cache: "no-store" });
+      const answer = await fetch(apiAddress("stream"), { headers, signal: attempt.signal, cache: "no-store" });
       if (!answer.ok) return await refusal(answer);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";

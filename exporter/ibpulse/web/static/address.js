@@ -1,0 +1,14 @@
+// The addresses of the page, relative to it, so that it works under any path prefix.
+
+const given = document.documentElement.dataset;
+
+/** What the page shows: the name of a node or a job, or the host that serves the page. */
+export const NAME = given.name || location.host;
+
+/** The same without the port of the host, for titles and the names of files. */
+export const SHORT_NAME = given.name || location.hostname;
+
+/** The URL of a path below `/api/v1/`. */
+export function apiAddress(path) {
+  return `${given.api ?? "api/v1/"}${path}`;
+}
