@@ -31,6 +31,7 @@ NODE_WORDS: Mapping[str, str] = {
     "whole": "Node",
     "sum": "Node, transmit + receive of all rails",
     "rows": "Rails",
+    "menu": "Rails",
     "row": "rail",
     "holders": "ports",
     "health": "Sampler health",

@@ -56,6 +56,8 @@ export class Marks {
   #view = [];
   #open = null;
   #leaving = 0;
+  /** More about the time of an event, as text. */
+  remark = () => "";
 
   constructor(lane, card, doubt) {
     [this.#lane, this.#card, this.#doubt] = [lane, card, doubt];
@@ -152,12 +154,12 @@ export class Marks {
     const line = element("p", "", this.#card);
     element("b", "", line).textContent = clock(event.time_ms, 2);
     const doubt = event.uncertainty_ms >= 1 ? ` or up to ${duration(event.uncertainty_ms)} earlier` : "";
-    element("span", "soft", line).textContent = doubt;
+    element("span", "soft", line).textContent = `${doubt}${this.remark(event)}`;
     const text = event.text || event.kind;
     line.append(document.createElement("br"), text.includes(event.subject) ? text : `${event.subject}: ${text}`);
     if (event.kind === "capture" && event.details.name) {
       const link = element("a", "", line);
-      link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`);
+      link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`, event.node);
       link.download = event.details.name;
       link.textContent = "Download";
       link.before(" ");
