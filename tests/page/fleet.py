@@ -145,6 +145,7 @@ class Fleet:
             for way in ("transmit", "receive")
         }
         late = LATE in answering
+        offsets = [clock["offset_ms"] for name in answering if (clock := self.clock(name))]
         return {
             "end_ms": end_ms,
             "job": {
@@ -165,7 +166,7 @@ class Fleet:
                 "lateness_nodes": len(answering) - (UNKNOWN in answering),
                 "late": {"row": LATE, "lateness_ms": 38.6, "uncertainty_ms": 1.2} if late else None,
                 "hot_rail": {"port": HOT, "share_ratio": 0.2045, "usual_ratio": 0.125, "nodes": len(answering)},
-                "clock": {"nodes": len(answering) - (UNKNOWN in answering), "spread_ms": 12.4, "uncertainty_ms": 0.24},
+                "clock": {"nodes": len(offsets), "spread_ms": max(offsets) - min(offsets), "uncertainty_ms": 0.24},
                 "unsynchronised": [AHEAD] if AHEAD in answering else [],
             },
             "rows": numbers,

@@ -322,6 +322,8 @@ def test_every_control_has_a_name_and_the_help_lists_the_keys(shown: Live) -> No
     assert shown.page.evaluate(nameless) == 0
     shown.press("?")
     assert "Hold the view, or go live again" in shown.text("#keys")
+    # of the page of a job alone
+    assert "Change the order of the rows" not in shown.text("#keys")
     shown.press("Escape")
     assert not shown.page.is_visible("#keys")
     shown.page.focus("#waterfall")

@@ -54,7 +54,7 @@ def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
         "well",
     ]
     assert sorted(row[0] for row in found) == served.fleet.nodes
-    assert found[1] == [DOWN, "1 down", f"{JOB} (llama-70b)", "leaf-1", "r01", "1.2.3", "+0.26 ± 0.12 ms"]
+    assert found[1] == [DOWN, "1 down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
     assert shown.text("#counts") == "16 nodes, 2 with a problem"
     assert shown.page.get_attribute("#nodes tbody tr:first-child td", "title") == "no answer within 1 s"
 

@@ -73,13 +73,13 @@ function spread(found, words) {
 
 function latest(job) {
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
-  if (!job.late) return ["none", "", `of ${job.lateness_nodes} beyond the uncertainty of the clocks`];
+  if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];
   return [...duration(job.late.lateness_ms).split(" "), `${job.late.row}, ± ${duration(job.late.uncertainty_ms)}`, "bad"];
 }
 
 function rails(job) {
   const hot = job.hot_rail;
-  const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean on ${hot.nodes} nodes`;
+  const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean on ${hot.nodes} of ${job.answering} nodes`;
   const missing = job.rails - job.active_rails;
   return [job.active_rails ?? UNKNOWN, `of ${job.rails}`, words ?? (missing ? `${missing} without traffic` : ""), words || missing ? "bad" : "", words];
 }

@@ -139,14 +139,14 @@ class NodesPage {
       cells: [
         { text: node.node, address: nodeAddress(node.node) },
         { text: stateOf(node), title: node.problem_text, tone: "bad" },
-        { jobs: node.jobs },
-        ...names.map((name) => ({ text: node.labels[name] ?? "" })),
-        { text: node.version || UNKNOWN },
         { text: clockWords(node.clock), title: clockSentence(node.clock) },
+        { jobs: node.jobs },
+        { text: node.version || UNKNOWN },
+        ...names.map((name) => ({ text: node.labels[name] ?? "" })),
       ],
     }));
     const heads = names.map((name) => name.charAt(0).toUpperCase() + name.slice(1));
-    fill(byId("nodes"), ["Node", "State", "Jobs", ...heads, "Version", "Clock offset"], rows);
+    fill(byId("nodes"), ["Node", "State", "Clock offset", "Jobs", "Version", ...heads], rows);
   }
 }
 
@@ -165,6 +165,7 @@ function fill(table, heads, rows) {
       if (cell.title) holder.title = cell.title;
       if (cell.jobs) fillJobs(holder, cell.jobs);
       else write(holder, cell);
+      holder.classList.toggle("long", holder.textContent.length > 30);
     });
   }
 }
