@@ -30,6 +30,7 @@ from ibpulse.web.server import serve
 
 VERSION = "1.2.3"
 JOB = "4711"
+ABOUT_JOB = {"job_id": JOB, "scheduler": "slurm", "name": "llama-70b", "began_ms": 1763683203030, "ended_ms": None}
 INTERVAL_MS, BATCH_MS, HISTORY_MS, DELAY_MS = 10, 100, 300_000, 300
 PERIOD_MS, ACTIVE_PART, LATE_MS = 315, 0.6, 40
 RAILS, RAIL_RATE = 8, 50e9
@@ -67,7 +68,7 @@ class Fleet:
         dead = node in self.dead
         number = self.nodes.index(node)
         state = {"state": "ACTIVE", "active": True, "rate_bytes_per_second": rate, "rail": True, "problem": ""}
-        now = state | ({"state": "no answer", "active": False, "problem": "no-answer"} if dead else {})
+        now = state | ({"problem": "no-answer"} if dead else {})
         return {
             "row": row,
             "node": node,
@@ -174,7 +175,6 @@ class Fleet:
 
     def list_nodes(self) -> dict[str, Any]:
         """The answer of /api/v1/nodes."""
-        job = {"job_id": JOB, "scheduler": "slurm", "name": "llama-70b"}
         rows = self.rows({})
         return {
             "version": VERSION,
@@ -190,7 +190,7 @@ class Fleet:
                     "problem_text": row["problem_text"],
                     "since_ms": None,
                     "version": "" if row["problem"] else VERSION,
-                    "jobs": [] if row["problem"] else [job],
+                    "jobs": [] if row["problem"] else [ABOUT_JOB],
                     "clock": self.clock(row["node"]),
                     "rails": RAILS,
                     "rails_down": ["mlx5_5:1"] if row["node"] == "gpu-002" else [],
@@ -236,7 +236,10 @@ class Gateway:
                 if rows != said:
                     said = rows
                     layout = {"version": VERSION, "interval_ms": INTERVAL_MS, "batch_ms": BATCH_MS, "simulated": True}
-                    yield event("rows", {**layout, "history_ms": HISTORY_MS, "nodes": fleet.nodes, "rows": rows})
+                    yield event(
+                        "rows",
+                        {**layout, "history_ms": HISTORY_MS, "job": ABOUT_JOB, "nodes": fleet.nodes, "rows": rows},
+                    )
                     yield event("events", {"events": fleet.events})
                 count = (now_ms() - DELAY_MS - end) // BATCH_MS
                 if count:

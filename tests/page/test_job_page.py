@@ -219,6 +219,29 @@ def test_nodes_are_chosen(shown: JobLive) -> None:
     eventually(lambda: len(shown.names()) == 16)
 
 
+def test_the_menu_keeps_the_focus_while_nodes_are_chosen(shown: JobLive) -> None:
+    shown.open("#sort=name")
+    shown.press("r")
+    shown.page.focus("#rails input[value='gpu-004']")
+    shown.press("Space")
+    eventually(lambda: len(shown.names()) == 15)
+    assert shown.page.evaluate("document.activeElement.value") == "gpu-004"
+
+
+def test_the_rows_are_listed_in_a_table_of_a_held_view_too(shown: JobLive) -> None:
+    shown.open(f"{held_view()}&sort=name")
+    shown.wait("held")
+    shown.page.click("#table-details summary")
+    eventually(lambda: shown.page.locator("#table tbody tr").count() == 16)
+    row = shown.page.locator("#table tbody tr").nth(2).inner_text().split("\t")
+    assert row[:7] == [LATE, "r01", "leaf-1", "38.6 ms late", "+0.28 ± 0.12 ms", "38.6 ms ± 1.2 ms", "315 ms"]
+
+
+def test_the_page_says_more_of_the_job_than_its_id(shown: JobLive) -> None:
+    shown.open()
+    eventually(lambda: shown.text("#jobs").startswith("llama-70b, slurm, since 2025-11-2"))
+
+
 def test_events_name_their_node_and_its_clock(shown: JobLive, served: Gateway) -> None:
     at = now_ms() - 4000
     common = {"uncertainty_ms": 0, "node": AHEAD}

@@ -64,6 +64,8 @@ export class History {
       if (!answer.ok) return answer.status === 503 ? BUSY_PAUSE_MS : FAILED_PAUSE_MS;
       const about = JSON.parse(answer.headers.get("X-Ibpulse-Window"));
       const values = readNpy(await answer.arrayBuffer());
+      // other series were chosen in the meantime
+      if (!this.#store.layout) return 0;
       const none = new Float32Array(about.points).fill(NaN);
       const rows = this.#store.names.map((name) => {
         const row = about.series.indexOf(name);

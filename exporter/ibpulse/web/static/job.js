@@ -1,6 +1,7 @@
 // The live page of a job: one row per node, or per rail of chosen nodes.
 
 import { nodeAddress } from "./address.js";
+import { fullTime } from "./format.js";
 import { JobControls } from "./job_controls.js";
 import { JobNumbers } from "./job_cards.js";
 import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } from "./job_rows.js";
@@ -24,6 +25,7 @@ class JobPage extends LivePage {
     this.marks.remark = ({ node }) => (node ? ` on the clock of ${node}, ${clockWords(this.clockOf(node))}` : "");
     this.statistics = new JobNumbers(this);
     this.controls = new JobControls(this);
+    byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
     this.begin();
   }
@@ -39,6 +41,12 @@ class JobPage extends LivePage {
 
   get note() {
     return " Each row has the time of its node's own clock; within the ± of two clocks there is no order.";
+  }
+
+  /** Say more of the job than its id. */
+  nameJobs() {
+    const { name, scheduler, began_ms: began } = this.store.layout.job ?? {};
+    super.nameJobs([name, scheduler, began ? `since ${fullTime(began)}` : ""].filter(Boolean).join(", "));
   }
 
   get nothing() {
@@ -73,13 +81,15 @@ class JobPage extends LivePage {
     this.learn();
     this.statistics.show();
     showClocks(byId("health"), second);
-    if (byId("table-details").open) showNodes(byId("table"), this.shown, this.found);
     if (this.view.held) this.attend();
   }
 
   /** Take over the numbers of each row, and sort by them if it is time to. */
   learn() {
-    if (this.numbers) this.found = new Map(this.numbers.map((each) => [each.port, each]));
+    if (this.numbers) {
+      this.found = new Map(this.numbers.map((each) => [each.port, each]));
+      if (this.ready && byId("table-details").open) showNodes(byId("table"), this.shown, this.found);
+    }
     const busy = this.reading.place || byId("names").matches(":hover, :focus-within");
     if (!busy && performance.now() - this.sortedAt > SORT_MS) this.sort();
   }

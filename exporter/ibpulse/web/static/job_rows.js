@@ -106,7 +106,7 @@ export class NodeRows extends Rails {
   words(port, ms, numbers) {
     const state = stateAt(port, ms);
     const rack = Object.entries(port.labels ?? {}).map(([name, value]) => `${name} ${value}`);
-    const told = [`${state.state} ${since(state)}`.trim(), lineRate(state), ...rack].join(", ");
+    const told = [`${label(state) || state.state} ${since(state)}`.trim(), lineRate(state), ...rack].join(", ");
     return {
       title: `${port.port}: ${told}. ${port.problem_text || clockSentence(numbers?.clock)}`,
       word: label(state) || trouble(numbers),

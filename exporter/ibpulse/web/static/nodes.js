@@ -129,7 +129,7 @@ class NodesPage {
         ],
       };
     });
-    fill(byId("jobs"), ["Job", "Name", "Scheduler", "Nodes", "State"], rows);
+    fill(byId("job-table"), ["Job", "Name", "Scheduler", "Nodes", "State"], rows);
   }
 
   #nodes(nodes) {
@@ -146,12 +146,13 @@ class NodesPage {
       ],
     }));
     const heads = names.map((name) => name.charAt(0).toUpperCase() + name.slice(1));
-    fill(byId("nodes"), ["Node", "State", "Clock offset", "Jobs", "Version", ...heads], rows);
+    fill(byId("node-table"), ["Node", "State", "Clock offset", "Jobs", "Version", ...heads], rows);
   }
 }
 
 /** Fill a table; the first cell of a row names it. */
 function fill(table, heads, rows) {
+  const focused = table.contains(document.activeElement) ? placeOf(document.activeElement) : "";
   table.replaceChildren();
   const head = element("tr", "", element("thead", "", table));
   for (const text of heads) Object.assign(element("th", "", head), { textContent: text, scope: "col" });
@@ -168,6 +169,12 @@ function fill(table, heads, rows) {
       holder.classList.toggle("long", holder.textContent.length > 30);
     });
   }
+  if (focused) [...table.querySelectorAll("a")].find((link) => placeOf(link) === focused)?.focus();
+}
+
+/** What identifies a link of a table: its row, and where it leads. */
+function placeOf(link) {
+  return JSON.stringify([link.closest("tr")?.cells[0].textContent, link.getAttribute("href")]);
 }
 
 function write(holder, { text, address }) {

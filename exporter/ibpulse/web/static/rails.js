@@ -166,6 +166,15 @@ export function showChoice(sheet, layout, chosen, ms, choose) {
 
 /** Fill a menu with names to choose from: [name, remark, whether it is chosen] each, and a button for the default. */
 export function fillMenu(sheet, entries, usualWords, choose) {
+  // the same boxes keep the focus
+  const key = JSON.stringify([usualWords, entries.map(([name, remark]) => [name, remark])]);
+  if (sheet.dataset.key === key) {
+    sheet.querySelectorAll("input").forEach((box, index) => {
+      box.checked = entries[index][2];
+    });
+    return;
+  }
+  sheet.dataset.key = key;
   sheet.replaceChildren();
   const boxes = entries.map(([name, remark, checked]) => {
     const label = element("label", "", sheet);
