@@ -80,7 +80,8 @@ export class Controls {
     const query = { from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" };
     if (view.direction !== "both") query.direction = view.direction;
     if (view.unit === "ratio") query.unit = "ratio";
-    return `${page.address("window", query)}&${new URLSearchParams(page.shownSelection)}`;
+    const only = new URLSearchParams(page.shownSelection).toString();
+    return `${page.address("window", query)}${only && `&${only}`}`;
   }
 
   /** Show the state of the view on the controls. */

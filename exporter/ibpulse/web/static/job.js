@@ -118,7 +118,8 @@ class JobPage extends LivePage {
       this.attend();
     }
     super.changed(patch);
-    if ("sort" in patch || "endMs" in patch) this.sortedAt = -Infinity;
+    if ("sort" in patch) this.sort();
+    else if ("endMs" in patch) this.sortedAt = -Infinity;
     this.learn();
     this.aim();
     if ("chosen" in patch || "rows" in patch) this.controls.choice();
