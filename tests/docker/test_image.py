@@ -87,8 +87,8 @@ def test_the_wheel_runs_in_a_clean_environment(wheel: Path, tmp_path: Path) -> N
             assert running.metrics().value("ibpulse_node_rails") == 2
             page = running.ask("/")
             assert page.headers["content-type"].startswith("text/html")
-            for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
-                assert running.ask(asset).status_code == 200
+            for asset in re.findall(r'(?:src|href)="(static/[^"]+)"', page.text):
+                assert running.ask(f"/{asset}").status_code == 200
         fabric.terminate()
 
 

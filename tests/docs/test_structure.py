@@ -11,8 +11,9 @@ from tests.docs.pages import ROOT
 PACKAGE = ROOT / "exporter" / "ibpulse"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # 240 for what 0.1 had, the event log with its route and its readers, the streams of child processes, roles,
-# phases, the pace of simulators, the daemon's own files, jobs with a file for each of their sources, and many nodes
-MOST_FILES = 316
+# phases, the pace of simulators, the daemon's own files, jobs with a file for each of their sources, many nodes, what
+# the pages of the daemon and of the gateway share, and the pages of the gateway
+MOST_FILES = 319
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

@@ -158,6 +158,52 @@ def test_a_white_bar_marks_merged_samples_in_the_waterfall(shown: Live) -> None:
     assert found == [marked, [False] * 8, [False] * 8, [False] * 8]
 
 
+COARSE = "store.describe({ interval_ms: 10, batch_ms: 100, history_ms: 60000, ports: [{ port: 'a:1' }] });"
+
+
+def test_batches_of_coarser_values_fill_no_narrower_bins(shown: Live) -> None:
+    found = run(
+        shown,
+        f"""{COARSE}
+        const at = (width, ms) => word(store.highest(0, width, start + ms, start + ms + width));
+        batch(start - 200, [3, 3]); const [narrow] = store.span(10, start, start + 10);
+        const [wide] = store.span(100, start, start + 100);
+        batch(start, [5, null, 7]);
+        const wholes = [wide.whole, narrow.whole];
+        const streamed = [...wholes, at(100, 0), at(100, 100), at(200, 200), at(10, 0), store.streamedMs - start];
+        fetched(narrow, start, [5e6, NaN]);
+        return [...streamed, narrow.whole, at(10, 0), at(10, 10)];""",
+    )
+    assert found == [False, False, 5e6, "unknown", 7e6, "unknown", 300, True, 5e6, "hole"]
+
+
+def test_only_a_held_view_has_bins_that_are_narrower_than_the_values_of_a_batch(shown: Live) -> None:
+    script = f"{COARSE} const all = () => [1, 10, 99, 100, 250, 999].map((ms) => store.widthFor(ms));"
+    found = run(shown, f"{script} const live = all(); store.fine = true; return [live, all()];")
+    assert found == [[100, 100, 100, 100, 200, 500], [10, 10, 50, 100, 200, 500]]
+
+
+def test_a_value_that_arrives_later_replaces_missing_data_and_nothing_else(shown: Live) -> None:
+    found = run(
+        shown,
+        """batch(start, [null, 5]); batch(start, [6, null]); store.span(10, start, start + 20);
+        return [0, 10].map((ms) => word(store.highest(0, 10, start + ms, start + ms + 10)));""",
+    )
+    assert found == [6e6, 5e6]
+
+
+def test_rows_without_an_answer_are_asked_for_again(shown: Live) -> None:
+    found = run(
+        shown,
+        """const [tile] = store.span(50, start, start + 50);
+        const about = { start_ms: start, points: 1, end_ms: start + 50 };
+        const rows = () => [Float32Array.from([NaN]), Float32Array.from([NaN])];
+        store.fill(tile, rows(), { ...about, missing: ['a:1'] }); const first = tile.partial;
+        store.fill(tile, rows(), about); return [first, tile.partial];""",
+    )
+    assert found == [True, False]
+
+
 def test_widths_go_up_in_steps_of_one_two_and_five(shown: Live) -> None:
     found = run(shown, "return [1, 10, 19, 20, 49, 50, 99, 100, 1999, 5000].map((ms) => store.widthFor(ms));")
     assert found == [10, 10, 10, 20, 20, 50, 50, 100, 1000, 5000]

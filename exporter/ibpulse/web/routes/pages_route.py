@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
 from collections.abc import Callable
 from html import escape
-from importlib.resources import files
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.datastructures import Headers
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
-from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
-from starlette.types import Scope
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from ibpulse.events.watch import KnownPort
 from ibpulse.instants import format_rfc3339
 from ibpulse.model import UNKNOWN_ROLE
 from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
+from ibpulse.web.page_parts import NODE_WORDS, PageFiles, links, live_document, page, table
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import KINDS
 from ibpulse.web.schemas import text
 
 LEAST_BOUND_SECONDS = 5.0
 BOUND_INTERVALS = 20
-STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-PAGE_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_PAGE = Template(files(__package__).joinpath("live.html").read_text(encoding="utf-8"))
-LIVE_PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_EXAMPLE = "/api/v1/window?last=5s&max_points=500"
 _LINKS = (
-    ("/metrics", "metrics for Prometheus"),
-    (_EXAMPLE, "newest raw samples"),
-    ("/api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
-    ("/api/v1/ports", "ports as JSON"),
-    ("/api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
-    ("/api/v1/jobs", "jobs of this node and the ports that carry their traffic"),
-    ("/api/v1/topology", "devices, PCIe links and GPUs"),
-    ("/api/v1/clock", "wall clock of this node"),
-    ("/api/docs", "API reference"),
-    ("/-/healthy", "liveness: is it sampling?"),
-    ("/-/ready", "readiness: has the first sample arrived?"),
+    ("metrics", "metrics for Prometheus"),
+    ("api/v1/window?last=5s&max_points=500", "newest raw samples"),
+    ("api/v1/summary?last=10s", "traffic statistics of the last ten seconds"),
+    ("api/v1/ports", "ports as JSON"),
+    ("api/v1/events?last=1h", "events of the last hour: links, ports, captures"),
+    ("api/v1/jobs", "jobs of this node and the ports that carry their traffic"),
+    ("api/v1/topology", "devices, PCIe links and GPUs"),
+    ("api/v1/clock", "wall clock of this node"),
+    ("api/docs", "API reference"),
+    ("-/healthy", "liveness: is it sampling?"),
+    ("-/ready", "readiness: has the first sample arrived?"),
 )
-_CAPTURES = ("/api/v1/captures", "captures of the flight recorder")
-MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_CAPTURES = ("api/v1/captures", "captures of the flight recorder")
 
 
 def health_router(parts: WebParts) -> APIRouter:
@@ -97,36 +77,14 @@ def _answer(good: bool, sentence: str) -> PlainTextResponse:
     return PlainTextResponse(escape_controls(sentence) + "\n", 200 if good else 503)
 
 
-def page(title: str, body: str) -> HTMLResponse:
-    """A whole page; `body` is HTML, `title` is text."""
-    return HTMLResponse(
-        "<!doctype html>\n"
-        '<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n",
-        headers={"Content-Security-Policy": PAGE_POLICY},
-    )
-
-
-def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A table of HTML cells."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>'
-
-
 def live_page(parts: WebParts) -> HTMLResponse:
-    """The page with its own content policy: scripts and styles only from this server."""
-    # the mark is right from the first moment, and without JavaScript
-    hidden = "" if parts.fabric().simulated else " hidden"
-    text = _PAGE.substitute(version=escape(parts.version), facts=landing_body(parts), hidden=hidden)
-    return HTMLResponse(text, headers={"Content-Security-Policy": LIVE_PAGE_POLICY})
+    """The live page of this node."""
+    return live_document(NODE_WORDS, parts.version, landing_body(parts), simulated=parts.fabric().simulated)
 
 
 def landing_body(parts: WebParts) -> str:
     """The page's content without its script, as HTML."""
     fabric, ports = parts.fabric(), parts.known_ports()
-    links = (*_LINKS, _CAPTURES) if parts.captures else _LINKS
     interval = f"{parts.reader.interval_ns / 1e6:g} ms"
     states = [judge_health(parts), parts.ready()]
     lines = [
@@ -139,13 +97,9 @@ def landing_body(parts: WebParts) -> str:
         if ports
         else '<p class="soft">No ports found.</p>',
         "<h2>Interfaces</h2>",
-        '<ul class="links">' + "".join(_link(*link) for link in links) + "</ul>",
+        links((*_LINKS, _CAPTURES) if parts.captures else _LINKS),
     ]
     return "\n".join(lines)
-
-
-def _link(target: str, words: str) -> str:
-    return f'<li><a href="{escape(target)}"><code>{escape(target)}</code><span>{escape(words)}</span></a></li>'
 
 
 def _row(known: KnownPort) -> list[str]:
@@ -169,7 +123,7 @@ def reference_body(schema: dict[str, Any]) -> str:
     parts = [
         f"<h1>{escape(info['title'])} API</h1>\n<p>{escape(info['description'])} "
         f'<span class="soft">Version {escape(info["version"])}</span></p>',
-        '<p><a href="/">Start page</a> · <a href="/api/openapi.json">OpenAPI document</a></p>',
+        '<p><a href="../">Start page</a> · <a href="openapi.json">OpenAPI document</a></p>',
         *(
             _operation(method, path, operation)
             for path, methods in schema["paths"].items()
@@ -224,34 +178,6 @@ def _values(shape: dict[str, Any]) -> str:
     if shape.get("type") == "array":
         return f"{_values(shape['items'])}, repeatable"
     return str(shape.get("type", "any"))
-
-
-class PageFiles(StaticFiles):
-    """Scripts, styles and the icon of the live page, which browsers cache but revalidate each time.
-
-    The tag of a file is a hash of its content, because images and packages fix modification times, and no page may
-    run with old files after an upgrade.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(packages=[("ibpulse.web", "static")])
-        (directory,) = map(Path, self.all_directories)
-        self._tags = {
-            path.name: f'"{hashlib.sha256(path.read_bytes()).hexdigest()[:20]}"' for path in directory.iterdir()
-        }
-
-    def file_response(
-        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
-    ) -> Response:
-        """The file, or 304 if it has not changed."""
-        path = Path(full_path)
-        headers = {"ETag": self._tags[path.name], "Cache-Control": "no-cache", "Accept-Ranges": "none"}
-        response = FileResponse(path, status_code, headers, MEDIA_TYPES[path.suffix], stat_result=stat_result)
-        if self.is_not_modified(response.headers, Headers(scope=scope)):
-            return NotModifiedResponse(response.headers)
-        # ranges are not needed here, and FileResponse refuses bad ones in plain text
-        scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
-        return response
 
 
 def pages_router(parts: WebParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:

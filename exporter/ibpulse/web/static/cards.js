@@ -147,8 +147,8 @@ function shared(node) {
 export class Cards {
   #parts;
 
-  constructor(holder) {
-    this.#parts = CARDS.map(({ name, title, value }) => {
+  constructor(holder, cards = CARDS) {
+    this.#parts = cards.map(({ name, title, value }) => {
       const card = element("div", "card", holder);
       card.title = title;
       const head = element("h3", "", card);

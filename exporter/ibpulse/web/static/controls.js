@@ -1,10 +1,11 @@
 // Buttons, menus, keys and pointers that change the view.
 
+import { SHORT_NAME } from "./address.js";
 import { MAPS } from "./colours.js";
 import { duration } from "./format.js";
 import { listKeys, watchKeys } from "./keys.js";
 import { watchOverview, watchPicture } from "./pointer.js";
-import { showChoice, shownPorts } from "./rails.js";
+import { showChoice } from "./rails.js";
 
 const ZOOM = 1.5;
 const CYCLES = { d: ["direction", ["both", "transmit", "receive"]], u: ["unit", ["ratio", "bytes"]], c: ["map", MAPS] };
@@ -20,7 +21,7 @@ export class Controls {
     watchKeys(this);
     watchPicture(byId("waterfall"), this);
     watchOverview(byId("overview"), (part) => this.seek(part));
-    listKeys(byId("keys-list"));
+    listKeys(byId("keys-list"), this);
     this.show();
   }
 
@@ -29,10 +30,9 @@ export class Controls {
     byId("zoom-in").addEventListener("click", () => this.zoomBy(1 / ZOOM));
     byId("zoom-out").addEventListener("click", () => this.zoomBy(ZOOM));
     byId("help").addEventListener("click", () => this.help());
-    for (const name of ["direction", "unit", "theme", "map"]) {
-      for (const button of document.querySelectorAll(`[data-${name}]`)) {
-        if (button.tagName === "BUTTON")
-          button.addEventListener("click", () => this.view.change({ [name]: button.dataset[name] }));
+    for (const name of this.choices) {
+      for (const button of document.querySelectorAll(`button[data-${name}]`)) {
+        button.addEventListener("click", () => this.choose(name, button.dataset[name]));
       }
     }
     byId("windows").addEventListener("click", (event) => {
@@ -42,6 +42,15 @@ export class Controls {
     document.addEventListener("pointerdown", (event) => {
       for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
     });
+  }
+
+  /** The parts of the view that groups of buttons choose. */
+  get choices() {
+    return ["direction", "unit", "theme", "map"];
+  }
+
+  choose(name, value) {
+    this.view.change({ [name]: value });
   }
 
   #save() {
@@ -68,11 +77,11 @@ export class Controls {
   csvAddress() {
     const { page, view } = this;
     const span = page.span;
-    const query = new URLSearchParams({ from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" });
-    for (const port of shownPorts(page.store.layout, view.ports, page.momentMs)) query.append("port", port.port);
-    if (view.direction !== "both") query.set("direction", view.direction);
-    if (view.unit === "ratio") query.set("unit", "ratio");
-    return `/api/v1/window?${query}`;
+    const query = { from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" };
+    if (view.direction !== "both") query.direction = view.direction;
+    if (view.unit === "ratio") query.unit = "ratio";
+    const only = new URLSearchParams(page.shownSelection).toString();
+    return `${page.address("window", query)}${only && `&${only}`}`;
   }
 
   /** Show the state of the view on the controls. */
@@ -80,7 +89,7 @@ export class Controls {
     const { view, page } = this;
     byId("hold").setAttribute("aria-pressed", String(view.held));
     byId("hold-words").textContent = view.held ? "Go live" : "Hold";
-    for (const name of ["direction", "unit", "theme", "map", "window"]) {
+    for (const name of [...this.choices, "window"]) {
       for (const button of document.querySelectorAll(`button[data-${name}]`)) {
         const chosen = name === "window" ? page.statistics.window : view[name];
         button.setAttribute("aria-pressed", String(button.dataset[name] === chosen));
@@ -92,9 +101,9 @@ export class Controls {
   choice() {
     const { page, view } = this;
     if (page.ready)
-      showChoice(byId("rails"), page.store.layout, view.ports, page.momentMs, (ports) => {
-        view.change({ ports });
-        if (!ports) this.choice();
+      showChoice(byId("rails"), page.store.layout, view.chosen, page.momentMs, (chosen) => {
+        view.change({ chosen });
+        if (!chosen) this.choice();
       });
   }
 
@@ -107,7 +116,7 @@ export class Controls {
 
   /** Follow the newest samples; the default zoom has one column per sample. */
   live() {
-    const usual = this.page.ready && Math.abs(this.view.spanMs - this.page.naturalMs) < this.page.store.intervalMs;
+    const usual = this.page.ready && Math.abs(this.view.spanMs - this.page.usualMs) < this.page.store.batchMs;
     this.view.change({ endMs: 0, spanMs: usual ? 0 : this.view.spanMs });
   }
 
@@ -242,7 +251,7 @@ export class Controls {
     if (!this.page.ready) return;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await this.page.savedPicture());
-    link.download = `ibpulse-${location.hostname}-${Math.round(this.page.span.fromMs)}.png`;
+    link.download = `ibpulse-${SHORT_NAME}-${Math.round(this.page.span.fromMs)}.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
     byId("save-menu").open = false;

@@ -11,6 +11,8 @@ export class Edge {
 
   /** Note a batch that ends at `endMs` and arrived at `nowMs` of the page's clock. */
   note(endMs, nowMs) {
+    // a batch of an earlier time says nothing about the newest
+    if (endMs === this.#newestMs) return;
     if (this.#newestMs && endMs - this.#newestMs < 2_000) {
       // no later sample was known before this batch, so the edge may have been ahead of the data
       this.#slacks.push(this.#newestMs - nowMs);

@@ -12,3 +12,14 @@ export function element(tag, name, parent) {
 export function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** Set a canvas to the pixels of the screen. */
+export function fitted(canvas) {
+  const scale = window.devicePixelRatio || 1;
+  const [width, height] = [
+    Math.max(1, Math.round(canvas.clientWidth * scale)),
+    Math.max(1, Math.round(canvas.clientHeight * scale)),
+  ];
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  return { canvas, context: canvas.getContext("2d"), scale };
+}

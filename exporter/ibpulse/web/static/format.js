@@ -10,6 +10,12 @@ export function gigabytes(bytesPerSecond) {
   return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
+/** A rate and its unit, for sums over many nodes: 463 GB/s, 3.50 TB/s. */
+export function rateParts(bytesPerSecond) {
+  const many = bytesPerSecond >= 999.5e9;
+  return [gigabytes(many ? bytesPerSecond / 1000 : bytesPerSecond), many ? "TB/s" : "GB/s"];
+}
+
 /** A ratio as a percentage: 74.7 %, 100 %. */
 export function percent(ratio, digits = 1) {
   if (ratio === null || ratio === undefined || Number.isNaN(ratio)) return UNKNOWN;

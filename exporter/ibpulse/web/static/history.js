@@ -1,21 +1,24 @@
-// Fetches tiles that the view needs and the stream did not deliver from /api/v1/window, one by one.
+// Fetches tiles that the view needs and the stream did not deliver from the window API, one by one.
 
 const BUSY_PAUSE_MS = 1_000;
 const FAILED_PAUSE_MS = 3_000;
 // pause before a partly filled tile is fetched again
 const AGAIN_MS = 1_000;
+const PARTIAL_MS = 5_000;
 
 export class History {
   #store;
+  #address;
   #changed;
   #wanted = [];
   #fetching = null;
   #later = 0;
   #working = false;
 
-  /** `changed` is called when a tile has been filled. */
-  constructor(store, changed) {
+  /** `address` returns the URL of a window by its parameters; `changed` is called when a tile has been filled. */
+  constructor(store, address, changed) {
     this.#store = store;
+    this.#address = address;
     this.#changed = changed;
   }
 
@@ -29,8 +32,10 @@ export class History {
    * stream is closed, so the tile may end before `untilMs`.
    */
   want(tiles, untilMs) {
-    const lacking = tiles.filter((tile) => !tile.whole || tile.knownMs < Math.min(tile.endMs, untilMs));
-    const due = (tile) => tile !== this.#fetching && performance.now() - tile.askedAt > AGAIN_MS;
+    const ended = (tile) => tile.whole && tile.knownMs >= Math.min(tile.endMs, untilMs);
+    const lacking = tiles.filter((tile) => !ended(tile) || tile.partial);
+    const pause = (tile) => (ended(tile) ? PARTIAL_MS : AGAIN_MS);
+    const due = (tile) => tile !== this.#fetching && performance.now() - tile.askedAt > pause(tile);
     this.#wanted = lacking.filter(due);
     clearTimeout(this.#later);
     if (lacking.length > this.#wanted.length) this.#later = setTimeout(this.#changed, AGAIN_MS);
@@ -53,17 +58,14 @@ export class History {
 
   /** Fill a tile; returns the pause before the next in ms, 0 on success. */
   async #fetch(tile) {
-    const query = new URLSearchParams({
-      from: tile.startMs,
-      to: tile.endMs,
-      resolution: `${tile.widthMs}ms`,
-      format: "npy",
-    });
+    const span = { from: tile.startMs, to: tile.endMs, resolution: `${tile.widthMs}ms`, format: "npy" };
     try {
-      const answer = await fetch(`/api/v1/window?${query}`, { cache: "no-store" });
+      const answer = await fetch(this.#address(span), { cache: "no-store" });
       if (!answer.ok) return answer.status === 503 ? BUSY_PAUSE_MS : FAILED_PAUSE_MS;
       const about = JSON.parse(answer.headers.get("X-Ibpulse-Window"));
       const values = readNpy(await answer.arrayBuffer());
+      // other series were chosen in the meantime
+      if (!this.#store.layout) return 0;
       const none = new Float32Array(about.points).fill(NaN);
       const rows = this.#store.names.map((name) => {
         const row = about.series.indexOf(name);

@@ -1,4 +1,4 @@
-// Keyboard shortcuts, in one table shared with the help dialog.
+// Keyboard shortcuts, in one table shared with the help dialog. A page has those whose actions it has.
 
 const LETTERS = [
   [["Space"], " ", "Hold the view, or go live again", "toggle"],
@@ -11,7 +11,10 @@ const LETTERS = [
   [["d", "u"], "d u", "Change direction; change unit", "cycle"],
   [["w"], "w", "Change the statistics window", "cycle"],
   [["t", "c"], "t c", "Change theme; change colours", "cycle"],
-  [["r"], "r", "Choose rails", "menu"],
+  [["r"], "r", "Choose rails or nodes", "menu"],
+  [["s"], "s", "Change the order of the rows", "order"],
+  [["n"], "n", "Show nodes or rails", "split"],
+  [["Enter"], "Enter", "Open the node whose row is read", "open"],
   [["p"], "p", "Save a picture", "picture"],
   [["f"], "f", "Full screen", "fill"],
   [["?"], "?", "Show this help", "help"],
@@ -27,9 +30,9 @@ export function watchKeys(act) {
     if (target.matches("input:not([type=checkbox]), select, textarea") || document.querySelector("dialog[open]"))
       return;
     // a focused button, link or checkbox keeps its own keys
-    if (event.key === " " && target.matches("button, summary, a, input")) return;
+    if ([" ", "Enter"].includes(event.key) && target.matches("button, summary, a, input")) return;
     const name = names.get(event.key.length === 1 ? event.key.toLowerCase() : event.key);
-    if (!name) return;
+    if (!act[name]) return;
     if (name !== "escape") event.preventDefault();
     act[name](event.key.length === 1 ? event.key.toLowerCase() : event.key, event);
   });
@@ -39,8 +42,9 @@ export function watchKeys(act) {
   });
 }
 
-export function listKeys(list) {
-  for (const [shown, , words] of LETTERS) {
+/** List the shortcuts whose actions `act` has. */
+export function listKeys(list, act) {
+  for (const [shown, , words] of LETTERS.filter(([, , , name]) => act[name])) {
     const term = document.createElement("dt");
     for (const key of shown) {
       const cap = document.createElement("kbd");

@@ -1,82 +1,20 @@
-// The live page: connects stream, picture, statistics and controls.
+// The live page of a node: connects stream, picture, statistics and controls.
 
 import { Controls } from "./controls.js";
-import { UNKNOWN, duration } from "./format.js";
 import { showHealth } from "./health.js";
-import { showNotices } from "./notices.js";
+import { LivePage } from "./live_page.js";
 import { Numbers } from "./numbers.js";
-import { Page } from "./page.js";
-import { findDowns } from "./states.js";
-import { Stream } from "./stream.js";
 import { showTable } from "./table.js";
 import { View } from "./view.js";
 
-const LATER = "Their samples are loaded when needed.";
 const byId = (id) => document.getElementById(id);
 
-class Live extends Page {
+class NodePage extends LivePage {
   constructor() {
     super(new View());
     this.statistics = new Numbers(this);
-    this.stream = new Stream({
-      event: (name, data) => this.receive(name, data),
-      state: (name, detail) => this.connection(name, detail),
-    });
     this.controls = new Controls(this);
-    this.view.listen((patch) => this.changed(patch));
-    this.light = matchMedia("(prefers-color-scheme: light)");
-    this.light.addEventListener("change", () => this.dress());
-    addEventListener("hashchange", () => {
-      this.view.read();
-      this.changed({ endMs: this.view.endMs });
-    });
-    document.addEventListener("visibilitychange", () => this.attend());
-    addEventListener("online", () => this.stream.hurry());
-    byId("host").textContent = location.host;
-    document.title = `ibpulse · ${location.host}`;
-    this.dress();
-    this.attend();
-    this.statistics.ask();
-  }
-
-  /** Run the stream only while the newest samples are visible; a held view needs its first messages alone. */
-  attend() {
-    const begun = this.ready && this.store.newestMs > 0 && this.second;
-    const looking = !document.hidden && (!this.view.held || !begun);
-    if (looking) this.stream.start();
-    else this.stream.stop();
-    if (!document.hidden) this.draw({ overview: true });
-  }
-
-  receive(name, data) {
-    if (name === "ports") this.layOut(data);
-    else if (name === "batch") this.add(data);
-    else if (name === "summary") this.newSecond(data);
-    else if (name === "events") this.happen(data.events);
-    else if (name === "dropped") this.say(`This page was too slow: ${data.events} events were dropped. ${LATER}`);
-  }
-
-  layOut(layout) {
-    if (this.describe(layout)) this.controls.choice();
-    this.paintScale();
-    showNotices(byId("notices"), this);
-    byId("simulated").hidden = !layout.simulated;
-    const mine = document.documentElement.dataset.version;
-    if (layout.version !== mine) this.say("The server now runs another version; reload this page.");
-  }
-
-  happen(events) {
-    this.events.add(events);
-    findDowns(this.store.layout, this.events.list);
-    this.draw();
-  }
-
-  add(batch) {
-    super.add(batch);
-    if (!this.view.held) return;
-    // the first batch tells where the history begins
-    showNotices(byId("notices"), this);
-    this.attend();
+    this.begin();
   }
 
   newSecond(second) {
@@ -87,57 +25,7 @@ class Live extends Page {
     this.statistics.show();
     if (this.view.held) this.attend();
   }
-
-  changed(patch) {
-    if ("theme" in patch) this.dress();
-    if ("endMs" in patch) {
-      this.attend();
-      this.connection();
-    }
-    if ("endMs" in patch || "spanMs" in patch) this.statistics.ask();
-    if ("window" in patch) this.statistics.show();
-    if (this.ready) {
-      this.paintScale();
-      showNotices(byId("notices"), this);
-    }
-    this.controls.show();
-    this.draw({ overview: true });
-  }
-
-  dress() {
-    const auto = this.light.matches ? "light" : "dark";
-    document.documentElement.dataset.theme = this.view.theme === "auto" ? auto : this.view.theme;
-    if (this.ready) this.paintScale();
-    this.draw({ overview: true });
-  }
-
-  /** Show the state of the connection; without arguments, the last known one. */
-  connection(name = this.last?.name, detail = this.last?.detail) {
-    this.last = { name, detail };
-    const words = { connecting: "Connecting", open: "Live", lost: "Connection lost", closed: "Paused" };
-    const held = this.view.held && name !== "lost";
-    const state = held ? "held" : name === "open" ? "live" : name;
-    const text = held ? "Held" : (words[name] ?? UNKNOWN);
-    byId("state").dataset.state = state;
-    byId("state-words").textContent = text;
-    const message = byId("message");
-    const pauseMs = Math.max(1, Math.round((detail?.pauseMs ?? 0) / 1000)) * 1000;
-    if (state === "lost") this.say(`${detail.reason}; trying again in ${duration(pauseMs)}.`, true);
-    else if (name === "open" && message.dataset.lost) message.hidden = true;
-  }
-
-  say(text, lost = false) {
-    const message = byId("message");
-    clearTimeout(this.quiet);
-    message.textContent = text.charAt(0).toUpperCase() + text.slice(1);
-    message.hidden = false;
-    if (lost) message.dataset.lost = "yes";
-    else {
-      delete message.dataset.lost;
-      this.quiet = setTimeout(() => (message.hidden = true), 8_000);
-    }
-  }
 }
 
 document.documentElement.dataset.script = "yes";
-window.ibpulse = new Live();
+window.ibpulse = new NodePage();

@@ -1,5 +1,6 @@
 // Marks for events above the picture: where they are, and what happened there.
 
+import { apiAddress } from "./address.js";
 import { element, put } from "./elements.js";
 import { clock, duration } from "./format.js";
 
@@ -55,6 +56,8 @@ export class Marks {
   #view = [];
   #open = null;
   #leaving = 0;
+  /** More about the time of an event, as text. */
+  remark = () => "";
 
   constructor(lane, card, doubt) {
     [this.#lane, this.#card, this.#doubt] = [lane, card, doubt];
@@ -140,7 +143,7 @@ export class Marks {
       const more = element("p", "", this.#card);
       const link = element("a", "", more);
       const last = Math.ceil(group.events.at(-1).time_ms) + 1;
-      link.href = `/api/v1/events?from=${Math.floor(ms)}&to=${last}`;
+      link.href = `${apiAddress("events")}?from=${Math.floor(ms)}&to=${last}`;
       link.textContent = `All ${group.events.length} events`;
     }
     this.#card.hidden = this.#doubt.hidden = false;
@@ -151,12 +154,12 @@ export class Marks {
     const line = element("p", "", this.#card);
     element("b", "", line).textContent = clock(event.time_ms, 2);
     const doubt = event.uncertainty_ms >= 1 ? ` or up to ${duration(event.uncertainty_ms)} earlier` : "";
-    element("span", "soft", line).textContent = doubt;
+    element("span", "soft", line).textContent = `${doubt}${this.remark(event)}`;
     const text = event.text || event.kind;
     line.append(document.createElement("br"), text.includes(event.subject) ? text : `${event.subject}: ${text}`);
     if (event.kind === "capture" && event.details.name) {
       const link = element("a", "", line);
-      link.href = `/api/v1/captures/${encodeURIComponent(event.details.name)}`;
+      link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`, event.node);
       link.download = event.details.name;
       link.textContent = "Download";
       link.before(" ");

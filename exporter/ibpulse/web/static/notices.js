@@ -1,5 +1,6 @@
 // Notices above the picture: ports with a problem, and a view that the history does not reach.
 
+import { apiAddress } from "./address.js";
 import { element } from "./elements.js";
 import { clock, duration, fullTime } from "./format.js";
 import { troubles } from "./states.js";
@@ -24,10 +25,10 @@ export function showNotices(list, page) {
   list.replaceChildren();
   for (const text of found) element("li", "", list).textContent = text;
   // listed among the links of the page if captures are on
-  if (old && document.querySelector('.links a[href="/api/v1/captures"]')) {
+  if (old && document.querySelector(`.links a[href="${apiAddress("captures")}"]`)) {
     const link = element("a", "", list.firstChild);
     link.before(" Only captures go back further: ");
-    link.href = "/api/v1/captures";
+    link.href = apiAddress("captures");
     link.textContent = "list of captures";
   }
 }

@@ -1,8 +1,9 @@
 // The picture: its time span, and repainting it after changes.
 
+import { SHORT_NAME, apiAddress } from "./address.js";
 import { shade } from "./colours.js";
 import { Edge } from "./edge.js";
-import { put } from "./elements.js";
+import { fitted, put } from "./elements.js";
 import { clock } from "./format.js";
 import { drawRows, paintHeat } from "./heat.js";
 import { History } from "./history.js";
@@ -28,12 +29,17 @@ const MOMENT_MS = 500;
 const byId = (id) => document.getElementById(id);
 
 export class Page {
-  constructor(view) {
+  constructor(view, rails = new Rails(byId("names"), byId("bars"))) {
     this.view = view;
     this.store = new Store();
-    this.history = new History(this.store, () => this.draw({ overview: true }));
+    this.store.fine = view.held;
+    this.history = new History(
+      this.store,
+      (span) => this.address("window", span),
+      () => this.draw({ overview: true }),
+    );
     this.edge = new Edge();
-    this.rails = new Rails(byId("names"), byId("bars"));
+    this.rails = rails;
     this.reading = new Reading(byId("reading"), byId("cross"));
     this.events = new Events();
     this.marks = new Marks(byId("marks"), byId("event-card"), byId("doubt"));
@@ -50,6 +56,27 @@ export class Page {
     return this.store.layout !== null && this.store.layout.ports.length > 0;
   }
 
+  /** Parameters that choose the series of the stream, of windows and of summaries: [name, value] each. */
+  get selection() {
+    return [];
+  }
+
+  /** Further parameters that leave only what is shown. */
+  get shownSelection() {
+    return this.shown.map((port) => ["port", port.port]);
+  }
+
+  /** The URL of a path of the API for these series. */
+  address(path, parameters = {}) {
+    const query = new URLSearchParams([...this.selection, ...Object.entries(parameters)]).toString();
+    return apiAddress(query ? `${path}?${query}` : path);
+  }
+
+  /** The ports that are shown, in their order. */
+  get shown() {
+    return shownPorts(this.store.layout, this.view.chosen, this.momentMs);
+  }
+
   /** Width and height of the rows in CSS pixels. */
   get size() {
     const canvas = byId("waterfall");
@@ -58,22 +85,21 @@ export class Page {
 
   get rows() {
     if (!this.ready) return [];
-    return plannedRows(
-      this.store.layout,
-      shownPorts(this.store.layout, this.view.ports, this.momentMs),
-      this.view.direction,
-      this.view.unit,
-      this.momentMs,
-    );
+    return plannedRows(this.store.layout, this.shown, this.view.direction, this.view.unit, this.momentMs);
   }
 
-  /** The span with one column per sample. */
+  /** The span with one column for each of the narrowest bins. */
   get naturalMs() {
-    return Math.max(this.view.limits.shortestMs, byId("waterfall").clientWidth * this.store.intervalMs);
+    return Math.max(this.view.limits.shortestMs, byId("waterfall").clientWidth * this.store.leastMs);
+  }
+
+  /** The span of the live view with one column for each value of a batch. */
+  get usualMs() {
+    return Math.max(this.view.limits.shortestMs, byId("waterfall").clientWidth * this.store.batchMs);
   }
 
   get span() {
-    const length = this.view.spanMs || Math.min(this.naturalMs, this.view.limits.longestMs);
+    const length = this.view.spanMs || Math.min(this.usualMs, this.view.limits.longestMs);
     const toMs = this.view.held ? this.view.endMs : this.edge.at(performance.now());
     return { fromMs: toMs - length, toMs };
   }
@@ -102,10 +128,23 @@ export class Page {
     this.view.bound(layout.interval_ms, layout.history_ms);
     byId("waiting").textContent = layout.ports.length
       ? "Waiting for the first samples"
-      : "No port of this node counts bytes.";
+      : this.nothing;
     this.draw({ overview: true });
     return others;
   }
+
+  /** What the page says if there is nothing to show. */
+  get nothing() {
+    return "No port of this node counts bytes.";
+  }
+
+  /** What is said of the picture in addition. */
+  get note() {
+    return "";
+  }
+
+  /** Called when the numbers of a held view have arrived. */
+  learn() {}
 
   add(batch) {
     if (!this.ready) return;
@@ -150,11 +189,8 @@ export class Page {
     this.nameJobs(railJobs(this.store.layout, this.momentMs));
     paintRows(context, box, this.store, rows, span, this.view.map, scale);
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
-    byId("column").textContent = columnSentence(
-      this.store.intervalMs,
-      (span.toMs - span.fromMs) / canvas.width,
-      this.view.direction,
-    );
+    const perColumnMs = Math.max(this.store.leastMs, (span.toMs - span.fromMs) / canvas.width);
+    put(byId("column"), columnSentence(this.store.intervalMs, perColumnMs, this.view.direction) + this.note);
     this.showRates(span, canvas.width);
     this.reading.show(this.store, rows, span, this.size);
     this.marks.place(this.events, span, this.size.width);
@@ -240,23 +276,13 @@ export class Page {
     const widthMs = this.store.widthFor((span.toMs - span.fromMs) / byId("waterfall").width);
     const sentence = columnSentence(this.store.intervalMs, widthMs, this.view.direction);
     const { map, unit } = this.view;
-    const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list };
+    const caption = (port) => this.rails.caption(port);
+    const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list, caption };
     const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
-    const title = ["ibpulse", location.hostname, words[this.view.direction]];
+    const title = ["ibpulse", SHORT_NAME, words[this.view.direction]];
     if (this.store.layout.simulated) title.push("SIMULATED");
     return savedPicture(this.store, rows, span, look, title.join(" · "));
   }
-}
-
-/** Set a canvas to the pixels of the screen. */
-function fitted(canvas) {
-  const scale = window.devicePixelRatio || 1;
-  const [width, height] = [
-    Math.max(1, Math.round(canvas.clientWidth * scale)),
-    Math.max(1, Math.round(canvas.clientHeight * scale)),
-  ];
-  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-  return { canvas, context: canvas.getContext("2d"), scale };
 }
 
 /** The theme's colours for canvases. */

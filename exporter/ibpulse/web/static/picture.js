@@ -146,20 +146,24 @@ export function columnSentence(intervalMs, perColumnMs, direction) {
 /** A picture to save, with title, names, rows, axis and legend. Returns a promise of a PNG. */
 export function savedPicture(store, rows, span, look, title) {
   const scale = 2;
-  const [width, left, right] = [1400 * scale, 110 * scale, 24 * scale];
+  const [width, right] = [1400 * scale, 24 * scale];
   const ports = rows.filter((row) => row.first);
+  const captions = ports.map((row) => look.caption(row.port));
   const [top, body] = [64 * scale, Math.max(160, ports.length * 44) * scale];
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = top + body + 92 * scale;
   const context = canvas.getContext("2d");
+  context.font = nameFont(scale);
+  const widest = Math.max(...captions.map((text) => context.measureText(text).width));
+  const left = Math.max(110 * scale, Math.ceil(widest) + 36 * scale);
   const box = { x: left, y: top, width: width - left - right, height: body };
   context.fillStyle = look.colours.paper;
   context.fillRect(0, 0, canvas.width, canvas.height);
   paintTitle(context, title, span, look.colours, left, scale);
   // the bins of the screen, because others may not be loaded
   paintRows(context, box, store, rows, span, look.map, scale, look.widthMs);
-  paintNames(context, ports, box, left - 12 * scale, look.colours, scale);
+  paintNames(context, captions, box, left - 12 * scale, look.colours, scale);
   paintAxis(context, { ...box, y: top + body + 2 * scale }, span, look.colours, scale);
   paintMarks(context, look.events, box, span, look.colours, scale);
   const below = top + body + 44 * scale;
@@ -181,12 +185,16 @@ function paintTitle(context, title, span, colours, left, scale) {
   context.fillText(`${fullTime(span.fromMs)}, ${duration(span.toMs - span.fromMs)}`, left, 50 * scale);
 }
 
-function paintNames(context, ports, box, x, colours, scale) {
+function nameFont(scale) {
+  return `${13 * scale}px ui-monospace, monospace`;
+}
+
+function paintNames(context, captions, box, x, colours, scale) {
   context.fillStyle = colours.ink;
-  context.font = `${13 * scale}px ui-monospace, monospace`;
+  context.font = nameFont(scale);
   context.textAlign = "right";
   context.textBaseline = "middle";
-  ports.forEach((row, index) => {
-    context.fillText(row.port.port, x, box.y + ((index + 0.5) * box.height) / ports.length);
+  captions.forEach((text, index) => {
+    context.fillText(text, x, box.y + ((index + 0.5) * box.height) / captions.length);
   });
 }

@@ -59,8 +59,7 @@ export class Rails {
     const ids = ["whole", "tail"].map((form) => element("span", form, job));
     const sharers = element("span", "", job);
     mark.hidden = job.hidden = true;
-    element("span", "long", name).textContent = port.port;
-    element("span", "short", name).textContent = short;
+    this.entitle(name, port, short);
     const item = element("li", rows.length === 1 ? "single" : "", this.#bars);
     const tracks = element("div", "tracks", item);
     const bars = rows.map((row) => {
@@ -101,24 +100,51 @@ export class Rails {
     if (!bar.peak.hidden) bar.peak.style.left = `${Math.max(1, Math.min(100, (peak / top) * 100))}%`;
   }
 
-  /** Label the ports with their jobs, and those that are not well, at a time; `numbers` are the ports of a summary of that time. */
+  /** Label the ports at a time; `numbers` are the ports of a summary of that time. */
   standing(numbers, ms) {
     const found = new Map((numbers ?? []).map((port) => [port.port, port]));
     for (const { port, name, labels } of this.#items) {
-      const state = stateAt(port, ms);
-      const word = label(state, found.get(port.port));
-      const line = state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
-      const jobs = jobsAt(port, ms);
-      const owner = jobs.length ? `, job ${jobs.map(jobWords).join(", ")}` : "";
-      const title = `${port.port}: ${state.state} ${since(state)}, ${line}${owner}`.replace(" ,", ",");
+      const { title, word, group, more } = this.words(port, ms, found.get(port.port));
       if (name.title !== title) name.title = title;
       put(labels.mark, word);
       labels.mark.hidden = !word;
-      for (const id of labels.ids) put(id, endOf(jobs[0]?.job_id ?? "", ID_LENGTHS[id.className]));
-      put(labels.sharers, jobs.length > 1 ? ` +${jobs.length - 1}` : "");
-      labels.job.hidden = !jobs.length;
+      for (const id of labels.ids) put(id, endOf(group, ID_LENGTHS[id.className]));
+      put(labels.sharers, more);
+      labels.job.hidden = !group;
     }
   }
+
+  /** A port in a saved picture. */
+  caption(port) {
+    return port.port;
+  }
+
+  /** Write the name of a port, whole and as short as the others allow. */
+  entitle(item, port, short) {
+    element("span", "long", item).textContent = port.port;
+    element("span", "short", item).textContent = short;
+  }
+
+  /**
+   * What is said of a port at a time: the tooltip, a word if it is not well, and the id of its job, with the number of
+   * those that share it.
+   */
+  words(port, ms, numbers) {
+    const state = stateAt(port, ms);
+    const jobs = jobsAt(port, ms);
+    const owner = jobs.length ? `, job ${jobs.map(jobWords).join(", ")}` : "";
+    return {
+      title: `${port.port}: ${state.state} ${since(state)}, ${lineRate(state)}${owner}`.replace(" ,", ","),
+      word: label(state, numbers),
+      group: jobs[0]?.job_id ?? "",
+      more: jobs.length > 1 ? ` +${jobs.length - 1}` : "",
+    };
+  }
+}
+
+/** The line rate of a state, as text. */
+export function lineRate(state) {
+  return state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
 }
 
 /** An id of at most `most` characters; of a longer one the end, which distinguishes it. */
@@ -133,18 +159,33 @@ function roleText({ rail, role }) {
 
 /** Fill the menu of ports; `choose` is called with the names, or null for the default. */
 export function showChoice(sheet, layout, chosen, ms, choose) {
-  sheet.replaceChildren();
   const shown = new Set(shownPorts(layout, chosen, ms).map((port) => port.port));
-  const boxes = layout.ports.map((port) => {
+  const entries = layout.ports.map((port) => [port.port, roleText(stateAt(port, ms)), shown.has(port.port)]);
+  fillMenu(sheet, entries, "Rails only", choose);
+}
+
+/** Fill a menu with names to choose from: [name, remark, whether it is chosen] each, and a button for the default. */
+export function fillMenu(sheet, entries, usualWords, choose) {
+  // the same boxes keep the focus
+  const key = JSON.stringify([usualWords, entries.map(([name, remark]) => [name, remark])]);
+  if (sheet.dataset.key === key) {
+    sheet.querySelectorAll("input").forEach((box, index) => {
+      box.checked = entries[index][2];
+    });
+    return;
+  }
+  sheet.dataset.key = key;
+  sheet.replaceChildren();
+  const boxes = entries.map(([name, remark, checked]) => {
     const label = element("label", "", sheet);
     const box = element("input", "", label);
-    Object.assign(box, { type: "checkbox", checked: shown.has(port.port), value: port.port });
-    element("code", "", label).textContent = port.port;
-    element("span", "soft", label).textContent = roleText(stateAt(port, ms));
+    Object.assign(box, { type: "checkbox", checked, value: name });
+    element("code", "", label).textContent = name;
+    element("span", "soft", label).textContent = remark;
     return box;
   });
   const usual = element("button", "", sheet);
-  usual.textContent = "Rails only";
+  usual.textContent = usualWords;
   usual.addEventListener("click", () => choose(null));
   sheet.onchange = () => {
     const names = boxes.filter((box) => box.checked).map((box) => box.value);

@@ -9,6 +9,8 @@ export class Reading {
   #box;
   #cross;
   #place = null; // {x: fraction of the width, row}
+  /** More about a port, as text. */
+  remark = () => "";
 
   constructor(box, cross) {
     this.#box = box;
@@ -67,6 +69,8 @@ export class Reading {
     element("span", "soft", head).textContent = highest || `${duration(widthMs)} sample`;
     const jobs = jobsAt(port, startMs + widthMs - 1);
     if (jobs.length) element("div", "soft job", this.#box).textContent = `job ${jobs.map(jobWords).join(", ")}`;
+    const more = this.remark(port);
+    if (more) element("div", "soft", this.#box).textContent = more;
     const remark = element("div", "", this.#box);
     if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
       remark.textContent = rates.includes(undefined) ? "not loaded yet" : word ? `no data: ${word}` : "no data";

@@ -3,15 +3,28 @@
 import { clock } from "./format.js";
 
 export const DISAPPEARED = "disappeared";
-const PROBLEMS = { unreadable: "unreadable", hung: "hung", "no-counters": "no counters", disappeared: DISAPPEARED };
-/** Words that mean that a port has a problem, the worst first. */
-const BAD_WORDS = [DISAPPEARED, "unreadable", "hung", "no counters"];
+const PROBLEMS = {
+  unreadable: "unreadable",
+  hung: "hung",
+  "no-counters": "no counters",
+  disappeared: DISAPPEARED,
+  "no-answer": "no answer",
+  refused: "refused",
+  "bad-answer": "bad answer",
+  gone: "gone",
+};
+/** Words that mean that a port, or a node of a job, has a problem, the worst first. */
+const BAD_WORDS = [DISAPPEARED, "gone", "no answer", "refused", "bad answer", "unreadable", "hung", "no counters"];
 const MILD_WORDS = ["idle", "slow"];
 const SENTENCES = {
   [DISAPPEARED]: "Disappeared",
   unreadable: "Cannot be read",
   hung: "A read does not return",
   "no counters": "No byte counters",
+  "no answer": "No answer from",
+  refused: "Access refused by",
+  "bad answer": "Unusable answer from",
+  gone: "No longer listed by the sources of nodes",
 };
 const MOST_NAMES = 8;
 const MOST_JOBS = 4;
@@ -103,10 +116,15 @@ export function knownAt(port, ms) {
 /** The label of a port, empty if it is well; `numbers` are its members `rail_idle` and `rail_slow`, if known. */
 export function label(state, numbers) {
   if (state.state === DISAPPEARED) return DISAPPEARED;
-  if (state.problem) return PROBLEMS[state.problem] ?? state.problem;
+  if (state.problem) return problemWord(state.problem);
   if (!state.active) return state.state.toLowerCase() || "not active";
   if (numbers?.rail_idle) return "idle";
   return numbers?.rail_slow ? "slow" : "";
+}
+
+/** A problem in a word or two. */
+export function problemWord(problem) {
+  return PROBLEMS[problem] ?? problem;
 }
 
 /** The number of rails at a time, and [label, names] of those that are not well, the worst first. */

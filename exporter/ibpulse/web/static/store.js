@@ -17,6 +17,7 @@ class Tile {
     this.widthMs = widthMs;
     this.values = new Float32Array(series * TILE_BINS).fill(NaN);
     this.merged = null; // 1 for each bin with merged samples, if there are any
+    this.partial = false; // some rows are still to be asked for again
     this.whole = false; // everything before knownMs has been loaded
     this.knownMs = this.startMs;
     this.askedAt = -Infinity;
@@ -57,6 +58,7 @@ class Tile {
 export class Store {
   constructor() {
     this.tiles = new Map();
+    this.fine = false; // whether single samples are wanted even if the batches are coarser
     this.clear();
   }
 
@@ -83,6 +85,16 @@ export class Store {
     return this.layout.interval_ms;
   }
 
+  /** Time of one value of a batch: a sample, or the highest sample in it. */
+  get batchMs() {
+    return this.layout.batch_ms ?? this.layout.interval_ms;
+  }
+
+  /** The narrowest bins that are shown. */
+  get leastMs() {
+    return this.fine ? this.intervalMs : this.batchMs;
+  }
+
   get series() {
     return this.layout.ports.length * 2;
   }
@@ -92,13 +104,13 @@ export class Store {
     return this.layout.ports.flatMap((port) => [`${port.port} transmit`, `${port.port} receive`]);
   }
 
-  /** The widest bin width up to `ms`: 1, 2, 5, 10, 20, 50 ... intervals. */
+  /** The widest bin width up to `ms`: 1, 2, 5, 10, 20, 50 ... intervals, but at least the narrowest that is shown. */
   widthFor(ms) {
-    let width = this.intervalMs;
+    let width = this.leastMs;
     for (let scale = 1; ; scale *= 10) {
       for (const step of [1, 2, 5]) {
         if (step * scale * this.intervalMs > ms) return width;
-        width = step * scale * this.intervalMs;
+        width = Math.max(width, step * scale * this.intervalMs);
       }
     }
   }
@@ -119,7 +131,7 @@ export class Store {
     if (!tile) {
       tile = new Tile(index, widthMs, this.series);
       // the stream will deliver all of it, so nothing has to be fetched
-      tile.whole = tile.startMs >= this.liveFromMs && tile.startMs >= this.streamedMs;
+      tile.whole = this.#streams(tile) && tile.startMs >= this.liveFromMs && tile.startMs >= this.streamedMs;
       this.tiles.set(key, tile);
       for (const batch of this.recent) this.fold(tile, batch);
       this.forget();
@@ -129,9 +141,14 @@ export class Store {
     return tile;
   }
 
+  /** Whether the stream fills a tile: its bins are no narrower than the values of a batch. */
+  #streams(tile) {
+    return tile.widthMs >= this.batchMs;
+  }
+
   /** Add a batch of the stream. Data missing before it is fetched when it becomes visible. */
   add(batch) {
-    const endMs = batch.start_ms + batch.megabytes_per_second[0].length * this.intervalMs;
+    const endMs = batch.start_ms + batch.megabytes_per_second[0].length * this.batchMs;
     if (batch.start_ms > this.streamedMs) {
       this.liveFromMs = batch.start_ms;
       this.recent = [];
@@ -140,7 +157,7 @@ export class Store {
       }
     }
     // a tile that was not visible yet begins with its first sample
-    for (const width of new Set([...this.tiles.values()].map((tile) => tile.widthMs))) {
+    for (const width of new Set([...this.tiles.values()].filter((tile) => this.#streams(tile)).map((tile) => tile.widthMs))) {
       this.span(width, batch.start_ms, endMs);
     }
     for (const tile of this.tiles.values()) this.fold(tile, batch);
@@ -152,10 +169,10 @@ export class Store {
 
   fold(tile, batch) {
     const rows = batch.megabytes_per_second;
-    const endMs = batch.start_ms + rows[0].length * this.intervalMs;
-    if (tile.startMs >= endMs || tile.endMs <= batch.start_ms) return;
-    tile.fold(rows, batch.start_ms, this.intervalMs, rows[0].length, MEGABYTE);
-    tile.mark(batch.merged ?? [], batch.start_ms, this.intervalMs);
+    const endMs = batch.start_ms + rows[0].length * this.batchMs;
+    if (!this.#streams(tile) || tile.startMs >= endMs || tile.endMs <= batch.start_ms) return;
+    tile.fold(rows, batch.start_ms, this.batchMs, rows[0].length, MEGABYTE);
+    tile.mark(batch.merged ?? [], batch.start_ms, this.batchMs);
   }
 
   /**
@@ -173,7 +190,9 @@ export class Store {
     );
     tile.knownMs = Math.max(tile.knownMs, Math.min(tile.endMs, about.end_ms));
     const covered = Math.max(this.liveFromMs, this.recent[0]?.start_ms ?? 0);
-    tile.whole = about.end_ms >= Math.min(tile.endMs, covered);
+    tile.whole = !this.#streams(tile) || about.end_ms >= Math.min(tile.endMs, covered);
+    // rows that did not answer are missing data for now
+    tile.partial = (about.missing ?? []).length > 0;
     this.newestMs = Math.max(this.newestMs, about.end_ms);
   }
 

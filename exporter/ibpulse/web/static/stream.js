@@ -1,18 +1,21 @@
-// The connection to /api/v1/stream, which reconnects after a loss.
+// The connection to the stream, which reconnects after a loss.
 
+// each describes the series of the batches after it
+const LAYOUTS = ["ports", "rows"];
 const SILENCE_MS = 6_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
 
 export class Stream {
   #on;
+  #address;
   #abort = null;
   #lastId = "";
   #wake = null;
 
-  /** `on` has `event(name, data)` and `state(name, detail)`: connecting, open, lost, closed. */
-  constructor(on) {
-    this.#on = on;
+  /** `on` has `event(name, data)` and `state(name, detail)`: connecting, open, lost, closed. `address` returns the URL. */
+  constructor(on, address) {
+    [this.#on, this.#address] = [on, address];
   }
 
   get running() {
@@ -30,6 +33,14 @@ export class Stream {
     this.#abort.abort();
     this.#abort = null;
     this.#on.state("closed");
+  }
+
+  /** Begin anew, because other series are wanted. */
+  restart() {
+    this.#lastId = "";
+    if (!this.running) return;
+    this.stop();
+    this.start();
   }
 
   /** Try again now instead of after the pause. */
@@ -59,7 +70,7 @@ export class Stream {
     let watchdog = setTimeout(give_up, SILENCE_MS);
     try {
       const headers = this.#lastId ? { "Last-Event-ID": this.#lastId } : {};
-      const answer = await fetch("/api/v1/stream", { headers, signal: attempt.signal, cache: "no-store" });
+      const answer = await fetch(this.#address(), { headers, signal: attempt.signal, cache: "no-store" });
       if (!answer.ok) return await refusal(answer);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -88,7 +99,7 @@ export class Stream {
     }
     if (!fields.has("event")) return;
     if (fields.has("id")) this.#lastId = fields.get("id");
-    if (fields.get("event") === "ports") {
+    if (LAYOUTS.includes(fields.get("event"))) {
       opened();
       this.#on.state("open");
     }

@@ -17,14 +17,21 @@ const DEFAULTS = {
   window: "",
   spanMs: 0,
   endMs: 0,
-  ports: null,
+  chosen: null,
 };
 
 export class View {
   #listeners = [];
+  #choices;
+  #defaults;
+  #list;
 
-  constructor() {
-    Object.assign(this, DEFAULTS);
+  /** `choices` are further parts of the URL with their values, the default first; `list` is the part of what is `chosen`. */
+  constructor(choices = {}, list = "ports") {
+    const first = Object.entries(choices).map(([name, values]) => [name, values[0]]);
+    [this.#choices, this.#list] = [{ ...CHOICES, ...choices }, list];
+    this.#defaults = { ...DEFAULTS, ...Object.fromEntries(first) };
+    Object.assign(this, this.#defaults);
     this.limits = { shortestMs: 200, longestMs: 300_000 };
     this.read();
   }
@@ -56,32 +63,47 @@ export class View {
 
   /** The URL of this view. */
   address() {
+    const query = this.#query([...Object.keys(this.#choices), "window"]);
+    if (!this.held && this.spanMs) query.set("span", this.spanMs);
+    if (this.chosen) query.set(this.#list, this.chosen.join(","));
+    return fragment(query) || location.pathname;
+  }
+
+  /** The fragment of a page of another kind for the same time and look; `ports` is what it shows, by default everything. */
+  elsewhere(ports = "") {
+    const query = this.#query(Object.keys(CHOICES));
+    if (ports) query.set("ports", ports);
+    return fragment(query);
+  }
+
+  #query(names) {
     const query = new URLSearchParams();
     if (this.held) {
       query.set("from", this.endMs - this.spanMs);
       query.set("to", this.endMs);
-    } else if (this.spanMs) {
-      query.set("span", this.spanMs);
     }
-    for (const name of [...Object.keys(CHOICES), "window"]) {
-      if (this[name] !== DEFAULTS[name]) query.set(name, this[name]);
+    for (const name of names) {
+      if (this[name] !== this.#defaults[name]) query.set(name, this[name]);
     }
-    if (this.ports) query.set("ports", this.ports.join(","));
-    const text = query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
-    return text ? `#${text}` : location.pathname;
+    return query;
   }
 
   /** Read the view from the URL; invalid parts keep their defaults. */
   read() {
-    Object.assign(this, DEFAULTS);
+    Object.assign(this, this.#defaults);
     const query = new URLSearchParams(location.hash.slice(1));
-    for (const [name, values] of Object.entries(CHOICES)) {
+    for (const [name, values] of Object.entries(this.#choices)) {
       if (values.includes(query.get(name))) this[name] = query.get(name);
     }
     this.window = query.get("window") ?? "";
     const [from, to, span] = ["from", "to", "span"].map((name) => Number(query.get(name)));
     if (from > 0 && to > from) Object.assign(this, { endMs: to, spanMs: to - from });
     else if (span > 0) this.spanMs = span;
-    if (query.get("ports")) this.ports = query.get("ports").split(",");
+    if (query.get(this.#list)) this.chosen = query.get(this.#list).split(",");
   }
+}
+
+function fragment(query) {
+  const text = query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
+  return text ? `#${text}` : "";
 }

@@ -1,0 +1,1 @@
+"""The web application in front of many nodes."""

@@ -1,0 +1,115 @@
+// The cards of a job: its numbers, and which node or rail differs from the others.
+
+import { Cards } from "./cards.js";
+import { UNKNOWN, decimal, duration, gigabytes, percent, rateParts } from "./format.js";
+import { asPorts } from "./job_rows.js";
+import { Numbers } from "./numbers.js";
+
+const MOST_NAMES = 3;
+
+const CARDS = [
+  {
+    name: "Now",
+    title: "Mean of the last second, transmit + receive of all nodes that answer; the mean of the view while it is held.",
+    value: (job) => [...rateParts(sum(job)), ways(job)],
+  },
+  {
+    name: "Peak of a node",
+    title: "Highest single sample of a node, transmit + receive of its rails.",
+    value: (job) => [gigabytes(job.peak?.bytes_per_second), "GB/s", job.peak?.row ?? ""],
+  },
+  {
+    name: "Mean when active",
+    title: "Mean of a node over its samples with traffic: the median of the nodes, the least and the most.",
+    value: (job) => spread(job.active_bytes_per_second, (each) => `${gigabytes(each)} GB/s`),
+  },
+  {
+    name: "Duty cycle",
+    title: "Fraction of the observed time with traffic: the median of the nodes, the least and the most.",
+    value: (job) => spread(job.duty_cycle_ratio, (each) => percent(each)),
+  },
+  {
+    name: "Step period",
+    title: "Length of a step as each node's own traffic shows it: the median of the nodes, the least and the most.",
+    value: (job) => spread(job.step_period_seconds, (each) => duration(each * 1000)),
+  },
+  {
+    name: "Latest node",
+    title:
+      "The node whose traffic begins latest in a step, compared with the other nodes. " +
+      "Nothing is said below the uncertainty of the clocks.",
+    value: latest,
+  },
+  {
+    name: "Active rails",
+    title: "Rails with traffic. A hot rail carries more than the others of its nodes, on most nodes.",
+    value: rails,
+  },
+  {
+    name: "Nodes",
+    title: "Nodes of the job that answer the gateway, and how far their clocks are apart.",
+    value: nodes,
+  },
+];
+
+function sum({ transmit_bytes_per_second: sent, receive_bytes_per_second: received }) {
+  return sent === null || received === null ? null : sent + received;
+}
+
+function ways(job) {
+  const total = sum(job);
+  // in the unit of the sum
+  const scale = rateParts(total)[1] === "TB/s" ? 1000 : 1;
+  const part = (way) => gigabytes(job[`${way}_bytes_per_second`] / scale);
+  return total === null ? "" : `↑ ${part("transmit")}  ↓ ${part("receive")}`;
+}
+
+function spread(found, words) {
+  if (!found) return [UNKNOWN, "", ""];
+  const [median, least, most] = [found.median, found.least, found.most].map((each) => words(each).split(" "));
+  const from = least[1] === most[1] ? least[0] : least.join(" ");
+  return [...median, `${from} to ${most.join(" ")}`];
+}
+
+function latest(job) {
+  if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
+  if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];
+  return [...duration(job.late.lateness_ms).split(" "), `${job.late.row}, ± ${duration(job.late.uncertainty_ms)}`, "bad"];
+}
+
+function rails(job) {
+  const hot = job.hot_rail;
+  const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean on ${hot.nodes} of ${job.answering} nodes`;
+  const missing = job.rails - job.active_rails;
+  return [job.active_rails ?? UNKNOWN, `of ${job.rails}`, words ?? (missing ? `${missing} without traffic` : ""), words || missing ? "bad" : "", words];
+}
+
+function nodes(job) {
+  const missing = job.missing.map((each) => each.node);
+  const rest = missing.length - MOST_NAMES;
+  const names = `${missing.slice(0, MOST_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
+  const clocks = job.clock ? `clocks within ${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : "clocks not known";
+  return [job.answering, `of ${job.nodes}`, missing.length ? `missing: ${names}` : clocks, missing.length ? "bad" : "", missing.join(", ")];
+}
+
+export class JobNumbers extends Numbers {
+  constructor(page) {
+    super(page, new Cards(document.getElementById("cards"), CARDS));
+  }
+
+  get windows() {
+    return [];
+  }
+
+  read(answer) {
+    return asPorts(answer);
+  }
+
+  ofNow(second) {
+    return second.job;
+  }
+
+  ofView(summary, seconds) {
+    return { ...summary.job, heldSeconds: seconds };
+  }
+}
