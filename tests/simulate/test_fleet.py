@@ -131,7 +131,9 @@ def test_a_node_that_gets_another_workload_leaves_the_job_and_returns_to_it(tmp_
         together = grown(at)
         leaving.faults_file.write_text('{"workload": "idle"}')
         alone = grown(at + SECOND)
+        silent = show(at + 1700 * MS)[0]
         leaving.faults_file.write_text("{ }")
+        assert show(at + 1990 * MS)[0] == silent
         again = grown(at + 2 * SECOND)
     finally:
         fleet.close()
