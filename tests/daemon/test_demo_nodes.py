@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +121,12 @@ def test_the_same_edge_is_shifted_by_the_difference_of_the_clocks(demo: Demo) ->
         ours, theirs = (edges(*series(url, "mlx5_1:1")["transmit"]) for url in urls.values())
         apart = theirs[None, :] - ours[:, None] - shift
         pairs = apart[np.abs(apart) < 60]
-        return [float(each) for each in pairs] if len(pairs) >= 20 else []
+        # on a busy machine many edges are sampled late
+        clear = len(pairs) >= 20 and np.subtract(*np.percentile(pairs, [60, 40])) < 0.5
+        return [float(each) for each in pairs] if clear else []
 
     found = eventually(differences, 90, 1.0)
-    assert np.median(found) == pytest.approx(0, abs=1), found
+    assert np.median(found) == pytest.approx(0, abs=1), sorted(found)
 
 
 def test_the_straggler_receives_before_it_transmits(demo: Demo) -> None:
@@ -132,15 +138,17 @@ def test_the_straggler_receives_before_it_transmits(demo: Demo) -> None:
         early = np.array([np.nanmax(rates[(times > begin - 40) & (times < begin)], initial=0) for begin in begins])
         # a burst that continues after a pause of the simulation begins nothing
         early = early[early < RATE / 4]
-        assert len(early) >= 10
-        return float(np.mean(early > RATE / 100))
+        return float(np.mean(early > RATE / 100)) if len(early) >= 10 else math.nan
 
-    # node2 is the straggler, and node1 receives from it
-    shares = {
-        (name, way): before_bursts(url, way) for name, url in demo.urls().items() for way in ("transmit", "receive")
-    }
-    assert shares["node2", "receive"] > 0.8 > 0.2 > shares["node2", "transmit"], shares
-    assert shares["node1", "transmit"] > 0.8 > 0.2 > shares["node1", "receive"], shares
+    def is_seen() -> bool:
+        shares = {
+            (name, way): before_bursts(url, way) for name, url in demo.urls().items() for way in ("transmit", "receive")
+        }
+        # node2 is the straggler, and node1 receives from it
+        late = shares["node2", "receive"] > 0.8 > 0.2 > shares["node2", "transmit"]
+        return late and shares["node1", "transmit"] > 0.8 > 0.2 > shares["node1", "receive"]
+
+    eventually(is_seen, 90, 1.0)
 
 
 def test_one_rail_of_every_node_is_hot(demo: Demo) -> None:
@@ -153,14 +161,17 @@ def test_one_rail_of_every_node_is_hot(demo: Demo) -> None:
         assert hot == pytest.approx(other / 0.75, rel=0.02)
 
 
+def has_job(url: str) -> bool:
+    return [job["job_id"] for job in ask(url, "/api/v1/jobs")["jobs"]] == ["1001"]
+
+
 def test_all_nodes_have_the_job_and_names_of_their_own(demo: Demo) -> None:
     targets = json.loads(demo.nodes_file.read_text())
     assert [target["labels"] for target in targets] == [
         {"node": name, "rack": "rack1", "leaf": "leaf1"} for name in ("node1", "node2")
     ]
     for url in demo.urls().values():
-        jobs = eventually(lambda url=url: ask(url, "/api/v1/jobs")["jobs"])
-        assert [job["job_id"] for job in jobs] == ["1001"]
+        eventually(partial(has_job, url))
     assert "node2: http://127.0.0.1:" in demo.log()
     assert "clock -37.4 ms" in demo.log()
 
@@ -173,7 +184,7 @@ def test_a_node_that_dies_does_not_end_the_others_and_all_end_with_the_demo(demo
         for pid in demo.processes()
         if config in (line := Path(f"/proc/{pid}/cmdline").read_bytes()) and b"\0serve\0" in line
     )
-    subprocess.run(["kill", "-KILL", str(victim)], check=True)
+    os.kill(victim, signal.SIGKILL)
     eventually(lambda: "node1: its daemon ended (exit status -9)" in demo.log())
     assert httpx.get(urls["node2"] + "/-/healthy").status_code == 200
     assert demo.end(signal.SIGINT) == 0
@@ -191,4 +202,6 @@ def test_every_process_ends_when_the_demo_is_killed(tmp_path: Path) -> None:
         eventually(lambda: not demo.processes())
     finally:
         demo.process.kill()
-        subprocess.run(["rm", "-rf", str(demo.scratch)], check=True)
+        for pid in demo.processes():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(demo.scratch)
