@@ -172,6 +172,7 @@ def test_all_nodes_have_the_job_and_names_of_their_own(demo: Demo) -> None:
     ]
     for url in demo.urls().values():
         eventually(partial(has_job, url))
+    assert "node2 computes 20 ms longer in every step; mlx5_1 is the hot rail of every node" in demo.log()
     assert "node2: http://127.0.0.1:" in demo.log()
     assert "clock -37.4 ms" in demo.log()
 

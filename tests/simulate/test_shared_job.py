@@ -16,7 +16,7 @@ MS = 1_000_000
 START = 1_700_000_000 * SECOND
 OFFSETS = (100_000, -1_200_000, 2_600_000, 48_700_000)
 STRAGGLER = 2
-WITH_PAUSES = [DENSE, MOE, ExpertParallel(), Square()]
+WITH_PAUSES = [DENSE, MOE, ExpertParallel(), Square(), Square(rate_bytes_per_second=1e8)]
 ALL = [*WITH_PAUSES, Constant(), Idle()]
 
 

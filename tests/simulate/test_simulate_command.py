@@ -95,7 +95,7 @@ def test_several_nodes_have_a_tree_each(tmp_path: Path) -> None:
 def nodes_of(*flags: str) -> dict[str, int]:
     parser = argparse.ArgumentParser()
     simulate.add_fabric_arguments(parser)
-    nodes = simulate.plan_nodes(parser.parse_args(flags))
+    nodes = simulate.parse_nodes(parser.parse_args(flags))
     return {node.name: node.clock_offset_ns for node in nodes}
 
 

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 
     set_up_log(settings.log.level, settings.log.format)
-    nodes = simulate.plan_nodes(arguments)
+    nodes = simulate.parse_nodes(arguments)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as scratch:
         tree = Path(scratch) / "sys"
@@ -68,6 +68,7 @@ def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.N
         DaemonError: a daemon failed to start.
     """
     from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving, watch_nodes
+    from ibpulse.simulate.fleet import describe_job
 
     interval_ns, scratch = settings.sampler.interval, trees.parent
     stop = simulate.stop_on_signals()
@@ -75,6 +76,7 @@ def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.N
         simulate.announce(arguments, trees, interval_ns)
         with demo_nodes(nodes, trees, scratch, settings, arguments.origins) as running:
             print(f"the nodes are listed in {scratch / NODES_FILE}", flush=True)
+            print(describe_job(nodes, arguments.ports), flush=True)
             wait_until_serving(running, stop)
             return watch_nodes(running, simulator, stop)
 

@@ -31,6 +31,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 8.0
 POLL_SECONDS = 0.1
 LAST_LINES = 5
+EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Hosts that stand for every address of the node, with the one to connect to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,9 @@ class DemoNode:
     @property
     def target(self) -> str:
         """Host and port of the daemon."""
-        shown = (
-            "localhost" if self.host in ("", "::", "0.0.0.0") else f"[{self.host}]" if ":" in self.host else self.host
-        )
-        return f"{shown}:{self.port}"
+        if self.host in EVERY_ADDRESS:
+            return f"localhost:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -64,16 +65,15 @@ class DemoNode:
 
     def listens(self) -> bool:
         """Whether the daemon accepts connections."""
-        host = "127.0.0.1" if self.host in ("", "0.0.0.0") else "::1" if self.host == "::" else self.host
         try:
-            socket.create_connection((host, self.port), POLL_SECONDS).close()
+            socket.create_connection((EVERY_ADDRESS.get(self.host, self.host), self.port), POLL_SECONDS).close()
         except OSError:
             return False
         return True
 
-    def last_lines(self) -> str:
+    def last_lines(self) -> list[str]:
         """The end of its log."""
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:])
+        return self.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:]
 
 
 @contextmanager
@@ -123,7 +123,10 @@ def node_settings(
 
 
 def start_daemon(settings: Settings, node: SimulatedNode, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a daemon that believes in the clock of its node. It ends with this process, however that ends."""
+    """Start a daemon with the clock of its node. It ends with this process, even if this one is killed.
+
+    Call it in the main thread: the kernel ends the daemon with the thread that started it.
+    """
     config = folder / "config.json"
     config.write_text(json.dumps(settings.written()))
     # the file has all settings
@@ -198,7 +201,9 @@ def wait_until_serving(running: Sequence[DemoNode], stop: Event) -> None:
     for each in running:
         while not each.listens():
             if each.process.poll() is not None or time.monotonic() > deadline:
-                raise DaemonError(f"{each.node.name} failed to start; the end of its log:\n{each.last_lines()}")
+                for line in each.last_lines():
+                    log.error("%s: %s", each.node.name, line)
+                raise DaemonError(f"{each.node.name} failed to start; see the end of its log above")
             if stop.wait(POLL_SECONDS):
                 return
         offset_ms = each.node.clock_offset_ns / 1e6

@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         duty=arguments.duty,
     )
     faults = parse_fault_options(arguments.fault)
-    nodes = plan_nodes(arguments)
+    nodes = parse_nodes(arguments)
     if arguments.jobs > arguments.ports:
         raise ConfigError(
             [f"flag --jobs: {arguments.jobs} jobs need {arguments.jobs} ports; --ports is {arguments.ports}"]
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def plan_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
+def parse_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
     """The simulated nodes, none if there is only one; sets the number of ports if it was not given.
 
     Raises:
@@ -165,7 +165,8 @@ def plan_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
     count = arguments.nodes
     if arguments.ports is None:
         arguments.ports = 8 if count == 1 else 4
-    names = [f"node{number + 1}" for number in range(count)] if count > 1 else []
+    possible = 1 < count <= MOST_NODES
+    names = [node.name for node in plan_nodes(count)] if possible else []
     offsets, wrong = {}, []
     for option in arguments.clock_offset:
         name, _, text = option.partition("=")
@@ -184,7 +185,7 @@ def plan_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
         wrong.append(f"flag --jobs: {arguments.jobs} jobs are not possible on several nodes, which share one job")
     if wrong:
         raise ConfigError(wrong)
-    return plan_nodes(count, offsets) if count > 1 else ()
+    return plan_nodes(count, offsets) if possible else ()
 
 
 def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.pacing import Slips, Stop, run_together
-from ibpulse.simulate.shared_job import share_job
+from ibpulse.simulate.shared_job import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
 from ibpulse.simulate.timeline import Workload
 from ibpulse.simulate.tree_files import CounterReads
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
@@ -49,6 +49,13 @@ def plan_nodes(count: int, offsets_ns: Mapping[str, int] | None = None) -> tuple
     )
 
 
+def describe_job(nodes: Sequence[SimulatedNode], rails: int) -> str:
+    """The straggler and the hot rail in a sentence."""
+    straggler = next(node.name for node in nodes if node.straggler)
+    late = f"{straggler} computes {STRAGGLER_DELAY_NS / MILLISECOND_NS:g} ms longer in every step"
+    return f"{late}; mlx5_{HOT_RAIL} is the hot rail of every node" if rails > HOT_RAIL else late
+
+
 def clock_ahead(offset_ns: int) -> Callable[[], int]:
     """A wall clock that is ahead of the true time."""
     return lambda: time.time_ns() + offset_ns
@@ -83,7 +90,10 @@ class SimulatedFleet:
         ]
 
     def build(self, faults: Mapping[str, object] | None = None) -> None:
-        """Write all trees with their state at the start of the job; raises as a fabric does."""
+        """Write all trees with their state at the start of the job.
+
+        Raises ConfigError for invalid faults, FabricError for a directory with other content.
+        """
         for fabric, offset_ns in zip(self.fabrics, self._offsets, strict=True):
             fabric.build(self.start_ns + offset_ns, faults)
 

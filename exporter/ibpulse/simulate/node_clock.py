@@ -1,4 +1,4 @@
-"""The wall clock of a simulated node: wrong by a fixed time, in every process of the node.
+"""The wall clock of a simulated node, ahead or behind by a fixed time in every process of the node.
 
 The processes of a real node never import this. Standard library only, because the sampler of a simulated node does.
 """

@@ -15,7 +15,7 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 STRAGGLER_DELAY_NS = 20 * MILLISECOND_NS
 """How much longer the straggler computes in every step before it first transmits."""
 AHEAD_BYTES = 4 * 2**22
-"""What a port of full weight sends before its ring stops at a late member: four channels with buffers of 4 MiB."""
+"""Bytes that a port of full weight sends before its ring stops at a late member: four channels, buffers of 4 MiB."""
 HOT_RAIL = 1
 OTHER_RAILS_SHARE = 0.75
 """The traffic of every other rail, as a part of the hot rail's."""
@@ -23,11 +23,11 @@ OTHER_RAILS_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class RingMember:
-    """What one member of the ring transmits; the next one receives it.
+    """A workload as one member of the ring transmits it; the next member receives the same.
 
     In each step one member, the straggler, computes `STRAGGLER_DELAY_NS` longer before it first transmits. The others
     begin on time, fill the buffers of their connections and wait for it: the job is as slow as its slowest member.
-    The hot rail needs longer for its share, and all others of a node wait for it.
+    All rails of a node are busy until the hot rail has sent its larger share.
     """
 
     workload: Workload
@@ -61,12 +61,13 @@ class RingMember:
         """The first burst and the wait before its end: durations and rates, together equally long on all members."""
         if self.straggler:
             return np.array([STRAGGLER_DELAY_NS, burst_ns]), np.array([0.0, rate])
-        ahead_ns = min(round(AHEAD_BYTES / rate * SECOND_NS), burst_ns // 2)
+        # at a low rate the buffers never fill up
+        ahead_ns = min(round(AHEAD_BYTES / rate * SECOND_NS), burst_ns // 2, STRAGGLER_DELAY_NS // 2)
         durations = np.array([ahead_ns, STRAGGLER_DELAY_NS - ahead_ns, burst_ns])
         return durations, np.array([rate, 0.0, rate * (burst_ns - ahead_ns) / burst_ns])
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """The shares of the workload, of which the hot rail carries all."""
+        """The shares of the workload, full on the hot rail and smaller on the others."""
         shares = np.full(rails, OTHER_RAILS_SHARE)
         shares[HOT_RAIL if rails > HOT_RAIL else 0] = 1.0
         weights: npt.NDArray[np.float64] = self.workload.weights(rails) * shares[:, None]
