@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.simulate.fleet import SimulatedFleet, plan_nodes
+from ibpulse.simulate.fleet import SimulatedFleet, different_clocks, plan_nodes
 from ibpulse.simulate.pacing import Pace, Slips, run_together
 from ibpulse.simulate.workloads import Constant, Square
 
@@ -51,7 +51,7 @@ class Stalling:
 @pytest.mark.parametrize("seed", range(5))
 def test_nodes_of_one_job_slip_together_when_the_process_is_late(seed: int) -> None:
     process, slips = Stalling(seed), Slips()
-    offsets = [node.clock_offset_ns for node in plan_nodes(8)]
+    offsets = list(different_clocks(plan_nodes(8)).values())
     paces = [process.pace(slips, offset) for offset in offsets]
     run_together(paces, process.pause, process, lambda: process.now - START)
     assert slips.total_ns > SECOND
@@ -71,12 +71,11 @@ def test_nodes_of_one_job_slip_together_when_the_process_is_late(seed: int) -> N
 
 
 def test_the_clocks_of_the_nodes_are_wrong_by_up_to_50_ms_and_sample_at_different_times() -> None:
-    offsets = [node.clock_offset_ns for node in plan_nodes(8)]
+    offsets = list(different_clocks(plan_nodes(8)).values())
     assert all(100_000 <= abs(offset) <= 50 * MS for offset in offsets)
     phases = sorted(offset % TICK for offset in offsets)
     assert min(np.diff([*phases, phases[0] + TICK])) >= MS
-    chosen = plan_nodes(8, {"node3": 12 * MS})
-    assert [node.clock_offset_ns for node in chosen] == [*offsets[:2], 12 * MS, *offsets[3:]]
+    assert list(different_clocks(plan_nodes(10)).values()) == [*offsets, *offsets[:2]]
 
 
 @pytest.mark.parametrize(("count", "straggler"), [(2, "node2"), (3, "node3"), (8, "node3"), (64, "node3")])
@@ -110,7 +109,8 @@ def test_all_trees_have_the_same_job_and_advance(tmp_path: Path) -> None:
 
 
 def test_a_node_that_gets_another_workload_leaves_the_job_and_returns_to_it(tmp_path: Path) -> None:
-    fleet = SimulatedFleet(tmp_path, plan_nodes(2), Square(), 0, 2, TICK)
+    nodes = plan_nodes(2, {"node1": 3 * MS, "node2": -48 * MS})
+    fleet = SimulatedFleet(tmp_path, nodes, Square(), 0, 2, TICK)
     try:
         fleet.build()
         leaving, staying = fleet.fabrics
@@ -118,7 +118,7 @@ def test_a_node_that_gets_another_workload_leaves_the_job_and_returns_to_it(tmp_
 
         def show(true_ns: int) -> list[list[int]]:
             words = []
-            for fabric, node in zip((leaving, staying), plan_nodes(2), strict=True):
+            for fabric, node in zip((leaving, staying), nodes, strict=True):
                 fabric.write(true_ns + node.clock_offset_ns)
                 folder = fabric.directory / "class/infiniband/mlx5_1/ports/1/counters"
                 words.append([int((folder / name).read_text()) for name in ("port_xmit_data", "port_rcv_data")])

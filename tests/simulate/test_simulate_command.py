@@ -92,17 +92,31 @@ def test_several_nodes_have_a_tree_each(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["node1", "node2", "node3"]
 
 
-def nodes_of(*flags: str) -> dict[str, int]:
+def nodes_of(*flags: str, clocks_differ: bool = False) -> dict[str, int]:
     parser = argparse.ArgumentParser()
     simulate.add_fabric_arguments(parser)
-    nodes = simulate.parse_nodes(parser.parse_args(flags))
+    nodes = simulate.parse_nodes(parser.parse_args(flags), clocks_differ)
     return {node.name: node.clock_offset_ns for node in nodes}
 
 
 def test_the_clock_offset_of_a_node_can_be_chosen() -> None:
     chosen = nodes_of("--nodes=3", "--clock-offset=node1=-12ms", "--clock-offset=node3=100us")
     assert (chosen["node1"], chosen["node3"]) == (-12_000_000, 100_000)
+    assert chosen["node2"] == 0
     assert nodes_of() == {}
+
+
+def test_the_clocks_of_a_demo_differ_and_its_simulator_is_told_all_of_them() -> None:
+    parser = argparse.ArgumentParser()
+    simulate.add_fabric_arguments(parser)
+    arguments = parser.parse_args(["--nodes=3", "--clock-offset=node3=-12.5ms"])
+    nodes = simulate.parse_nodes(arguments, clocks_differ=True)
+    told = parser.parse_args(
+        [flag for flag in simulate.fabric_flags(arguments, 10**7) if "--clock" in flag or "--nodes" in flag]
+    )
+    offsets = {node.name: node.clock_offset_ns for node in nodes}
+    assert offsets == {"node1": 100_000, "node2": -1_200_000, "node3": -12_500_000}
+    assert {node.name: node.clock_offset_ns for node in simulate.parse_nodes(told)} == offsets
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 
     set_up_log(settings.log.level, settings.log.format)
-    nodes = simulate.parse_nodes(arguments)
+    nodes = simulate.parse_nodes(arguments, clocks_differ=True)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as scratch:
         tree = Path(scratch) / "sys"

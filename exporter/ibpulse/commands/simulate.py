@@ -68,8 +68,8 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODE=DURATION",
-        help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; by default "
-        "between 0.1 and 50ms; repeatable.",
+        help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
+        "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument(
@@ -154,20 +154,23 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def parse_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
-    """The simulated nodes, none if there is only one; sets the number of ports if it was not given.
+def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> tuple[SimulatedNode, ...]:
+    """The simulated nodes, none if there is only one.
 
+    Sets the number of ports if it was not given, and the clock offsets of all nodes.
     Raises:
         ConfigError: nodes, jobs or clock offsets are invalid; lists all errors.
     """
-    from ibpulse.simulate.fleet import plan_nodes  # not for help texts
+    from ibpulse.simulate.fleet import different_clocks, plan_nodes  # not for help texts
 
     count = arguments.nodes
     if arguments.ports is None:
         arguments.ports = 8 if count == 1 else 4
     possible = 1 < count <= MOST_NODES
-    names = [node.name for node in plan_nodes(count)] if possible else []
-    offsets, wrong = {}, []
+    nodes = plan_nodes(count) if possible else ()
+    names = [node.name for node in nodes]
+    offsets = different_clocks(nodes) if clocks_differ else {}
+    wrong = []
     for option in arguments.clock_offset:
         name, _, text = option.partition("=")
         try:
@@ -185,6 +188,10 @@ def parse_nodes(arguments: argparse.Namespace) -> tuple[SimulatedNode, ...]:
         wrong.append(f"flag --jobs: {arguments.jobs} jobs are not possible on several nodes, which share one job")
     if wrong:
         raise ConfigError(wrong)
+    signs = {name: "-" if offset_ns < 0 else "" for name, offset_ns in offsets.items()}
+    arguments.clock_offset = [
+        f"{name}={signs[name]}{format_duration(abs(offset_ns))}" for name, offset_ns in offsets.items()
+    ]
     return plan_nodes(count, offsets) if possible else ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ibpulse.simulate.tree_files import CounterReads
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 CLOCK_OFFSETS_US = (100, -1_200, 2_600, -6_200, 15_000, -23_700, 37_500, -48_700)
-"""How far the clocks of the nodes are ahead; their samples fall on different parts of an interval of 10 ms."""
+"""How far different clocks are ahead; the samples of these nodes fall on different parts of an interval of 10 ms."""
 STRAGGLER = 2
 NODES_PER_RACK = 2
 NODES_PER_LEAF = 4
@@ -35,18 +36,24 @@ class SimulatedNode:
 
 
 def plan_nodes(count: int, offsets_ns: Mapping[str, int] | None = None) -> tuple[SimulatedNode, ...]:
-    """The nodes `node1`, `node2`, ...; `offsets_ns` replaces the clock offsets of those that it names."""
+    """The nodes `node1`, `node2`, ...; `offsets_ns` has the clock offsets of those that have one."""
     given = offsets_ns or {}
     return tuple(
         SimulatedNode(
             name,
-            given.get(name, CLOCK_OFFSETS_US[number % len(CLOCK_OFFSETS_US)] * MILLISECOND_NS // 1000),
+            given.get(name, 0),
             f"rack{number // NODES_PER_RACK + 1}",
             f"leaf{number // NODES_PER_LEAF + 1}",
             number == min(STRAGGLER, count - 1),
         )
         for number, name in enumerate(f"node{number + 1}" for number in range(count))
     )
+
+
+def different_clocks(nodes: Sequence[SimulatedNode]) -> dict[str, int]:
+    """Clock offsets between 0.1 and 50 ms for nodes, by name."""
+    choice = itertools.cycle(CLOCK_OFFSETS_US)
+    return {node.name: offset_us * MILLISECOND_NS // 1000 for node, offset_us in zip(nodes, choice, strict=False)}
 
 
 def describe_job(nodes: Sequence[SimulatedNode], rails: int) -> str:
