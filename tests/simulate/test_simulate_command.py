@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -63,3 +65,75 @@ def test_more_jobs_than_ports_are_refused(tmp_path: Path) -> None:
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == 2
     assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in found.stderr
+
+
+def test_several_nodes_have_a_tree_each(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ibpulse",
+        "simulate",
+        str(tmp_path),
+        "--nodes=3",
+        "--ports=1",
+        "--workload=square",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            file = tmp_path / "node3/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
+            wait_until(file.exists)
+            first = file.read_text()
+            wait_until(lambda: file.read_text() != first)
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+        assert process.stdout is not None
+        assert "square on 3 nodes with 1 ports each" in process.stdout.read()
+    assert sorted(os.listdir(tmp_path)) == ["node1", "node2", "node3"]
+
+
+def nodes_of(*flags: str, clocks_differ: bool = False) -> dict[str, int]:
+    parser = argparse.ArgumentParser()
+    simulate.add_fabric_arguments(parser)
+    nodes = simulate.parse_nodes(parser.parse_args(flags), clocks_differ)
+    return {node.name: node.clock_offset_ns for node in nodes}
+
+
+def test_the_clock_offset_of_a_node_can_be_chosen() -> None:
+    chosen = nodes_of("--nodes=3", "--clock-offset=node1=-12ms", "--clock-offset=node3=100us")
+    assert (chosen["node1"], chosen["node3"]) == (-12_000_000, 100_000)
+    assert chosen["node2"] == 0
+    assert nodes_of() == {}
+
+
+def test_the_clocks_of_a_demo_differ_and_its_simulator_is_told_all_of_them() -> None:
+    parser = argparse.ArgumentParser()
+    simulate.add_fabric_arguments(parser)
+    arguments = parser.parse_args(["--nodes=3", "--clock-offset=node3=-12.5ms"])
+    nodes = simulate.parse_nodes(arguments, clocks_differ=True)
+    told = parser.parse_args(
+        [flag for flag in simulate.fabric_flags(arguments, 10**7) if "--clock" in flag or "--nodes" in flag]
+    )
+    offsets = {node.name: node.clock_offset_ns for node in nodes}
+    assert offsets == {"node1": 100_000, "node2": -1_200_000, "node3": -12_500_000}
+    assert {node.name: node.clock_offset_ns for node in simulate.parse_nodes(told)} == offsets
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--nodes=0"], "flag --nodes: 0 is not possible; choose 1 to 64"),
+        (["--nodes=2", "--jobs=2"], "flag --jobs: 2 jobs are not possible on several nodes, which share one job"),
+        (
+            ["--nodes=2", "--clock-offset=node3=1ms"],
+            "'node3=1ms' is not possible; choose node1 to node2, and at most 1s",
+        ),
+        (["--nodes=2", "--clock-offset=node1=2s"], "'node1=2s' is not possible; choose node1 to node2, and at most 1s"),
+        (["--clock-offset=node1=1ms"], "'node1=1ms' is not possible; set --nodes"),
+        (["--nodes=2", "--clock-offset=node1=--1ms"], "'node1=--1ms': '-1ms' is not a duration"),
+        (["--nodes=2", "--clock-offset=node1"], "flag --clock-offset: 'node1': '' is not a duration"),
+    ],
+)
+def test_nodes_that_are_not_possible_are_refused(flags: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        nodes_of(*flags)

@@ -17,9 +17,11 @@ from ibpulse.commands import simulate
 from ibpulse.errors import FabricError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from threading import Event
 
     from ibpulse.config import Settings
+    from ibpulse.simulate.fleet import SimulatedNode
 
 START_SECONDS = 20.0
 
@@ -37,9 +39,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 
     set_up_log(settings.log.level, settings.log.format)
+    nodes = simulate.parse_nodes(arguments, clocks_differ=True)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as scratch:
         tree = Path(scratch) / "sys"
+        if nodes:
+            return run_nodes(nodes, tree, arguments, settings)
         with simulated(tree, arguments, settings.sampler.interval):
             path = replace(settings.path, sysfs=tree)
             ring = replace(settings.ring, dir=Path(scratch) / "ring")
@@ -56,9 +61,37 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
 
 
+def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.Namespace, settings: Settings) -> int:
+    """Simulate several nodes and run a daemon on each; `trees` is the directory of their trees.
+
+    Raises:
+        DaemonError: a daemon failed to start.
+    """
+    from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving, watch_nodes
+    from ibpulse.simulate.fleet import describe_job
+
+    interval_ns, scratch = settings.sampler.interval, trees.parent
+    stop = simulate.stop_on_signals()
+    with simulated(trees, arguments, interval_ns, trees / nodes[-1].name, stop) as simulator:
+        simulate.announce(arguments, trees, interval_ns)
+        with demo_nodes(nodes, trees, scratch, settings, arguments.origins) as running:
+            print(f"the nodes are listed in {scratch / NODES_FILE}", flush=True)
+            print(describe_job(nodes, arguments.ports), flush=True)
+            wait_until_serving(running, stop)
+            return watch_nodes(running, simulator, stop)
+
+
 @contextmanager
-def simulated(tree: Path, arguments: argparse.Namespace, interval_ns: int) -> Iterator[None]:
-    """Run `ibpulse simulate`; the tree is complete when the block begins.
+def simulated(
+    tree: Path,
+    arguments: argparse.Namespace,
+    interval_ns: int,
+    last_tree: Path | None = None,
+    stop: Event | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `ibpulse simulate`; the tree is complete when the block begins, unless `stop` is set.
+
+    `last_tree` is the one that is written last.
 
     Raises:
         FabricError: the simulation failed to start; it reports the reason on standard error.
@@ -74,11 +107,13 @@ def simulated(tree: Path, arguments: argparse.Namespace, interval_ns: int) -> It
     try:
         deadline = time.monotonic() + START_SECONDS
         # devices appear in order, each one complete
-        while not (tree / f"class/infiniband/mlx5_{arguments.ports - 1}").exists():
+        while not ((last_tree or tree) / f"class/infiniband/mlx5_{arguments.ports - 1}").exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise FabricError("the simulated fabric failed to start; see the message above")
+            if stop and stop.is_set():
+                break
             time.sleep(0.02)
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()

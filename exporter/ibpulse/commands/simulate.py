@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 from ibpulse.errors import ConfigError
 from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.faults import FAULTS
-from ibpulse.units import format_duration, parse_duration, parse_rate
+from ibpulse.units import SECOND_NS, format_duration, parse_duration, parse_rate
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
+    from ibpulse.simulate.fleet import SimulatedNode
 
 WORKLOADS = ("dense", "moe", "expert-parallel", "constant", "square", "idle")
 SHAPE = ("rate", "period", "duty")
+MOST_NODES = 64
+LARGEST_OFFSET_NS = SECOND_NS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +50,26 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"Workload to simulate: {', '.join(WORKLOADS)} (default: dense).",
     )
     parser.add_argument(
-        "--ports", type=int, default=8, metavar="COUNT", help="Number of ports, one per device (default: 8)."
+        "--ports",
+        type=int,
+        metavar="COUNT",
+        help="Number of ports of a node, one per device; 8 by default, 4 with several nodes.",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="COUNT",
+        help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
+        "one rail is hot (default: 1).",
+    )
+    parser.add_argument(
+        "--clock-offset",
+        action="append",
+        default=[],
+        metavar="NODE=DURATION",
+        help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
+        "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument(
@@ -85,6 +107,8 @@ def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
     flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed", "jobs")]
     flags += [f"--{name}={value}" for name in SHAPE if (value := getattr(arguments, name)) is not None]
     flags += ["--management"] if arguments.management else []
+    if arguments.nodes > 1:
+        flags += [f"--nodes={arguments.nodes}", *(f"--clock-offset={offset}" for offset in arguments.clock_offset)]
     return flags + [f"--fault={fault}" for fault in arguments.fault]
 
 
@@ -97,6 +121,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.simulate.fabric import run_fabric
+    from ibpulse.simulate.fleet import SimulatedFleet, run_fleet
     from ibpulse.simulate.timeline import Schedule
     from ibpulse.simulate.workloads import make_workload
 
@@ -110,16 +135,64 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         duty=arguments.duty,
     )
     faults = parse_fault_options(arguments.fault)
+    nodes = parse_nodes(arguments)
     if arguments.jobs > arguments.ports:
         raise ConfigError(
             [f"flag --jobs: {arguments.jobs} jobs need {arguments.jobs} ports; --ports is {arguments.ports}"]
         )
     interval_ns = parse_duration(arguments.interval)
     announce(arguments, arguments.directory, interval_ns)
+    if nodes:
+        fleet = SimulatedFleet(
+            arguments.directory, nodes, workload, arguments.seed, arguments.ports, interval_ns, arguments.management
+        )
+        run_fleet(fleet, stop_on_signals(), faults)
+        return 0
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
     stop = stop_on_signals()
     run_fabric(arguments.directory, schedule, interval_ns, stop, arguments.management, faults, arguments.jobs)
     return 0
+
+
+def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> tuple[SimulatedNode, ...]:
+    """The simulated nodes, none if there is only one.
+
+    Sets the number of ports if it was not given, and the clock offsets of all nodes.
+    Raises:
+        ConfigError: nodes, jobs or clock offsets are invalid; lists all errors.
+    """
+    from ibpulse.simulate.fleet import different_clocks, plan_nodes  # not for help texts
+
+    count = arguments.nodes
+    if arguments.ports is None:
+        arguments.ports = 8 if count == 1 else 4
+    possible = 1 < count <= MOST_NODES
+    nodes = plan_nodes(count) if possible else ()
+    names = [node.name for node in nodes]
+    offsets = different_clocks(nodes) if clocks_differ else {}
+    wrong = []
+    for option in arguments.clock_offset:
+        name, _, text = option.partition("=")
+        try:
+            offset_ns = parse_duration(text.removeprefix("-"))
+        except ValueError as error:
+            wrong.append(f"flag --clock-offset: {option!r}: {error}")
+            continue
+        if name not in names or offset_ns > LARGEST_OFFSET_NS:
+            fix = f"choose {names[0]} to {names[-1]}, and at most 1s" if names else "set --nodes"
+            wrong.append(f"flag --clock-offset: {option!r} is not possible; {fix}")
+        offsets[name] = -offset_ns if text.startswith("-") else offset_ns
+    if not 1 <= count <= MOST_NODES:
+        wrong.append(f"flag --nodes: {count} is not possible; choose 1 to {MOST_NODES}")
+    if count > 1 and arguments.jobs > 1:
+        wrong.append(f"flag --jobs: {arguments.jobs} jobs are not possible on several nodes, which share one job")
+    if wrong:
+        raise ConfigError(wrong)
+    signs = {name: "-" if offset_ns < 0 else "" for name, offset_ns in offsets.items()}
+    arguments.clock_offset = [
+        f"{name}={signs[name]}{format_duration(abs(offset_ns))}" for name, offset_ns in offsets.items()
+    ]
+    return plan_nodes(count, offsets) if possible else ()
 
 
 def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:
@@ -128,10 +201,17 @@ def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> Non
     from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
 
     what = "two jobs" if arguments.jobs == 2 else arguments.workload
-    print(f"{what} on {arguments.ports} ports, every {format_duration(interval_ns)}, in {tree}")
+    where = (
+        f"{arguments.nodes} nodes with {arguments.ports} ports each"
+        if arguments.nodes > 1
+        else f"{arguments.ports} ports"
+    )
+    print(f"{what} on {where}, every {format_duration(interval_ns)}, in {tree}")
+    if arguments.nodes > 1:
+        tree /= "node1"
     print(f"inject faults in {tree / FAULTS_FILE}: {', '.join(FAULTS)}")
     print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
-    if arguments.jobs:
+    if arguments.jobs or arguments.nodes > 1:
         print(f'documents of jobs are in {tree / JOBS_FOLDER}; others run with {{"jobs": {JOBS_EXAMPLE}}}', flush=True)
 
 

@@ -13,6 +13,7 @@ from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.pacing import Pace, Slips, Stop
+from ibpulse.simulate.shared_job import SharedTraffic, Traffic
 from ibpulse.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, SimulatedJobs, find_job_errors, plan_jobs
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
@@ -92,28 +93,38 @@ class SimulatedFabric:
     """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
 
     `management` adds an Ethernet NIC with a trickle of traffic; `jobs` is how many jobs `plan_jobs` plans. Faults, a
-    new workload and other jobs are read from `faults.json` in the directory.
+    new workload and other jobs are read from `faults.json` in the directory. A job with the workload of a schedule that
+    several nodes share has that schedule. `reads` may be shared by several fabrics.
     Raises FabricError if the directory holds anything but an earlier fabric.
     """
 
     def __init__(
-        self, directory: Path, schedule: Schedule, interval_ns: int, management: bool = False, jobs: int = 0
+        self,
+        directory: Path,
+        schedule: Traffic,
+        interval_ns: int,
+        management: bool = False,
+        jobs: int = 0,
+        reads: CounterReads | None = None,
     ) -> None:
         self.directory = directory
-        self.schedule = schedule
+        self.schedule: Traffic = schedule
         self._first_workload = schedule.workload
         self.interval_ns = interval_ns
         trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
         self.devices = make_devices(schedule.rails, management)
         # opened before all other files: `select` takes no high descriptor
-        self._reads = CounterReads()
-        watch = self._reads.watch
+        self._reads = reads or CounterReads()
+        self._watched: set[int] = set()
+        watch = self._watch
         self._rails = [Nic(directory, device, schedule, watch) for device in self.devices if device.rail is not None]
         self._others = [Nic(directory, device, trickle, watch) for device in self.devices if device.rail is None]
         self._names = [device.name for device in self.devices]
-        self._jobs, self._planned = SimulatedJobs(directory / JOBS_FOLDER, self.devices, schedule.seed), jobs
+        shared = schedule if isinstance(schedule, SharedTraffic) else None
+        self._jobs = SimulatedJobs(directory / JOBS_FOLDER, self.devices, schedule.seed, shared)
+        self._planned = jobs
         self._wanted = Control({})
-        self._silence: Schedule | None = None
+        self._silence: Traffic | None = None
         """The schedule of devices without a job; None while no jobs are simulated."""
         self._begun_ns = 0
         self._faults_seen: tuple[int, int] = (0, 0)
@@ -183,6 +194,13 @@ class SimulatedFabric:
         pace.run(stop)
         return pace.slips
 
+    def pace(self, slips: Slips, wall: Callable[[], int]) -> Pace:
+        """The pace of this fabric among others, with their slips and this wall clock (ns)."""
+        return Pace(self.advance, self.interval_ns, wall=wall, slips=slips, ports=self._watched)
+
+    def _watch(self, path: Path) -> None:
+        self._watched.add(self._reads.watch(path))
+
     def close(self) -> None:
         """Close the descriptors; the files stay."""
         self._reads.close()
@@ -239,7 +257,7 @@ class SimulatedFabric:
                 if nic.schedule is not schedule:
                     nic.follow(schedule, at_ns, position)
 
-    def _schedules(self) -> set[Schedule]:
+    def _schedules(self) -> set[Traffic]:
         return {nic.schedule for nic in self._rails}
 
     def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults
-from ibpulse.simulate.timeline import WORD_BYTES, Schedule
+from ibpulse.simulate.shared_job import Traffic
+from ibpulse.simulate.timeline import WORD_BYTES
 from ibpulse.simulate.tree import COUNTERS, Device, list_device, status_files
 from ibpulse.simulate.tree_files import SimulatedCounterFile, remove_listing, replace_text, write_listing
 
@@ -61,11 +62,11 @@ class SimulatedCounters:
         self.faults = faults
         self._anchor = _Anchor(flowed, words, faults.flow, requests, faults.carried)
 
-    def start_over(self, flowed: tuple[int, int]) -> None:
-        """Continue from the counter values at `flowed` with a flow that counts from zero."""
+    def start_over(self, flowed: tuple[int, int], begin: tuple[int, int] = (0, 0)) -> None:
+        """Continue from the counter values at `flowed` with a flow that counts from `begin`."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
         anchor = self._anchor
-        self._anchor = _Anchor((0, 0), words, anchor.flow, self.requests(flowed[1]), anchor.carried)
+        self._anchor = _Anchor(begin, words, anchor.flow, self.requests(flowed[1]), anchor.carried)
 
     def requests(self, received: int) -> int:
         """Write requests received: other hardware counts them, so they continue when the port counters are stuck."""
@@ -90,7 +91,7 @@ class Nic:
     `watch` is called with the file of received data, which a sampler reads last, whenever it is created.
     """
 
-    def __init__(self, root: Path, device: Device, schedule: Schedule, watch: Callable[[Path], None]) -> None:
+    def __init__(self, root: Path, device: Device, schedule: Traffic, watch: Callable[[Path], object]) -> None:
         self.root = root
         self.device = device
         self.schedule, self.position = schedule, device.rail or 0
@@ -102,10 +103,11 @@ class Nic:
         """The bytes that the schedule has sent on this rail by an instant: transmit, receive."""
         return self.schedule.port_bytes(at_ns, self.position, 0), self.schedule.port_bytes(at_ns, self.position, 1)
 
-    def follow(self, schedule: Schedule, at_ns: int, position: int) -> None:
-        """Follow a position of another schedule that starts at an instant; the counters go on from their values."""
-        self.counters.start_over(self.flowed(at_ns))
+    def follow(self, schedule: Traffic, at_ns: int, position: int) -> None:
+        """From an instant on, follow a position of another schedule; the counters go on from their values."""
+        before = self.flowed(at_ns)
         self.schedule, self.position = schedule, position
+        self.counters.start_over(before, self.flowed(at_ns))
 
     def create(self) -> None:
         """Writes the files of the device and opens its counters."""

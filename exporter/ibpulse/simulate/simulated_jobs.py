@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ibpulse.jobs.claims import is_job_id
 from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.shared_job import SharedTraffic, Traffic
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.tree import Device
 from ibpulse.units import SECOND_NS
@@ -69,12 +70,15 @@ def find_job_errors(entry: object, devices: Collection[str], place: str) -> list
 
 
 class SimulatedJobs:
-    """The running jobs of a fabric, each with a schedule that begins with it, and their documents in `folder`."""
+    """The running jobs of a fabric, each with a schedule that begins with it, and their documents in `folder`.
 
-    def __init__(self, folder: Path, devices: Sequence[Device], seed: int) -> None:
-        self._folder, self._seed = folder, seed
+    The job on all rails of a node that shares it with others has the traffic `shared`.
+    """
+
+    def __init__(self, folder: Path, devices: Sequence[Device], seed: int, shared: SharedTraffic | None = None) -> None:
+        self._folder, self._seed, self._shared = folder, seed, shared
         self._gpus = {device.name: device.gpu for device in devices}
-        self._running: dict[str, tuple[SimulatedJob, Schedule]] = {}
+        self._running: dict[str, tuple[SimulatedJob, Traffic]] = {}
 
     def follow(self, wanted: Mapping[str, SimulatedJob], at_ns: int) -> bool:
         """From an instant on, exactly these jobs run; says whether others did before."""
@@ -86,13 +90,20 @@ class SimulatedJobs:
             (self._folder / f"{name}.json").unlink(missing_ok=True)
         for name, job in wanted.items():
             if name not in self._running or self._running[name][0] != job:
-                log.info("job %s: %s on %s", name, job.workload.name, ", ".join(job.devices))
-                seed = self._seed + zlib.crc32(name.encode())
-                self._running[name] = job, Schedule(job.workload, seed, len(job.devices), at_ns)
+                traffic = self._make_traffic(name, job, at_ns)
+                if traffic is not self._shared:
+                    log.info("job %s: %s on %s", name, job.workload.name, ", ".join(job.devices))
+                self._running[name] = job, traffic
                 self._write(name, job)
         return True
 
-    def find(self, device: str) -> tuple[Schedule, int] | None:
+    def _make_traffic(self, name: str, job: SimulatedJob, at_ns: int) -> Traffic:
+        shared = self._shared
+        if shared and (job.workload, len(job.devices)) == (shared.workload, shared.rails):
+            return shared
+        return Schedule(job.workload, self._seed + zlib.crc32(name.encode()), len(job.devices), at_ns)
+
+    def find(self, device: str) -> tuple[Traffic, int] | None:
         """The schedule of the job on a device, and the position of the device in it; None without a job."""
         for job, schedule in self._running.values():
             if device in job.devices:

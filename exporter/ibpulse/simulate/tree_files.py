@@ -110,10 +110,14 @@ class CounterReads:
         if self._descriptor < 0:
             log.warning("inotify: %s: reads that are late may show rates above the line rate", self._why())
 
-    def watch(self, path: Path) -> None:
-        """Notice reads of this file, too."""
-        if self._descriptor >= 0 and self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_ACCESS) < 0:
+    def watch(self, path: Path) -> int:
+        """Notice reads of this file, too; returns its number, negative if they are not noticed."""
+        if self._descriptor < 0:
+            return -1
+        number: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_ACCESS)
+        if number < 0:
             log.warning("inotify: %s: %s", path, self._why())
+        return number
 
     def pause(self, seconds: float) -> set[int]:
         """Sleep, or return early when a file was read; the numbers of those that were since the last call."""
