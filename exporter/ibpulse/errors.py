@@ -18,6 +18,10 @@ Messages name the thing, its value, the place, and the way out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+DaemonFault = Literal["no-answer", "refused", "bad-answer"]
+"""How a daemon fails: silence; no password or certificate that one of both accepts; not what was asked for."""
 
 
 class IbpulseError(Exception):
@@ -65,10 +69,16 @@ class CaptureError(IbpulseError):
 
 
 class DaemonError(IbpulseError):
-    """A running daemon that does not answer, or refuses; `status` is that of its refusal, 0 for silence."""
+    """A running daemon that does not answer, refuses, or answers something else; `status` is that of its refusal, or 0.
 
-    def __init__(self, reason: str, status: int = 0) -> None:
+    `kind` is by default that of the status: only a missing or wrong password is `refused`.
+    """
+
+    def __init__(self, reason: str, status: int = 0, kind: DaemonFault | None = None) -> None:
         self.status = status
+        self.kind: DaemonFault = kind or (
+            "no-answer" if not status else "refused" if status in (401, 403) else "bad-answer"
+        )
         super().__init__(reason)
 
 

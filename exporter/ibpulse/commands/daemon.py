@@ -22,6 +22,7 @@ from ibpulse import __version__, exposition, owned_files
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.summary import Summary
 from ibpulse.commands.wiring import (
+    find_node_name,
     make_aggregator,
     make_alert_receiver,
     make_event_log,
@@ -277,6 +278,7 @@ class Daemon:
             ready=self._ready,
             summarize=self._summarize,
             version=__version__,
+            node=find_node_name(self._settings),
             limits=WebLimits(max_values=self._settings.web.max_points),
             counts=self._counts,
             snapshot=lambda: self._snapshot,

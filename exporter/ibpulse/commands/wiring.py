@@ -130,6 +130,12 @@ def make_aggregator(settings: Settings, reader: RingReader, history: PortHistory
     return Aggregator(reader, aggregator_options(settings), history)
 
 
+def find_node_name(settings: Settings) -> str:
+    """The name of this node."""
+    # in a pod the host name is the pod's, and the setting is the node's
+    return settings.capture.node[0] if settings.capture.node else socket.gethostname()
+
+
 def make_flight_recorder(
     settings: Settings,
     reader: RingReader,
@@ -141,8 +147,7 @@ def make_flight_recorder(
     capture = settings.capture
     options = CaptureOptions(
         directory=capture.dir,
-        # in a pod the host name is the pod's, and the setting is the node's
-        host=capture.node[0] if capture.node else socket.gethostname(),
+        host=find_node_name(settings),
         before_ns=capture.before,
         after_ns=capture.after,
         max_count=capture.max_count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,16 @@ REFRESH_SECONDS = 30.0
 MAX_THREADS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A source by name: the number of its nodes, its problem or an empty text, and the age of its last good answer."""
+
+    name: str
+    nodes: int
+    problem: str
+    age_seconds: float | None
+
+
 @dataclass(slots=True)
 class _Known:
     """A source, the access to its nodes, its last good answer, and why the last one was not good."""
@@ -30,7 +41,9 @@ class _Known:
     config: NodeConfigFile
     targets: tuple[Target, ...] = ()
     problem: str = ""
-    answered: bool = False
+    answered_at: float | None = None
+    notices: tuple[str, ...] = ()
+    failures: int = 0
     running: asyncio.Task[None] | None = None
 
 
@@ -53,6 +66,23 @@ class Discovery:
         self.targets: tuple[Target, ...] = ()
         self.problems: tuple[str, ...] = ()
 
+    def sources(self) -> tuple[SourceState, ...]:
+        """The sources in their order."""
+        now = time.monotonic()
+        return tuple(
+            SourceState(
+                known.source.name,
+                len(known.targets),
+                "; ".join((*filter(None, (known.problem, known.config.problem)), *known.notices)),
+                None if known.answered_at is None else now - known.answered_at,
+            )
+            for known in self._known
+        )
+
+    def failures(self) -> dict[str, int]:
+        """How often each source could not be read."""
+        return {known.source.name: known.failures for known in self._known}
+
     def access(self, target: Target) -> NodeAccess:
         """The access to a node: that of its own source, never another one's."""
         return next(known.config.access for known in self._known if known.source.name == target.source)
@@ -68,6 +98,7 @@ class Discovery:
         for known in self._known:
             if known.running and not known.running.done():
                 known.problem = f"no answer within {SOURCE_SECONDS:g} s"
+                known.failures += 1
         self._merge()
 
     async def run(self) -> None:
@@ -88,12 +119,14 @@ class Discovery:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
             known.targets = await known.source.ask(self._threads)
-            known.problem, known.answered = "", True
+            known.problem, known.answered_at = "", time.monotonic()
         except DiscoveryError as error:
             known.problem = "; ".join(error.faults)
+            known.failures += 1
         except Exception as error:
             # a fault of ours with this one source; the others go on
             known.problem = "internal error; see the log"
+            known.failures += 1
             if self._failures.is_news((known.source.name, find_cause(error))):
                 log.exception("internal error while reading %s", known.source.name)
 
@@ -102,18 +135,17 @@ class Discovery:
         problems: list[str] = []
         for known in self._known:
             if known.problem:
-                kept = "; the nodes of its last good answer stay" if known.answered else ""
+                kept = "; the nodes of its last good answer stay" if known.answered_at is not None else ""
                 problems.append(f"{known.source.name}: {known.problem}{kept}")
             if known.config.problem:
                 problems.append(f"{known.source.name}: {known.config.problem}")
             twice = [target.name for target in known.targets if target.name in found]
-            if twice:
-                problems.append(f"{known.source.name}: {twice[0]!r} is a node of an earlier source, which counts")
+            notices = [f"{twice[0]!r} is a node of an earlier source, which counts"] if twice else []
             for target in known.targets:
                 if len(found) >= MAX_TARGETS:
-                    problems.append(
-                        f"{known.source.name}: more than {MAX_TARGETS} nodes in all; the others are left out"
-                    )
+                    notices.append(f"more than {MAX_TARGETS} nodes in all; the others are left out")
                     break
                 found.setdefault(target.name, target)
+            known.notices = tuple(notices)
+            problems += (f"{known.source.name}: {notice}" for notice in notices)
         self.targets, self.problems = tuple(found.values()), tuple(problems)

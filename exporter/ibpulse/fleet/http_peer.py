@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import monotonic_ns
@@ -19,8 +19,11 @@ from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.text import escape_controls
 
 SECONDS = 1.0
+# a stream has a summary each second
+SILENCE_SECONDS = 6.0
 MAX_BYTES = 4_000_000
 MAX_REASON = 300
+MAX_REFUSAL_BYTES = 10_000
 # requests of several viewers at a time; a node serves 32 of one address
 MAX_CONNECTIONS = 8
 KEPT_SECONDS = 30.0
@@ -90,7 +93,43 @@ class HttpPeer:
         except httpx.TimeoutException as error:
             raise DaemonError(f"no answer within {seconds:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise DaemonError(self._say_silent(error)) from error
+            raise self._silence(error) from error
+
+    async def stream(
+        self, path: str, query: Sequence[tuple[str, str]], media_type: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The parts of an answer without an end, which begins in time and is never silent for `SILENCE_SECONDS`.
+
+        Raises:
+            DaemonError: it does not begin in time, breaks off, is of another media type, or the server refuses.
+        """
+        url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        request = self._request(url, SILENCE_SECONDS, headers)
+        response = None
+        try:
+            async with asyncio.timeout(SECONDS):
+                response = await self._transport.handle_async_request(request)
+                found = {name.lower(): text for name, text in response.headers.items()}
+                if response.status_code != HTTPStatus.OK:
+                    answer = PeerAnswer(found, await _read_body(response, MAX_REFUSAL_BYTES), 0, 0)
+                    raise DaemonError(_say_refused(response.status_code, answer), response.status_code)
+                if PeerAnswer(found, b"", 0, 0).media_type != media_type or "content-encoding" in found:
+                    raise DaemonError(f"its answer is not a stream of {media_type}", kind="bad-answer")
+            async for part in response.aiter_raw():
+                yield part
+        except (TimeoutError, httpx.TimeoutException) as error:
+            began = f"no answer within {SECONDS:g} s"
+            raise DaemonError(began if response is None else f"silent for {SILENCE_SECONDS:g} s") from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise self._silence(error) from error
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    def _request(self, url: str, seconds: float, headers: Mapping[str, str] | None = None) -> httpx.Request:
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        extensions = {"timeout": timeouts, **self._server_name}
+        return httpx.Request("GET", url, headers={**self._headers, **(headers or {})}, extensions=extensions)
 
     async def close(self) -> None:
         """Close the connections; later requests are refused."""
@@ -98,29 +137,23 @@ class HttpPeer:
         await self._transport.aclose()
 
     async def _exchange(self, url: str, max_bytes: int, seconds: float) -> PeerAnswer:
-        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
-        extensions = {"timeout": timeouts, **self._server_name}
-        request = httpx.Request("GET", url, headers=self._headers, extensions=extensions)
+        request = self._request(url, seconds)
         sent_ns = monotonic_ns()
         response = await self._transport.handle_async_request(request)
         received_ns = monotonic_ns()
         try:
-            if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-                raise DaemonError("its answer is compressed, which was not asked for")
-            body = bytearray()
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > max_bytes:
-                    raise DaemonError(
-                        f"its answer is longer than {max_bytes} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-                    )
+            body = await _read_body(response, max_bytes)
         finally:
             await response.aclose()
         headers = {name.lower(): text for name, text in response.headers.items()}
-        answer = PeerAnswer(headers, bytes(body), sent_ns, received_ns)
+        answer = PeerAnswer(headers, body, sent_ns, received_ns)
         if response.status_code != HTTPStatus.OK:
             raise DaemonError(_say_refused(response.status_code, answer), response.status_code)
         return answer
+
+    def _silence(self, error: Exception) -> DaemonError:
+        encrypted = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+        return DaemonError(self._say_silent(error), kind="refused" if encrypted else "no-answer")
 
     def _say_silent(self, error: Exception) -> str:
         """Why there is no answer, and what to do."""
@@ -143,6 +176,22 @@ class HttpPeer:
                 "it broke off" if encrypted else "it broke off, or does not speak HTTP; does it use TLS? then use https"
             )
         return f"the request failed ({type(error).__name__})"
+
+
+async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
+    """The body.
+
+    Raises:
+        DaemonError: it is too long, or compressed.
+    """
+    if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise DaemonError("its answer is compressed, which was not asked for", kind="bad-answer")
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > max_bytes:
+            raise DaemonError(f"its answer is longer than {max_bytes} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return bytes(body)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

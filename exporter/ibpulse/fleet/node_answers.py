@@ -18,6 +18,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.events.event import MAX_INTEGER
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.targets import is_node_name
 from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE, settle_role
 from ibpulse.text import escape_controls
 from ibpulse.validation import explain, show
@@ -37,12 +38,17 @@ def _sentence(text: str) -> str:
     return escape_controls(text[:MAX_SENTENCE])
 
 
+def _host(text: str) -> str:
+    return text if is_node_name(text) else ""
+
+
 def _role(text: str) -> str:
     return text if text in ROLES else UNKNOWN_ROLE
 
 
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
+HostName = Annotated[str, AfterValidator(_host)]
 Names = Annotated[list[Name], Field(max_length=MAX_WORDS)]
 Role = Annotated[str, AfterValidator(_role)]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
@@ -60,10 +66,11 @@ class NodeMember(BaseModel):
 
 
 class NodeClock(NodeMember):
-    """`/api/v1/clock`."""
+    """`/api/v1/clock`; `node` is empty if it is not usable as a name."""
 
     time_ns: Count
     synchronised: bool | None = None
+    node: HostName = ""
 
 
 class NodePortIdentity(NodeMember):
@@ -165,7 +172,7 @@ def read_answer(model: type[Answer], answer: PeerAnswer) -> Answer:
     """
     if answer.media_type != JSON_TYPE:
         sent = show(escape_controls(answer.media_type))
-        raise DaemonError(f"its answer is {sent}, not JSON; {NOT_OURS}")
+        raise DaemonError(f"its answer is {sent}, not JSON; {NOT_OURS}", kind="bad-answer")
     return read_members(model, answer.body)
 
 
@@ -181,7 +188,7 @@ def read_members(model: type[Answer], content: bytes | str) -> Answer:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "its answer"
         reason = escape_controls(f"{place[:100]} {explain(fault)}")
-        raise DaemonError(f"its answer is not as expected: {reason[:300]}; {NOT_OURS}") from error
+        raise DaemonError(f"its answer is not as expected: {reason[:300]}; {NOT_OURS}", kind="bad-answer") from error
 
 
 async def ask_node(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from time import monotonic_ns, time_ns
 from typing import Literal, TypeVar
 
-from ibpulse.errors import DaemonError
+from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_answers import NodeClock, NodeFigures, NodeJobs, NodePorts, ask_figures, ask_node, read_answer
@@ -37,13 +37,16 @@ STATES: Sequence[State] = ("down", "degraded", "waiting", "up")
 class NodeState:
     """A node as of its last answers. What was never answered is None.
 
-    `problem` is a sentence, empty if all is well. `seen_ns` is the wall time of the last answer. `offset` is None for a
-    daemon of 0.1, which does not give its clock. A node that is down keeps its last answers.
+    `problem` is a sentence, empty if all is well, and `kind` how the daemon fails, if it does; `since_ns` is the wall
+    time at which that changed, None if it never did. `seen_ns` is the wall time of the last answer. `offset` is None
+    for a daemon of 0.1, which does not give its clock. A node that is down keeps its last answers.
     """
 
     target: Target
     state: State = "waiting"
     problem: str = ""
+    kind: DaemonFault | None = None
+    since_ns: int | None = None
     ports: NodePorts | None = None
     jobs: NodeJobs | None = None
     clock: NodeClock | None = None
@@ -71,26 +74,31 @@ class PolledNode:
         try:
             ports = await ask_node(node, NodePorts, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
         except DaemonError as error:
-            self.state = replace(self.state, state="down", problem=str(error))
+            self._settle("down", str(error), error.kind)
             return
         self.state = replace(self.state, ports=ports, seen_ns=time_ns())
-        problems = [_find_problem(ports), await self._poll_others(node)]
-        problem = "; ".join(filter(None, problems))
-        self.state = replace(self.state, state="degraded" if problem else "up", problem=problem)
+        other = await self._poll_others(node)
+        problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
+        self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
 
-    async def _poll_others(self, node: Node) -> str:
-        """Read what is not about ports; why one of them cannot be read, or an empty text. The last values stay."""
+    def _settle(self, state: State, problem: str, kind: DaemonFault | None) -> None:
+        old = self.state
+        since_ns = old.since_ns if kind == old.kind or old.state == "waiting" else time_ns()
+        self.state = replace(old, state=state, problem=problem, kind=kind, since_ns=since_ns)
+
+    async def _poll_others(self, node: Node) -> DaemonError | None:
+        """Read what is not about ports; why one of them cannot be read, or None. The last values stay."""
         # the clock first, on the connection that is open now, for a short round trip
         for what, read in (("clock", self._read_clock), ("jobs", self._read_jobs), ("metrics", self._read_figures)):
             try:
                 await read(node)
             except DaemonError as error:
-                return f"its {what} cannot be read: {error}"
+                return DaemonError(f"its {what} cannot be read: {error}", error.status, error.kind)
         self._polls += 1
-        return ""
+        return None
 
     def view(self, target: Target) -> NodeState:
-        """The state at this moment, with the labels of `target`."""
+        """The state at this moment, with the name and the labels of `target`."""
         offset = self._clock.offset(monotonic_ns(), time_ns()) if self.state.clock else None
         return replace(self.state, target=target, offset=offset, clock_steps=self._clock.steps)
 
@@ -141,25 +149,56 @@ class NodeTable:
         self._polled: dict[str, PolledNode] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._failures = Occurrences()
+        # by the keys of nodes that their source does not name: the name that each has, and why not its own one
+        self._names: dict[str, str] = {}
+        self._unnamed: dict[str, str] = {}
 
     def rows(self) -> tuple[NodeState, ...]:
         """The states of all nodes, those with problems first, then by name."""
-        states = [self._polled[node.name].view(node.target) for node in self._nodes.all() if node.name in self._polled]
+        states = [self._view(node) for node in self._nodes.all() if node.name in self._polled]
         return tuple(sorted(states, key=lambda row: (STATES.index(row.state), natural_key(row.name))))
 
     def row(self, name: str) -> NodeState | None:
         """The state of a node by name; None if it is not listed."""
         node = self._nodes.get(name)
-        return self._polled[name].view(node.target) if node and name in self._polled else None
+        return self._view(node) if node and name in self._polled else None
+
+    def _view(self, node: Node) -> NodeState:
+        state = self._polled[node.name].view(node.target)
+        reason = self._unnamed.get(node.target.key)
+        if not reason or state.state == "down":
+            return state
+        return replace(state, state="degraded", problem="; ".join(filter(None, (state.problem, reason))))
 
     def update(self) -> None:
         """Take over the nodes that the discovery lists now; states and clocks of nodes that stay are kept."""
-        self._nodes.update(self._discovery.targets, self._discovery.access)
-        old, self._polled = self._polled, {}
+        old = {polled.state.target.key: polled for polled in self._polled.values()}
+        targets = self._discovery.targets
+        self._find_names(targets, old)
+        named = [replace(target, name=self._names.get(target.key, target.name)) for target in targets]
+        self._nodes.update(named, self._discovery.access)
+        self._polled = {}
         for node in self._nodes.all():
-            known = old.get(node.name)
+            known = old.get(node.target.key)
             same = known is not None and known.state.target.url == node.target.url
             self._polled[node.name] = known if known is not None and same else PolledNode(node.target)
+
+    def _find_names(self, targets: Sequence[Target], polled: Mapping[str, PolledNode]) -> None:
+        """Name the nodes of which only the address is known as their daemons do. Who has a name first keeps it."""
+        clocks = {key: each.state.clock for key, each in polled.items()}
+        wanted = {
+            target.key: clock.node
+            for target in targets
+            if not target.named and (clock := clocks.get(target.key)) and clock.node
+        }
+        kept = {key: name for key, name in self._names.items() if wanted.get(key) == name}
+        listed = {target.name for target in targets}
+        self._names, self._unnamed = {}, {}
+        for key, name in (kept | wanted).items():
+            if name in listed or name in self._names.values():
+                self._unnamed[key] = f"its daemon calls itself {name!r}, as another node is called; give it a name"
+            else:
+                self._names[key] = name
 
     async def run(self) -> None:
         """Poll every node every `POLL_SECONDS`, forever."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -15,22 +17,29 @@ from ibpulse.fleet.targets import Target
 T = TypeVar("T")
 MAX_PARALLEL = 64
 PAGE_SECONDS = 2.0
+ANSWERED = "answered"
 
 
 class Node:
     """A node that can be asked, with the access to it; requests with one semaphore share a limit."""
 
     def __init__(
-        self, target: Target, access: NodeAccess, parallel: asyncio.Semaphore, peer: HttpPeer | None = None
+        self,
+        target: Target,
+        access: NodeAccess,
+        parallel: asyncio.Semaphore,
+        peer: HttpPeer | None = None,
+        outcomes: Counter[str] | None = None,
     ) -> None:
         self.target = target
         self.access = access
         self._peer = peer or HttpPeer(target.url, access)
         self._parallel = parallel
+        self._outcomes = Counter() if outcomes is None else outcomes
 
     def limited_by(self, parallel: asyncio.Semaphore) -> Node:
         """The same node and its connections, with another limit."""
-        return Node(self.target, self.access, parallel, self._peer)
+        return Node(self.target, self.access, parallel, self._peer, self._outcomes)
 
     @property
     def name(self) -> str:
@@ -46,7 +55,36 @@ class Node:
             DaemonError: there is no answer, it is too long, or the node refuses.
         """
         async with self._parallel:
-            return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
+            try:
+                answer = await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
+            except DaemonError as error:
+                self._outcomes[error.kind] += 1
+                raise
+        self._outcomes[ANSWERED] += 1
+        return answer
+
+    async def stream(
+        self, path: str, query: Sequence[tuple[str, str]], media_type: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The parts of an answer without an end, on a connection of its own, so that no other request waits for it.
+
+        Raises:
+            DaemonError: it does not begin in time, breaks off, is of another media type, or the node refuses.
+        """
+        peer = HttpPeer(self.target.url, self.access)
+        began = False
+        try:
+            async with aclosing(peer.stream(path, query, media_type, headers)) as parts:
+                async for part in parts:
+                    if not began:
+                        self._outcomes[ANSWERED] += 1
+                        began = True
+                    yield part
+        except DaemonError as error:
+            self._outcomes[error.kind] += 1
+            raise
+        finally:
+            await peer.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -71,6 +109,8 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self._parallel = asyncio.Semaphore(MAX_PARALLEL)
         self._closing: set[asyncio.Task[None]] = set()
+        self.outcomes: Counter[str] = Counter()
+        """The number of requests to nodes by how they ended: `answered`, or the kind of the error."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -97,7 +137,7 @@ class Nodes:
                 known.target = target
                 self._nodes[target.name] = old.pop(target.name)
             else:
-                self._nodes[target.name] = Node(target, wanted, self._parallel)
+                self._nodes[target.name] = Node(target, wanted, self._parallel, outcomes=self.outcomes)
         for node in old.values():
             task = asyncio.create_task(node.close())
             self._closing.add(task)

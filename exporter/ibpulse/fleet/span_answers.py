@@ -51,7 +51,7 @@ class NodePortState(NodeMember):
     problem: Name = ""
 
 
-def _plain(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = None) -> Any:
+def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = None) -> Any:
     """Free values of JSON, in bounds, with escaped texts; `left` counts how many more there may be."""
     left = [MAX_DETAILS] if left is None else left
     left[0] -= 1
@@ -60,9 +60,9 @@ def _plain(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = N
     if isinstance(value, str):
         return escape_controls(value[:MAX_SENTENCE])
     if isinstance(value, Mapping):
-        return {_plain(name, 0, left): _plain(each, depth - 1, left) for name, each in value.items()}
+        return {plain_value(name, 0, left): plain_value(each, depth - 1, left) for name, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each, depth - 1, left) for each in value]
+        return [plain_value(each, depth - 1, left) for each in value]
     if value is None or isinstance(value, bool):
         return value
     if not math.isfinite(value) or abs(value) > MAX_INTEGER:
@@ -83,7 +83,7 @@ class NodeEvent(NodeMember):
     text: Sentence
     before: NodePortState | None = None
     after: NodePortState | None = None
-    details: Annotated[dict[str, Any], BeforeValidator(_plain)]
+    details: Annotated[dict[str, Any], BeforeValidator(plain_value)]
 
 
 class NodeEvents(NodeMember):

@@ -37,12 +37,21 @@ _VISIBLE = re.compile("[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node: its name, the URL of its daemon without a slash at the end, its labels, and the source that lists it."""
+    """A node: its name, the URL of its daemon without a slash at the end, its labels, and the source that lists it.
+
+    `named` is false if the source gives only an address, which is then the name.
+    """
 
     name: str
     url: str
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     source: str = ""
+    named: bool = True
+
+    @property
+    def key(self) -> str:
+        """What stays the same if a node without a name gets one."""
+        return self.name if self.named else self.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ def make_target(address: str, labels: Mapping[str, str], source: str, scheme: st
     if not is_node_name(name):
         raise ValueError(f"the name {show(escape_controls(name))} is not one for a node; use letters, digits, . _ - :")
     kept = {key: text for key, text in labels.items() if key != NODE_LABEL and not key.startswith("__")}
-    return Target(name, url, kept, source)
+    return Target(name, url, kept, source, named=NODE_LABEL in labels or not is_address(host))
 
 
 def is_node_name(text: str) -> bool:
@@ -101,6 +110,14 @@ def parse_address(address: str, scheme: str = "http") -> tuple[str, str]:
         raise ValueError(f"{shown} is not an address; write it like node1:{DEFAULT_PORT}")
     place = f"[{host}]" if ":" in host else host
     return host, f"{parts.scheme}://{place}:{port}{parts.path.rstrip('/')}"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address, not a name."""
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
 
 
 def _is_host(text: str) -> bool:

@@ -128,7 +128,9 @@ def read_window(answer: PeerAnswer) -> NodeJsonWindow:
     window = read_answer(NodeJsonWindow, answer)
     lengths = {len(values) for one in window.series for values in (one.values, one.uncertainty) if values is not None}
     if lengths - {window.points}:
-        raise DaemonError(f"its answer is not as expected: series of other lengths than points; {NOT_OURS}")
+        raise DaemonError(
+            f"its answer is not as expected: series of other lengths than points; {NOT_OURS}", kind="bad-answer"
+        )
     return window
 
 
@@ -139,7 +141,7 @@ def read_array(answer: PeerAnswer) -> NodeArray:
         DaemonError: it is not such an answer.
     """
     if answer.media_type != NPY_TYPE or WINDOW_HEADER not in answer.headers:
-        raise DaemonError(f"its answer is not an array; {NOT_OURS}")
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}", kind="bad-answer")
     head = read_members(NodeWindowHead, answer.headers[WINDOW_HEADER])
     shape = (len(head.series), head.points)
     file = io.BytesIO(answer.body)
@@ -149,14 +151,14 @@ def read_array(answer: PeerAnswer) -> NodeArray:
             raise ValueError(f"version {version}")
         found, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=MAX_HEADER)
     except (ValueError, TypeError, SyntaxError) as error:
-        raise DaemonError(f"its answer is not an array; {NOT_OURS}") from error
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}", kind="bad-answer") from error
     size = 4 * shape[0] * shape[1]
     if found != shape or fortran or dtype != np.dtype("<f4") or len(answer.body) - file.tell() != size:
-        raise DaemonError(f"its answer is an array of another shape than it says; {NOT_OURS}")
+        raise DaemonError(f"its answer is an array of another shape than it says; {NOT_OURS}", kind="bad-answer")
     values = np.frombuffer(answer.body, "<f4", offset=file.tell()).reshape(shape).copy()
     missing = np.isnan(values)
     if np.isinf(values).any() or (values[~missing] < 0).any():
-        raise DaemonError(f"its answer has rates that are negative or infinite; {NOT_OURS}")
+        raise DaemonError(f"its answer has rates that are negative or infinite; {NOT_OURS}", kind="bad-answer")
     # one of many bit patterns
     values[missing] = np.nan
     return NodeArray(head, values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -25,16 +24,6 @@ class GatewayLimits:
     max_viewers: int = 64
 
 
-@dataclass(slots=True)
-class GatewayCounts(WebCounts):
-    """The counts of the web server, and those of requests for the data of a node, by how they ended.
-
-    `answered`, or the `kind` of a `DaemonError`.
-    """
-
-    node_requests: Counter[str] = field(default_factory=Counter)
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
     """The gateway, as the routes see it.
@@ -48,7 +37,7 @@ class GatewayParts:
     table: NodeTable
     version: str
     registry: CollectorRegistry
-    counts: GatewayCounts = field(default_factory=GatewayCounts)
+    counts: WebCounts = field(default_factory=WebCounts)
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None

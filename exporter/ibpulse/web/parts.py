@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,10 +63,11 @@ class WebParts:
     `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
     Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
     number of whole seconds that end at a wall time (ns), or now, of a job if its ports are given. `counts` has the
-    server's own metrics. `snapshot` returns the statistics of the last second, None before the first. Streams end when
-    `ending` is set. `web_config` is the loaded web configuration file, if any, and `hosts` the host names that are
-    served. `events` is the event log; `known_ports` returns the ports of the node and those that disappeared within the
-    history, in natural order. `jobs` returns the jobs as of the last reading of their sources, and those of the past.
+    server's own metrics. `node` is the name of the node. `snapshot` returns the statistics of the last second, None
+    before the first. Streams end when `ending` is set. `web_config` is the loaded web configuration file, if any, and
+    `hosts` the host names that are served. `events` is the event log; `known_ports` returns the ports of the node and
+    those that disappeared within the history, in natural order. `jobs` returns the jobs as of the last reading of their
+    sources, and those of the past.
     """
 
     reader: RingReader
@@ -78,6 +80,7 @@ class WebParts:
     version: str
     limits: WebLimits = field(default_factory=WebLimits)
     counts: WebCounts = field(default_factory=WebCounts)
+    node: str = field(default_factory=socket.gethostname)
     wall_clock_ns: Callable[[], int] = time.time_ns
     clock_state: Callable[[], ClockState | None] = read_clock_state
     snapshot: Callable[[], Snapshot | None] = lambda: None

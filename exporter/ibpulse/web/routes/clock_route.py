@@ -27,4 +27,5 @@ def clock_router(parts: WebParts) -> APIRouter:
 def describe_clock(parts: WebParts) -> dict[str, Any]:
     """The answer of the route as plain values; the clock is read last."""
     state = parts.clock_state()
-    return {"synchronised": None if state is None else state.synchronised, "time_ns": parts.wall_clock_ns()}
+    synchronised = None if state is None else state.synchronised
+    return {"node": parts.node, "synchronised": synchronised, "time_ns": parts.wall_clock_ns()}
