@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -60,7 +60,7 @@ class StreamPort(NodeMember):
     problem: Name = ""
     problem_text: Sentence = ""
     since_ms: Count | None = None
-    states: Annotated[list[StreamState], Field(max_length=MAX_STATES)] = []
+    states: Annotated[list[StreamState], Field(max_length=MAX_STATES)] = Field(default_factory=list)
 
 
 class StreamJobSpan(NodeMember):
@@ -82,7 +82,7 @@ class StreamPorts(NodeMember):
     history_ms: Count
     simulated: bool = False
     ports: Annotated[list[StreamPort], Field(max_length=MAX_PORTS)]
-    jobs: Annotated[list[StreamJobSpan], Field(max_length=MAX_JOBS)] = []
+    jobs: Annotated[list[StreamJobSpan], Field(max_length=MAX_JOBS)] = Field(default_factory=list)
     job: NodeJobPorts | None = None
 
 
@@ -93,9 +93,9 @@ class StreamBatch(NodeMember):
     megabytes_per_second: Annotated[
         list[Annotated[list[Count | None], Field(max_length=MAX_SAMPLES)]], Field(max_length=2 * MAX_PORTS)
     ]
-    merged: Annotated[
-        list[Annotated[list[Count], Field(min_length=3, max_length=3)]], Field(max_length=MAX_MERGED)
-    ] = []
+    merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], Field(max_length=MAX_MERGED)] = (
+        Field(default_factory=list)
+    )
 
 
 class StreamEntry(NodeMember):
@@ -106,7 +106,7 @@ class StreamEntry(NodeMember):
     kind: Name
     subject: Name
     text: Sentence
-    details: Plain = {}
+    details: Plain = Field(default_factory=dict)
 
 
 class StreamEvents(NodeMember):
@@ -170,7 +170,7 @@ class StreamSummary(NodeMember):
     job: StreamJob | None = None
     ports: Annotated[list[StreamPortTraffic], Field(max_length=MAX_PORTS)]
     sampler: Plain
-    notices: Annotated[list[Sentence], Field(max_length=MAX_WORDS)] = []
+    notices: Annotated[list[Sentence], Field(max_length=MAX_WORDS)] = Field(default_factory=list)
 
 
 class StreamGap(NodeMember):
@@ -201,7 +201,9 @@ EVENTS: Mapping[str, type[NodeMember]] = {
 }
 
 
-async def read_events(content: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, int | None, NodeMember] | None]:
+async def read_events(
+    content: AsyncIterator[bytes],
+) -> AsyncGenerator[tuple[str, int | None, NodeMember] | None, None]:
     """Name, id and checked data of each event in the body of a stream; None for a comment. Unknown events are dropped.
 
     Raises:

@@ -61,6 +61,10 @@ KINDS = {
     "wrong-host": "Host name not served",
     "body-too-long": "Body too long",
     "body-too-slow": "Body timeout",
+    "unknown-node": "No such node",
+    "no-answer": "No answer from the node",
+    "node-refused": "Refused by the node",
+    "bad-answer": "Unexpected answer from the node",
 }
 """Kinds of problems and their titles."""
 

@@ -17,7 +17,9 @@ _REASONS = {
     421: "Host name not served.",
     422: "Invalid parameter; the detail names the limit and how to fix the request.",
     429: "Rate limit exceeded.",
+    502: "The node refuses, or its answer is not the expected one.",
     503: "Too many concurrent wide requests; try again.",
+    504: "The node does not answer.",
 }
 
 

@@ -1,0 +1,167 @@
+"""Windows of a daemon as a Grafana data frame and as CSV, and its topology; checked like those of `node_answers`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.http_peer import PeerAnswer
+from ibpulse.fleet.node_answers import (
+    MAX_PORTS,
+    NOT_OURS,
+    Amount,
+    Count,
+    Name,
+    Names,
+    NodeMember,
+    Sentence,
+    read_answer,
+)
+from ibpulse.fleet.window_answers import MAX_VALUES, NodeWindowGrid
+
+CSV_TYPE = "text/csv"
+MAX_LINKS = 100
+_CSV_HEAD = re.compile(
+    rb"time_ms(,[A-Za-z0-9_.-]{1,256}:[0-9]{1,3} (transmit|receive)( uncertainty)?( [a-z_]{1,20})?){0,4096}"
+)
+_CSV_LINES = re.compile(rb"(?:[0-9]{1,18}(?:,[0-9.eE+-]{0,30}){1,4096}+\n)*+")
+
+
+def _field_name(text: str) -> str:
+    if text != "time" and not re.fullmatch(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?", text):
+        raise ValueError("is not the name of a series")
+    return text
+
+
+class FrameUnit(NodeMember):
+    """The unit of a field."""
+
+    unit: Literal["percentunit", "Bps"]
+
+
+class FrameField(NodeMember):
+    """The time, or a series."""
+
+    name: Annotated[Name, AfterValidator(_field_name)]
+    type: Literal["time", "number"]
+    config: FrameUnit | None = None
+
+
+class FrameMeta(NodeMember):
+    """How Grafana shows the frame, and what its values are."""
+
+    type: Literal["heatmap-rows"]
+    custom: NodeWindowGrid
+
+
+class FrameSchema(NodeMember):
+    """The fields of a frame."""
+
+    name: Literal["ibpulse"]
+    meta: FrameMeta
+    fields: Annotated[list[FrameField], Field(min_length=1, max_length=4 * MAX_PORTS + 1)]
+
+
+class FrameData(NodeMember):
+    """The columns of a frame, times first."""
+
+    values: Annotated[
+        list[Annotated[list[Amount | None], Field(max_length=MAX_VALUES)]], Field(max_length=4 * MAX_PORTS + 1)
+    ]
+
+
+class NodeFrame(NodeMember):
+    """`/api/v1/window` for Grafana."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", serialize_by_alias=True)
+
+    layout: FrameSchema = Field(alias="schema")
+    data: FrameData
+
+
+def read_frame(answer: PeerAnswer) -> NodeFrame:
+    """The checked frame of an answer.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    frame = read_answer(NodeFrame, answer)
+    columns = frame.data.values
+    if len(columns) != len(frame.layout.fields) or len({len(column) for column in columns}) > 1:
+        raise DaemonError(f"its answer is not as expected: columns of different lengths; {NOT_OURS}", kind="bad-answer")
+    return frame
+
+
+def read_csv(answer: PeerAnswer) -> bytes:
+    """The checked CSV of an answer: a head of series, and lines of numbers.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    head, _, lines = answer.body.partition(b"\n")
+    if answer.media_type != CSV_TYPE or not _CSV_HEAD.fullmatch(head) or not _CSV_LINES.fullmatch(lines):
+        raise DaemonError(f"its answer is not a table of numbers; {NOT_OURS}", kind="bad-answer")
+    return answer.body
+
+
+class NodeLink(NodeMember):
+    """A PCIe link."""
+
+    address: Name
+    upper: Name
+    speed_gts: Amount | None
+    width: Count | None
+    max_speed_gts: Amount | None
+    max_width: Count | None
+    bytes_per_second: Amount | None
+    max_bytes_per_second: Amount | None
+
+
+class NodeVerdict(NodeMember):
+    """A problem with the placement of a device."""
+
+    word: Name
+    sentence: Sentence
+
+
+class NodePlace(NodeMember):
+    """The placement of a device."""
+
+    device: Name
+    kind: Name = ""
+    pci_address: Name
+    numa_node: int | None
+    local_cpus: Name
+    chain: Names
+    links: Annotated[list[NodeLink], Field(max_length=MAX_LINKS)]
+    pcie_bytes_per_second: Amount | None
+    pcie_max_bytes_per_second: Amount | None
+    gpus: Names
+    gpu_distance: Name
+    verdicts: Annotated[list[NodeVerdict], Field(max_length=MAX_LINKS)]
+    source: Name
+
+
+class NodeGpu(NodeMember):
+    """A GPU."""
+
+    address: Name
+    vendor: Name
+    device: Name
+    name: Name
+    form_factor: Name
+    numa_node: int | None
+    chain: Names
+
+
+class NodeTopology(NodeMember):
+    """`/api/v1/topology`."""
+
+    devices: Annotated[list[NodePlace], Field(max_length=MAX_PORTS)]
+    gpus: Annotated[list[NodeGpu], Field(max_length=MAX_PORTS)]
+    distances: Annotated[
+        dict[Name, Annotated[dict[Name, Name], Field(max_length=MAX_PORTS)]], Field(max_length=MAX_PORTS)
+    ]

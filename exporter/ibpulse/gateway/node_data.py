@@ -1,0 +1,152 @@
+"""The data of one node below `/node/NAME/api/v1/`: asked of the node, checked, and encoded anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ibpulse.client import WINDOW_HEADER
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.frame_answers import NodeTopology, read_csv, read_frame
+from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
+from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer
+from ibpulse.fleet.nodes import PAGE_SECONDS, Node
+from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
+from ibpulse.flightrecorder.store import parse_name
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.web.parameters import refuse_repeated
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.schemas import problems
+
+API = "/node/{name}/api/v1/"
+CSV_UTF8 = "text/csv; charset=utf-8"
+PARQUET_TYPE, PARQUET_MARK = "application/vnd.apache.parquet", b"PAR1"
+MAX_WINDOW_BYTES, MAX_CAPTURE_BYTES = 16_000_000, 32_000_000
+CAPTURE_SECONDS = 10.0
+# answers of this size are in memory twice
+MAX_LARGE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResource:
+    """A path of the API of a node, what is there as a sentence, and how its answer is read."""
+
+    path: str
+    sentence: str
+    read: Callable[[PeerAnswer, str], Response]
+    repeatable: tuple[str, ...] = ()
+    max_bytes: int = MAX_BYTES
+
+
+def find_node(parts: GatewayParts, name: str) -> Node:
+    """The node of a path.
+
+    Raises:
+        ProblemError: no source lists it.
+    """
+    node = parts.nodes.get(name)
+    if node is None:
+        raise ProblemError("unknown-node", 404, f"No such node: {name[:64]!r}. See /api/v1/nodes for those that exist.")
+    return node
+
+
+def node_problem(node: Node, error: DaemonError) -> ProblemError:
+    """The error for a node that does not give what was asked for."""
+    if error.status in (404, 422, 503):
+        # the node serves, but not this request
+        return ProblemError("node-refused", error.status, f"{node.name}: {error}", node=node.name)
+    kinds = {"no-answer": ("no-answer", 504), "refused": ("node-refused", 502), "bad-answer": ("bad-answer", 502)}
+    kind, status = kinds[error.kind]
+    return ProblemError(kind, status, f"{node.name}: {error}", node=node.name)
+
+
+def _json(model: type[NodeMember]) -> Callable[[PeerAnswer, str], Response]:
+    def read(answer: PeerAnswer, _: str) -> Response:
+        return Response(read_answer(model, answer).encode(), media_type=JSON_TYPE)
+
+    return read
+
+
+def _window(answer: PeerAnswer, wanted: str) -> Response:
+    if wanted == "npy":
+        body, about = read_array(answer).encode()
+        return Response(body, media_type=NPY_TYPE, headers={WINDOW_HEADER: about})
+    if wanted == "csv":
+        return Response(read_csv(answer), headers={"Content-Type": CSV_UTF8})
+    found: NodeMember = read_frame(answer) if wanted == "grafana" else read_window(answer)
+    # what this node did not send, such as the uncertainty, is not in the answer either
+    return Response(found.model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
+
+
+RESOURCES = (
+    NodeResource("ports", "Every port of the node: identity, state, and files of its byte counters.", _json(NodePorts)),
+    NodeResource("topology", "The devices of the node with their PCIe links, and its GPUs.", _json(NodeTopology)),
+    NodeResource("jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)),
+    NodeResource("events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")),
+    NodeResource("summary", "All statistics of one span of whole seconds.", _json(NodeSpanSummary)),
+    NodeResource("captures", "The captures of the node.", _json(NodeCaptures)),
+    NodeResource("clock", "The wall clock of the node.", _json(NodeClock)),
+    NodeResource("window", "Rates of single samples, or of bins of samples.", _window, ("port",), MAX_WINDOW_BYTES),
+)
+
+
+def node_router(parts: GatewayParts) -> APIRouter:
+    """The routes of the data of a node. Parameters are those of the daemon, which judges them."""
+    router = APIRouter()
+    large = asyncio.Semaphore(MAX_LARGE)
+    for resource in RESOURCES:
+        router.add_api_route(
+            API + resource.path,
+            _answer_with(parts, resource, large),
+            description=resource.sentence,
+            response_class=Response,
+            responses=problems(404, 422, 502, 503, 504),
+            dependencies=[refuse_repeated(*resource.repeatable)],
+        )
+
+    @router.get(API + "captures/{file}", responses=problems(404, 502, 503, 504), response_class=Response)
+    async def download(name: str, file: str) -> Response:
+        """A finished capture, as Parquet."""
+        node = find_node(parts, name)
+        if parse_name(file) is None:
+            raise ProblemError("unknown-capture", 404, f"No such capture: {file[:64]!r}.")
+        async with large:
+            try:
+                path = f"/api/v1/captures/{file}"
+                body = (await node.get(path, max_bytes=MAX_CAPTURE_BYTES, seconds=CAPTURE_SECONDS)).body
+            except DaemonError as error:
+                raise node_problem(node, error) from error
+            if not (body.startswith(PARQUET_MARK) and body.endswith(PARQUET_MARK)):
+                raise node_problem(node, DaemonError("its answer is not a capture", kind="bad-answer"))
+            headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+            return Response(body, media_type=PARQUET_TYPE, headers=headers)
+
+    return router
+
+
+def _answer_with(
+    parts: GatewayParts, resource: NodeResource, large: asyncio.Semaphore
+) -> Callable[[str, Request], Awaitable[Response]]:
+    async def answer(name: str, request: Request) -> Response:
+        node = find_node(parts, name)
+        if resource.max_bytes <= MAX_BYTES:
+            return await ask(node, request)
+        async with large:
+            return await ask(node, request)
+
+    async def ask(node: Node, request: Request) -> Response:
+        query = request.query_params.multi_items()
+        wanted = request.query_params.get("format", "json")
+        path = f"/api/v1/{resource.path}"
+        try:
+            found = await node.get(path, query, max_bytes=resource.max_bytes, seconds=PAGE_SECONDS)
+            return resource.read(found, wanted)
+        except DaemonError as error:
+            raise node_problem(node, error) from error
+
+    return answer
