@@ -1,0 +1,112 @@
+"""The metrics of the gateway, and `/metrics`; those of the nodes are at the nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import get_args
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ibpulse.errors import DaemonFault
+from ibpulse.exposition.page import END_MARK, TextFormat, choose_format, registry_text, table_text
+from ibpulse.fleet.clock_offsets import ClockOffset
+from ibpulse.fleet.discovery import SourceState
+from ibpulse.fleet.node_table import STATES
+from ibpulse.fleet.nodes import ANSWERED
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.metrics import web
+from ibpulse.metrics.row import Labels, Subject
+from ibpulse.units import SECOND_NS
+from ibpulse.web.schemas import text
+
+OUTCOMES = (ANSWERED, *get_args(DaemonFault))
+
+
+def _states(parts: GatewayParts) -> list[tuple[Labels, int]]:
+    found = Counter(row.state for row in parts.table.rows())
+    return [((state,), found[state]) for state in STATES]
+
+
+def _requests(parts: GatewayParts) -> list[tuple[Labels, int]]:
+    return [((outcome,), parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
+
+
+def _clocks(parts: GatewayParts) -> list[tuple[Labels, ClockOffset]]:
+    return [((row.name,), row.offset) for row in parts.table.rows() if row.offset]
+
+
+def _sources(parts: GatewayParts) -> list[tuple[Labels, SourceState]]:
+    return [((source.name,), source) for source in parts.discovery.sources()]
+
+
+def _failures(parts: GatewayParts) -> list[tuple[Labels, int]]:
+    return [((name,), count) for name, count in parts.discovery.failures().items()]
+
+
+VERSION: Subject[GatewayParts, None] = Subject(("version",), lambda parts: [((parts.version,), None)])
+STATE = Subject(("state",), _states)
+OUTCOME = Subject(("outcome",), _requests)
+NODE_CLOCK = Subject(("node",), _clocks)
+SOURCE = Subject(("source",), _sources)
+FAILED = Subject(("source",), _failures)
+
+ROWS = (
+    VERSION.info("ibpulse_gateway_build_info", "Version of the gateway."),
+    STATE.gauge(
+        "ibpulse_gateway_nodes",
+        "Nodes by state: up, degraded (it answers, but rails are down or an answer is missing), down (no usable "
+        "answer), waiting (not asked yet).",
+        float,
+    ),
+    OUTCOME.counter(
+        "ibpulse_gateway_node_requests_total",
+        "Requests to nodes by outcome: answered, no-answer, refused (password or certificate), bad-answer (too large, "
+        "or an unexpected status or type). Answers whose members are wrong count as answered.",
+        float,
+    ),
+    NODE_CLOCK.gauge(
+        "ibpulse_gateway_node_clock_offset_seconds",
+        "Clock of the node minus that of the gateway, by the quickest request and reply of the last minutes.",
+        lambda offset: offset.offset_ns / SECOND_NS,
+        "seconds",
+    ),
+    NODE_CLOCK.gauge(
+        "ibpulse_gateway_node_clock_uncertainty_seconds",
+        "By how much ibpulse_gateway_node_clock_offset_seconds may be wrong, at most, either way.",
+        lambda offset: offset.uncertainty_ns / SECOND_NS,
+        "seconds",
+    ),
+    SOURCE.gauge(
+        "ibpulse_gateway_source_nodes",
+        "Nodes that a source listed in its last good answer.",
+        lambda source: float(source.nodes),
+    ),
+    FAILED.counter("ibpulse_gateway_discovery_failures_total", "Failed attempts to read a source of nodes.", float),
+)
+
+
+def gateway_metrics_router(parts: GatewayParts) -> APIRouter:
+    """The metrics route."""
+    router = APIRouter()
+
+    @router.get("/metrics", responses={200: text("The metrics of the gateway.")}, response_class=Response)
+    async def metrics(request: Request) -> Response:
+        """Metrics for Prometheus."""
+        body, media_type = render_metrics(parts, request.headers.get("accept"))
+        return Response(body, headers={"Content-Type": media_type})
+
+    return router
+
+
+def render_metrics(parts: GatewayParts, accept: str | None) -> tuple[bytes, str]:
+    """Body and content type of `/metrics`."""
+    text_format = choose_format(accept)
+    pages = [
+        table_text(ROWS, parts, text_format, ()).encode(),
+        registry_text(parts.registry, text_format),
+        table_text(web.ROWS, parts.counts, text_format, ()).encode(),
+    ]
+    if text_format is TextFormat.OPENMETRICS:
+        pages.append(END_MARK)
+    return b"".join(pages), text_format.value
