@@ -95,7 +95,7 @@ def _verb_section(verb: Verb) -> str:
 
 
 def _settings_link(verb: Verb) -> str:
-    if verb.settings == EVERY_SETTING:
+    if set(verb.settings) >= set(EVERY_SETTING):
         return "all [settings](configuration.md)"
     groups = [f"[{name}](configuration.md#{name})" for name in GROUPS if name in verb.settings]
     single = [f"[{row.name}](configuration.md#{row.group})" for row in verb.rows() if row.group not in verb.settings]

@@ -97,6 +97,12 @@ VERBS = {
             ignored=EVERY_SETTING,
         ),
         Verb(
+            "gateway",
+            "Serve the pages and the data of many nodes at one address.",
+            "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
+            settings=("nodes", "web.listen-address", "web.config.file", "web.hosts", "log"),
+        ),
+        Verb(
             "simulate",
             "Simulate a fabric as a sysfs tree whose counters advance in real time; starts no daemon.",
             "ibpulse simulate /tmp/fabric --workload=dense",
@@ -159,7 +165,7 @@ VERBS = {
             "config",
             "Check the configuration and show where each value comes from, or print the resulting configuration file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
-            settings=EVERY_SETTING,
+            settings=(*EVERY_SETTING, "nodes"),
         ),
     )
 }

@@ -1,6 +1,7 @@
 """The settings. Flags take precedence over environment variables, the YAML file and the defaults, in this order.
 
 settings       declares each setting once; the commands get an instance
+declaration    what such a declaration is
 setting_types  types of values: parsing and formatting
 table          one row per setting for help, docs and schema; the deprecated settings
 consistency    checks across settings

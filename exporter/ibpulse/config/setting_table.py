@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+from ibpulse.config.declaration import declarations
 from ibpulse.config.setting_types import OPTIONAL_PATH, Kind
-from ibpulse.config.settings import Settings, declarations
+from ibpulse.config.settings import Settings
 
 PREFIX = "IBPULSE_"
 

@@ -318,6 +318,13 @@ def _host_name(text: str) -> str:
     return text
 
 
+def _source(text: str) -> str:
+    # its form is checked by the command, because reading sources takes imports that no daemon needs
+    if not text.isprintable() or len(text) > 1024:
+        raise ValueError(f"{text[:64]!r} is not a source of nodes; write it like dns+NAME:PORT, nodes.json or a URL")
+    return text
+
+
 def _as_it_is(value: T) -> T:
     return value
 
@@ -343,4 +350,5 @@ _PORT = one("PORT", _port_pattern)
 PORTS = many(_PORT)
 ROLE_PORTS = lists_by_word("ROLE", _PORT, *ROLES)
 NODES = many(one("NAME", _node_name))
+SOURCES = many(one("SOURCE", _source))
 HOSTS = many(one("HOST", _host_name))

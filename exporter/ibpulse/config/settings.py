@@ -7,9 +7,10 @@ and checks come from these declarations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
+from ibpulse.config.declaration import setting, written_values
 from ibpulse.config.setting_types import (
     ADDRESS,
     CPU,
@@ -24,11 +25,11 @@ from ibpulse.config.setting_types import (
     RATIO,
     ROLE_PORTS,
     SIZE,
+    SOURCES,
     SWITCH,
     TICK_BYTES,
     TIMESCALES,
     WINDOWS,
-    Kind,
     ListenAddress,
     choice,
     count,
@@ -60,30 +61,6 @@ from ibpulse.model import COMPUTE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """The declaration of a setting, except its name; see `setting`."""
-
-    kind: Kind[Any]
-    default: str
-    sentence: str
-    shown: str
-    name: str
-
-
-def setting(kind: Kind[T], default: T | str, sentence: str, *, shown: str = "", name: str = "") -> T:
-    """Declare a setting: its type, its default as text or value, its help sentence.
-
-    `shown` describes a default that is computed at startup or has no text. `name` is the last part of the setting's
-    name if it differs from the field's.
-    """
-    text = default if isinstance(default, str) else kind.text(default)
-    declared: Any = field(metadata={"setting": Declaration(kind, text, sentence, shown, name)})
-    return declared  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +244,7 @@ class WebSettings:
         ADDRESS,
         ":10055",
         "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 selects any free port.",
+        shown=":10055; for `ibpulse gateway` :10056",
     )
     config_file: Path | None = setting(
         OPTIONAL_PATH,
@@ -351,6 +329,26 @@ class CaptureSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The nodes of `ibpulse gateway`; see docs/gateway.md."""
+
+    sources: tuple[str, ...] = setting(
+        SOURCES,
+        "",
+        "Where nodes are listed: dns+NAME:PORT, dnssrv+NAME, a file of Prometheus's file_sd (FILE.json, FILE.yml), or "
+        "the URL of HTTP service discovery; of nodes with one name, that of the first source counts.",
+        shown="none",
+    )
+    config_file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with the password and TLS for asking these nodes, in the format of Prometheus for HTTP clients.",
+        shown="none",
+        name="config.file",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogSettings:
     """Logging to standard error."""
 
@@ -380,18 +378,9 @@ class Settings:
     jobs: JobSettings
     web: WebSettings
     capture: CaptureSettings
+    nodes: NodeSettings
     log: LogSettings
 
     def written(self) -> dict[str, dict[str, Any]]:
         """The settings by group and name, as texts and lists of texts that every source accepts."""
-        return {group.name: _written(getattr(self, group.name)) for group in fields(self)}
-
-
-def declarations(group: Any) -> dict[str, tuple[str, Declaration]]:
-    """The settings of a group, given as class or instance: field and declaration by the last part of the name."""
-    found = {one.name: one.metadata["setting"] for one in fields(group)}
-    return {declared.name or name.replace("_", "-"): (name, declared) for name, declared in found.items()}
-
-
-def _written(group: Any) -> dict[str, Any]:
-    return {last: declared.kind.write(getattr(group, name)) for last, (name, declared) in declarations(group).items()}
+        return {group.name: written_values(getattr(self, group.name)) for group in fields(self)}

@@ -50,6 +50,11 @@ function stateOf(node) {
   return problemWord(node.problem) || trouble(node) || (severity(node) ? clock : "well");
 }
 
+function ageWords(seconds) {
+  if (seconds === null) return "It has not answered yet.";
+  return `Its last answer is ${duration(seconds * 1000)} old and still in use.`;
+}
+
 class NodesPage {
   constructor() {
     this.light = matchMedia("(prefers-color-scheme: light)");
@@ -108,7 +113,7 @@ class NodesPage {
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =
-        `${source.source}: ${source.problem}. Its last answer is ${duration(source.age_seconds * 1000)} old and still in use.`;
+        `${source.source}: ${source.problem}. ${ageWords(source.age_seconds)}`;
     }
     this.#jobs(jobsOf(shown));
     this.#nodes(shown);

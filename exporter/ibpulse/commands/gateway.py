@@ -1,0 +1,139 @@
+"""`ibpulse gateway`: serves the pages and the data of many nodes."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ibpulse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ibpulse.config import Settings
+    from ibpulse.fleet.discovery import Discovery
+
+LISTEN_ADDRESS = ":10056"
+MOST_NODES = 64
+EXTRA = (
+    "`ibpulse gateway` needs httpx, which is not installed; install ibpulse with its extra: "
+    "pip install 'ibpulse[gateway]'"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the demo."""
+    parser.add_argument(
+        "--demo",
+        type=int,
+        metavar="COUNT",
+        help=f"Simulate this many nodes, 2 to {MOST_NODES}, and serve them; needs no hardware.",
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: no source of nodes is given, one is invalid, or httpx is not installed.
+    """
+    from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.config.loading import DEFAULT
+    from ibpulse.config.setting_types import ADDRESS
+
+    set_up_log(settings.log.level, settings.log.format)
+    if arguments.origins["web.listen-address"] == DEFAULT:
+        settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
+    try:
+        from ibpulse.commands.gateway_service import run_gateway
+    except ModuleNotFoundError as error:
+        if error.name != "httpx":
+            raise
+        raise ConfigError([EXTRA]) from error
+
+    check(arguments, settings)
+    if arguments.demo is None:
+        return run_gateway(settings, make_discovery(settings))
+    with demo(arguments.demo, arguments.origins) as path:
+        if path is None:
+            return 0
+        demonstrated = replace(settings, nodes=replace(settings.nodes, sources=(str(path),)))
+        return run_gateway(demonstrated, make_discovery(demonstrated))
+
+
+def check(arguments: argparse.Namespace, settings: Settings) -> None:
+    """Check that there are nodes to serve.
+
+    Raises:
+        ConfigError: lists all faults.
+    """
+    if arguments.demo is None and not settings.nodes.sources:
+        raise ConfigError(["nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"])
+    if arguments.demo is not None and settings.nodes.sources:
+        raise ConfigError(["flag --demo: cannot be combined with nodes.sources; use one of them"])
+    if arguments.demo is not None and not 2 <= arguments.demo <= MOST_NODES:
+        raise ConfigError([f"flag --demo: {arguments.demo} is not possible; choose 2 to {MOST_NODES}"])
+
+
+def make_discovery(settings: Settings) -> Discovery:
+    """The discovery of all sources, which all have the access of `nodes.config.file`.
+
+    Raises:
+        ConfigError: a source or that file is invalid.
+    """
+    from ibpulse.fleet.discovery import Discovery  # not for help texts
+    from ibpulse.fleet.node_config import NodeConfigFile
+    from ibpulse.fleet.target_sources import parse_source
+
+    config = NodeConfigFile(settings.nodes.config_file)
+    sources, faults = [], []
+    for text in settings.nodes.sources:
+        try:
+            sources.append((parse_source(text), config))
+        except ValueError as error:
+            faults.append(f"nodes.sources: {error}")
+    if faults:
+        raise ConfigError(faults)
+    try:
+        return Discovery(sources)
+    except ValueError as error:
+        raise ConfigError([f"nodes.sources: {error}"]) from error
+
+
+@contextmanager
+def demo(count: int, origins: dict[str, str]) -> Iterator[Path | None]:
+    """Simulate nodes that share a job, each with a daemon on a loopback address; yields the file that lists them.
+
+    None if a signal came before they served.
+
+    Raises:
+        FabricError, DaemonError: the simulation or a daemon failed to start.
+    """
+    import os
+
+    from ibpulse.commands import simulate
+    from ibpulse.commands.demo import simulated
+    from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving
+    from ibpulse.config import load
+
+    parser = argparse.ArgumentParser()
+    simulate.add_fabric_arguments(parser)
+    fabric = parser.parse_args([f"--nodes={count}"])
+    nodes = simulate.parse_nodes(fabric, clocks_differ=True)
+    # not those of the gateway: its password is not that of the nodes
+    settings = load({"web.listen-address": ["127.0.0.1:0"]}, {})
+    stop = simulate.stop_on_signals()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as directory:
+        scratch = Path(directory)
+        trees = scratch / "sys"
+        with (
+            simulated(trees, fabric, settings.sampler.interval, trees / nodes[-1].name, stop),
+            demo_nodes(nodes, trees, scratch, settings, origins) as running,
+        ):
+            wait_until_serving(running, stop)
+            yield None if stop.is_set() else scratch / NODES_FILE
