@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
+from functools import partial
+from typing import Any
 
 import uvloop
 
 from ibpulse import __version__, exposition
 from ibpulse.config import Settings
+from ibpulse.deadline import DaemonThreads
 from ibpulse.fleet.discovery import REFRESH_SECONDS, Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
@@ -24,12 +28,25 @@ from ibpulse.web.server import plain, serve
 log = logging.getLogger(__name__)
 # 320 connections of clients, and 8 of each of some hundred nodes
 OPEN_FILES = 8192
+MAX_LOOKUPS = 16
+
+
+class LookupLoop(uvloop.Loop):
+    """An event loop that resolves host names in daemon threads: the end of no other pool waits for hung lookups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lookups = DaemonThreads(MAX_LOOKUPS, "lookup")
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: int) -> Any:
+        """The addresses of a host."""
+        return await self.run_in_executor(self._lookups, partial(socket.getaddrinfo, host, port, **hints))
 
 
 def run_gateway(settings: Settings, discovery: Discovery) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     allow_open_files(OPEN_FILES)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=LookupLoop) as runner:
         return runner.run(Gateway(settings, discovery).run())
 
 
@@ -102,15 +119,10 @@ class Gateway:
     async def _serve(self) -> None:
         tls = self._web_config.tls if self._web_config else plain
         server = await serve(create_gateway(self._parts), self._address.host, self._address.port, tls=tls)
-        host = (
-            "localhost"
-            if server.host in ("::", "0.0.0.0")
-            else f"[{server.host}]"
-            if ":" in server.host
-            else server.host
-        )
+        host = "localhost" if server.host in ("::", "0.0.0.0") else server.host
+        shown = f"[{host}]" if ":" in host else host
         scheme = "https" if tls() else "http"
-        log.info("ibpulse %s gateway, serving %s://%s:%d/", __version__, scheme, host, server.port)
+        log.info("ibpulse %s gateway, serving %s://%s:%d/", __version__, scheme, shown, server.port)
         try:
             await server.wait()
         finally:
