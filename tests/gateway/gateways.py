@@ -1,0 +1,70 @@
+"""A gateway in this process, over nodes that are listed in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+
+from ibpulse import exposition
+from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.node_table import NodeTable
+from ibpulse.fleet.nodes import Nodes
+from ibpulse.fleet.target_sources import parse_source
+from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.web.server import serve
+
+VERSION = "1.2.3"
+
+
+class Gateway:
+    """The application and what it serves; `client` asks it without a network."""
+
+    def __init__(self, directory: Path, web_config: Path | None = None) -> None:
+        self.path = directory / "nodes.json"
+        self.discovery = Discovery([(parse_source(str(self.path)), NodeConfigFile())])
+        self.nodes = Nodes()
+        self.table = NodeTable(self.discovery, self.nodes)
+        self.parts = GatewayParts(
+            discovery=self.discovery,
+            nodes=self.nodes,
+            table=self.table,
+            version=VERSION,
+            registry=exposition.process_registry(),
+        )
+        if web_config:
+            self.parts = replace(self.parts, web_config=WebConfigReloader(web_config))
+        self.app = create_gateway(self.parts)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.app), base_url="http://gateway")
+
+    async def list(self, **urls: str) -> None:
+        """List these nodes, by name, and ask each once; a name that begins with `unnamed` is not given."""
+        entries = []
+        for name, url in urls.items():
+            labels = {"rack": "r1"} if name.startswith("unnamed") else {"node": name, "rack": "r1"}
+            entries.append({"targets": [url], "labels": labels})
+        self.path.write_text(json.dumps(entries))
+        await self.discovery.refresh()
+        await self.table.poll_all()
+
+    async def close(self) -> None:
+        await self.client.aclose()
+        await self.nodes.close()
+        await self.discovery.close()
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Its address, over a real socket."""
+        server = await serve(self.app, "127.0.0.1", 0)
+        try:
+            yield f"http://127.0.0.1:{server.port}"
+        finally:
+            self.parts.ending.set()
+            await server.stop()

@@ -1,0 +1,150 @@
+"""The pages, the list of nodes, the metrics and the probes of the gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import bcrypt
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fleet.hostile import Hostile, never
+from tests.gateway.gateways import VERSION, Gateway
+from tests.running import Metrics, Running
+
+CONTRACT = {
+    "node",
+    "labels",
+    "problem",
+    "problem_text",
+    "since_ms",
+    "version",
+    "jobs",
+    "clock",
+    "rails",
+    "rails_down",
+    "rails_idle",
+    "rails_slow",
+}
+
+
+async def test_the_list_has_all_nodes_with_problems_first(gateway: Gateway, daemon: Running, server: Hostile) -> None:
+    server.handlers["/api/v1/ports"] = never
+    await gateway.list(good=daemon.url, hung=server.url)
+    found = (await gateway.client.get("/api/v1/nodes")).json()
+    assert found["version"] == VERSION
+    assert [node["node"] for node in found["nodes"]] == ["hung", "good"]
+    hung, good = found["nodes"]
+    assert hung.keys() == good.keys() == CONTRACT
+    assert (hung["problem"], hung["problem_text"]) == ("no-answer", "no answer within 1 s")
+    assert (hung["clock"], hung["rails"], hung["version"]) == (None, None, "")
+    assert (good["problem"], good["problem_text"], good["rails"], good["rails_down"]) == ("", "", 2, [])
+    assert good["labels"] == {"rack": "r1"}
+    assert abs(good["clock"]["offset_ms"]) <= good["clock"]["uncertainty_ms"] < 100
+    (source,) = found["sources"]
+    assert (source["nodes"], source["problem"]) == (2, "")
+    assert source["age_seconds"] < 60
+
+
+async def test_how_a_node_fails_is_one_of_three_words(gateway: Gateway, server: Hostile) -> None:
+    for status, body, word in (
+        ("401 Unauthorized", b"", "refused"),
+        ("302 Found", b"", "bad-answer"),
+        ("200 OK", b"{}", "bad-answer"),
+    ):
+        server.answer("/api/v1/ports", body, "application/json", status)
+        await gateway.list(bad=server.url)
+        (node,) = (await gateway.client.get("/api/v1/nodes")).json()["nodes"]
+        assert node["problem"] == word
+
+
+async def test_a_source_that_fails_is_named_and_keeps_its_nodes(gateway: Gateway, daemon: Running) -> None:
+    await gateway.list(good=daemon.url)
+    gateway.path.write_text("[")
+    await gateway.discovery.refresh()
+    found = (await gateway.client.get("/api/v1/nodes")).json()
+    assert [node["node"] for node in found["nodes"]] == ["good"]
+    assert "not JSON" in found["sources"][0]["problem"]
+
+
+async def test_a_node_without_a_name_has_that_of_its_daemon(gateway: Gateway, daemon: Running, server: Hostile) -> None:
+    await gateway.list(unnamed=daemon.url)
+    assert [row.name for row in gateway.table.rows()] == ["127.0.0.1"]
+    await gateway.table.poll_all()
+    (row,) = gateway.table.rows()
+    assert (row.name, row.state) == ("gpu-7", "up")
+    assert row.ports is not None
+    assert (await gateway.client.get("/node/gpu-7/api/v1/ports")).status_code == 200
+    assert (await gateway.client.get("/node/127.0.0.1/api/v1/ports")).status_code == 404
+
+
+async def test_no_daemon_takes_the_name_of_a_listed_node(gateway: Gateway, daemon: Running, server: Hostile) -> None:
+    server.answer("/api/v1/clock", b'{"time_ns": 1, "synchronised": true, "node": "gpu-1"}')
+    server.answer("/api/v1/ports", daemon.ask("/api/v1/ports").content)
+    await gateway.list(**{"gpu-1": daemon.url, "unnamed": server.url})
+    await gateway.table.poll_all()
+    rows = {row.name: row for row in gateway.table.rows()}
+    assert set(rows) == {"gpu-1", "127.0.0.1"}
+    assert rows["gpu-1"].target.url == daemon.url
+    assert "calls itself 'gpu-1', as another node is called" in rows["127.0.0.1"].problem
+
+
+async def test_a_name_that_is_none_is_ignored(gateway: Gateway, daemon: Running, server: Hostile) -> None:
+    server.answer("/api/v1/clock", b'{"time_ns": 1, "synchronised": true, "node": "../../etc"}')
+    server.answer("/api/v1/ports", daemon.ask("/api/v1/ports").content)
+    await gateway.list(unnamed=server.url)
+    await gateway.table.poll_all()
+    assert [row.name for row in gateway.table.rows()] == ["127.0.0.1"]
+
+
+async def test_pages_have_relative_addresses_and_their_policy(gateway: Gateway, daemon: Running) -> None:
+    await gateway.list(gpu=daemon.url)
+    for path in ("/", "/node/gpu/", "/job/slurm:4711", "/api/docs"):
+        page = await gateway.client.get(path)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert 'href="/' not in page.text
+        assert 'src="/' not in page.text
+    moved = await gateway.client.get("/node/gpu")
+    assert (moved.status_code, moved.headers["location"]) == (308, "gpu/")
+    assert (await gateway.client.get("/static/nodes.js")).status_code == 200
+
+
+async def test_metrics_are_those_of_the_gateway(gateway: Gateway, daemon: Running, server: Hostile) -> None:
+    server.handlers["/api/v1/ports"] = never
+    await gateway.list(good=daemon.url, hung=server.url)
+    gateway.path.write_text("[")
+    await gateway.discovery.refresh()
+    text = (await gateway.client.get("/metrics")).text
+    found = Metrics.parse(text)
+    states = {
+        state: found.value("ibpulse_gateway_nodes", state=state) for state in ("up", "down", "degraded", "waiting")
+    }
+    assert states == {"up": 1, "down": 1, "degraded": 0, "waiting": 0}
+    assert found.value("ibpulse_gateway_node_requests_total", outcome="no-answer") == 1
+    assert found.value("ibpulse_gateway_node_requests_total", outcome="answered") >= 4
+    assert abs(found.value("ibpulse_gateway_node_clock_offset_seconds", node="good")) < 0.1
+    assert 0 < found.value("ibpulse_gateway_node_clock_uncertainty_seconds", node="good") < 0.1
+    assert found.value("ibpulse_gateway_discovery_failures_total", source=str(gateway.path)) == 1
+    assert not [
+        family.name for family in text_string_to_metric_families(text) if family.name.startswith("ibpulse_port")
+    ]
+    other = await gateway.client.get("/metrics", headers={"Accept": "application/openmetrics-text"})
+    assert other.text.endswith("# EOF\n")
+
+
+async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Running) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users: {{ops: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}\n")
+    gateway = Gateway(tmp_path, config)
+    try:
+        assert (await gateway.client.get("/-/ready")).status_code == 503
+        await gateway.list(gpu=daemon.url)
+        for path in ("/", "/api/v1/nodes", "/node/gpu/api/v1/ports", "/node/gpu/api/v1/stream", "/metrics"):
+            assert (await gateway.client.get(path)).status_code == 401
+        ready = await gateway.client.get("/-/ready")
+        assert (ready.status_code, ready.text) == (200, "Ready: 1 of 1 nodes answer.\n")
+        allowed = await gateway.client.get("/api/v1/nodes", auth=httpx.BasicAuth("ops", "secret"))
+        assert allowed.status_code == 200
+    finally:
+        await gateway.close()
