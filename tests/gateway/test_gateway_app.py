@@ -117,18 +117,16 @@ async def test_metrics_are_those_of_the_gateway(gateway: Gateway, daemon: Runnin
     await gateway.discovery.refresh()
     text = (await gateway.client.get("/metrics")).text
     found = Metrics.parse(text)
-    states = {
-        state: found.value("ibpulse_gateway_nodes", state=state) for state in ("up", "down", "degraded", "waiting")
-    }
+    words = ("up", "down", "degraded", "waiting")
+    states = {word: found.value("ibpulse_gateway_nodes", state=word) for word in words}
     assert states == {"up": 1, "down": 1, "degraded": 0, "waiting": 0}
     assert found.value("ibpulse_gateway_node_requests_total", outcome="no-answer") == 1
     assert found.value("ibpulse_gateway_node_requests_total", outcome="answered") >= 4
     assert abs(found.value("ibpulse_gateway_node_clock_offset_seconds", node="good")) < 0.1
     assert 0 < found.value("ibpulse_gateway_node_clock_uncertainty_seconds", node="good") < 0.1
     assert found.value("ibpulse_gateway_discovery_failures_total", source=str(gateway.path)) == 1
-    assert not [
-        family.name for family in text_string_to_metric_families(text) if family.name.startswith("ibpulse_port")
-    ]
+    names = [family.name for family in text_string_to_metric_families(text)]
+    assert not [name for name in names if name.startswith("ibpulse_port")]
     other = await gateway.client.get("/metrics", headers={"Accept": "application/openmetrics-text"})
     assert other.text.endswith("# EOF\n")
 

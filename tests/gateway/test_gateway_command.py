@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -63,8 +64,6 @@ def test_a_lookup_that_hangs_does_not_delay_its_end(tmp_path: Path) -> None:
         (tmp_path / "sitecustomize.py").write_text(hang)
         log = tmp_path / "gateway.log"
         command = [sys.executable, "-m", "ibpulse", "gateway", f"--nodes.sources={nodes}"]
-        import os
-
         paths = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -105,12 +105,14 @@ async def test_an_event_without_an_end_is_cut_off(gateway: Gateway, server: Host
 async def test_a_bad_event_later_ends_the_stream_and_unknown_ones_are_dropped(
     gateway: Gateway, server: Hostile
 ) -> None:
-    body = (
-        b'event: gap\ndata: {"start_ms": 1, "end_ms": 2, "more": "<b>"}\n\nevent: x\ndata: 1\n\nevent: gap\ndata: 1\n\n'
-    )
+    body = b'event: gap\ndata: {"start_ms": 1, "end_ms": 2, "more": "<b>"}\n\n'
+    body += b"event: x\ndata: 1\n\nevent: gap\ndata: 1\n\n"
     server.send("/api/v1/stream", HEAD + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
     await gateway.list(bad=server.url)
-    async with gateway.served() as url, httpx.AsyncClient(timeout=20) as client:
-        async with client.stream("GET", f"{url}/node/bad/api/v1/stream") as answer:
-            found = [(name, data) async for name, data, _ in events(answer)]
+    async with (
+        gateway.served() as url,
+        httpx.AsyncClient(timeout=20) as client,
+        client.stream("GET", f"{url}/node/bad/api/v1/stream") as answer,
+    ):
+        found = [(name, data) async for name, data, _ in events(answer)]
     assert found == [("gap", {"start_ms": 1, "end_ms": 2}), ("end", {})]
