@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check(arguments, settings)
     if arguments.demo is None:
         return run_gateway(settings, make_discovery(settings))
-    with demo(arguments.demo, arguments.origins) as path:
+    with demo(arguments.demo) as path:
         if path is None:
             return 0
         demonstrated = replace(settings, nodes=replace(settings.nodes, sources=(str(path),)))
@@ -105,7 +105,7 @@ def make_discovery(settings: Settings) -> Discovery:
 
 
 @contextmanager
-def demo(count: int, origins: dict[str, str]) -> Iterator[Path | None]:
+def demo(count: int) -> Iterator[Path | None]:
     """Simulate nodes that share a job, each with a daemon on a loopback address; yields the file that lists them.
 
     None if a signal came before they served.
@@ -118,22 +118,22 @@ def demo(count: int, origins: dict[str, str]) -> Iterator[Path | None]:
     from ibpulse.commands import simulate
     from ibpulse.commands.demo import simulated
     from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving
-    from ibpulse.config import load
+    from ibpulse.config.loading import resolve
 
     parser = argparse.ArgumentParser()
     simulate.add_fabric_arguments(parser)
     fabric = parser.parse_args([f"--nodes={count}"])
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
     # not those of the gateway: its password is not that of the nodes
-    settings = load({"web.listen-address": ["127.0.0.1:0"]}, {})
+    resolved = resolve({"web.listen-address": ["127.0.0.1:0"]}, {})
     stop = simulate.stop_on_signals()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as directory:
         scratch = Path(directory)
         trees = scratch / "sys"
         with (
-            simulated(trees, fabric, settings.sampler.interval, trees / nodes[-1].name, stop),
-            demo_nodes(nodes, trees, scratch, settings, origins) as running,
+            simulated(trees, fabric, resolved.settings.sampler.interval, trees / nodes[-1].name, stop),
+            demo_nodes(nodes, trees, scratch, resolved.settings, resolved.origins) as running,
         ):
             wait_until_serving(running, stop)
             yield None if stop.is_set() else scratch / NODES_FILE

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import NodeMember
-from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.stream_answers import STREAM_TYPE, StreamPorts, read_events
 from ibpulse.gateway.node_data import API, find_node, node_problem
 from ibpulse.gateway.parts import GatewayParts
@@ -86,9 +86,12 @@ class NodeStream(Response):
     async def _serve(self, receive: Receive, send: Send) -> None:
         try:
             # before the status is sent, so that a refusal of the node has one of its own
-            first = await anext(self._events, END)
+            async with asyncio.timeout(PAGE_SECONDS):
+                first = await anext(self._events, END)
         except DaemonError as error:
             raise node_problem(self._node, error) from error
+        except TimeoutError as error:
+            raise node_problem(self._node, DaemonError(f"no event within {PAGE_SECONDS:g} s")) from error
         await self._begin(send)
         tasks = [
             asyncio.create_task(each)
