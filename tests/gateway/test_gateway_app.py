@@ -8,6 +8,8 @@ import bcrypt
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from ibpulse.gateway.gateway_metrics import ROWS
+from tests.docs.pages import ROOT
 from tests.fleet.hostile import Hostile, never
 from tests.gateway.gateways import VERSION, Gateway
 from tests.running import Metrics, Running
@@ -146,3 +148,8 @@ async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Running)
         assert allowed.status_code == 200
     finally:
         await gateway.close()
+
+
+def test_the_page_of_the_gateway_lists_its_metrics() -> None:
+    page = (ROOT / "docs" / "gateway.md").read_text()
+    assert [row.name for row in ROWS if f"| `{row.name}" not in page] == []

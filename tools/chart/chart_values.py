@@ -21,7 +21,7 @@ from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 _MARK = "# --"
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
 _DIGITS = "[0-9]+"
-_TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME")
+_TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME", "SOURCE")
 """Metavars of values that may be any text."""
 
 
