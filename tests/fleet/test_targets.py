@@ -29,7 +29,9 @@ MORE = "has more than a host, a port and a plain path; write it like node1:10055
     ],
 )
 def test_addresses(address: str, name: str, url: str) -> None:
-    assert make_target(address, {}, "s") == Target(name, url, {}, "s")
+    found = make_target(address, {}, "s")
+    assert found == Target(name, url, {}, "s", named=name not in ("10.0.0.7", "fd00::1"))
+    assert found.key == (name if found.named else url)
 
 
 @pytest.mark.parametrize(
