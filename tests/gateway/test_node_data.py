@@ -64,7 +64,7 @@ async def test_a_table_and_an_array_of_a_window_are_those_of_the_node(gateway: G
 
 async def test_events_summary_and_clock_are_served(gateway: Gateway, daemon: Running) -> None:
     await gateway.list(gpu=daemon.url)
-    events = (await gateway.client.get("/node/gpu/api/v1/events?kind=started&kind=stopped")).json()
+    events = (await gateway.client.get("/node/gpu/api/v1/events?kind=started&kind=link-up")).json()
     assert {event["kind"] for event in events["events"]} == {"started"}
     assert (await gateway.client.get("/node/gpu/api/v1/summary?last=1s")).json()["node"]["rails"] == 2
     assert (await gateway.client.get("/node/gpu/api/v1/clock")).json()["node"] == "gpu-7"
