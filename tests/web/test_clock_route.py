@@ -12,7 +12,7 @@ from tests.web.conftest import make_client
 from tests.web.rings import Node
 
 
-async def ask(node: Node, **parts: object) -> dict:
+async def ask(node: Node, /, **parts: object) -> dict:
     async with make_client(node.parts(**parts)) as client:
         answer = await client.get("/api/v1/clock")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")

@@ -104,8 +104,8 @@ class NodeStream(Response):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if not sending.cancelled() and (error := sending.exception()) and not isinstance(error, DaemonError):
-            raise error
+        if not sending.cancelled() and (failure := sending.exception()) and not isinstance(failure, DaemonError):
+            raise failure
         if leaving.cancelled():
             # a viewer that asks again is told why the node does not answer
             await send({"type": "http.response.body", "body": END})

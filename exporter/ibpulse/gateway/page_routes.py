@@ -67,14 +67,17 @@ def _is_simulated_job(parts: GatewayParts, job: str) -> bool:
 def probe_router(parts: GatewayParts) -> APIRouter:
     """The routes of the probes, which need no password: they name neither nodes nor files."""
     router = APIRouter()
-    answers = {200: text("All is well."), 503: text("The check failed; the text gives the reason.")}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: text("All is well."),
+        503: text("The check failed; the text gives the reason."),
+    }
 
     @router.get("/-/healthy", responses={200: answers[200]}, response_class=PlainTextResponse)
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the gateway serves."""
         return PlainTextResponse("Healthy.\n")
 
-    @router.get("/-/ready", responses={**answers}, response_class=PlainTextResponse)
+    @router.get("/-/ready", responses=answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
         """Readiness: whether a source of nodes has answered."""
         if all(source.age_seconds is None for source in parts.discovery.sources()):
