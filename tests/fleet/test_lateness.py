@@ -71,7 +71,8 @@ def test_a_lateness_below_its_uncertainty_is_not_claimed(late_ms: float) -> None
 
 def test_the_own_receptions_say_so_without_any_other_node() -> None:
     found = lateness_of(40.0)
-    assert found.own_lead_ms is not None and found.own_lead_uncertainty_ms is not None
+    assert found.own_lead_ms is not None
+    assert found.own_lead_uncertainty_ms is not None
     assert abs(found.own_lead_ms - 40.0) <= found.own_lead_uncertainty_ms + 1
 
 

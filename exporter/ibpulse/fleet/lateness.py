@@ -68,8 +68,8 @@ class StepEdges:
 class Lateness:
     """Lateness of a node in ms, as the mean of `steps` steps, and the most by which it may be wrong.
 
-    `own_lead_ms` is how much later than its own first reception the node began to transmit, and `own_lead_uncertainty_ms`
-    by how much that may be wrong; None if it does not receive at the beginning of steps.
+    `own_lead_ms` is how much later than its own first reception the node began to transmit, None if it does not receive
+    at the beginning of steps; `own_lead_uncertainty_ms` is by how much that may be wrong.
     """
 
     lateness_ms: float
@@ -120,9 +120,10 @@ def _silences(states: npt.NDArray[np.int_]) -> list[tuple[int, int]]:
     """
     active = np.flatnonzero(states == ACTIVE)
     found = []
-    for before, after in zip(active[:-1].tolist(), active[1:].tolist(), strict=True):
+    apart = np.flatnonzero(np.diff(active) > FEWEST_IDLE)
+    for before, after in zip(active[apart].tolist(), active[apart + 1].tolist(), strict=True):
         part = states[before + 1 : after]
-        if len(part) >= FEWEST_IDLE and (part == IDLE).any() and _longest(part == MISSING) <= MOST_MISSING:
+        if (part == IDLE).any() and _longest(part == MISSING) <= MOST_MISSING:
             found.append((before + 1, after))
     return found
 
