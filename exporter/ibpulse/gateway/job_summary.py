@@ -23,7 +23,8 @@ from ibpulse.units import MILLISECOND_NS
 class NodeData:
     """What is known of a node of a job: its rails, its samples, and the statistics of its own daemon.
 
-    `problem` is the word and the sentence of why it does not answer, both empty if it does.
+    `problem` is the word and the sentence of why it does not answer, both empty if it does. `history_ms` is how far
+    back its daemon remembers.
     """
 
     job: NodeJob
@@ -31,6 +32,7 @@ class NodeData:
     problem: tuple[str, str] = ("", "")
     samples: NodeSamples | None = None
     summary: NodeSpanSummary | None = None
+    history_ms: int = 0
     rails: Mapping[str, NodePort | None] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.bins import Statistic
 from ibpulse.arrays import Singles
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import MAX_PORTS, NOT_OURS
@@ -125,20 +126,16 @@ class NodeSamples:
         A rail without any sample in a wall second is left out of it; if one of the others misses a sample, the sum is
         missing. While seconds are not complete (`live`), a rail also counts if it had samples in the second before.
         """
-        first = from_ms // MS_PER_SECOND * MS_PER_SECOND - MS_PER_SECOND
-        end = -(-to_ms // MS_PER_SECOND) * MS_PER_SECOND
+        # an interval that does not divide a second is longer than one
+        second = self.interval_ms if MS_PER_SECOND % self.interval_ms else MS_PER_SECOND
+        first, end = from_ms // second * second - second, -(-to_ms // second) * second
         rates, merged = self.read(rails, first, end)
-        per_second = MS_PER_SECOND // self.interval_ms
-        if MS_PER_SECOND % self.interval_ms or not rates.size:
-            sums = np.where(np.isnan(rates).all(axis=1), np.nan, rates.sum(axis=1))
-        else:
-            seconds = rates.reshape(2, len(rails), -1, per_second)
-            known = (~np.isnan(seconds)).any(axis=(0, 3))
-            if live:
-                known[:, 1:] |= known[:, :-1]
-            counted = np.repeat(known, per_second, axis=1)
-            sums = np.where(counted, rates, 0).sum(axis=1, dtype=np.float64)
-            sums[:, ~counted.any(axis=0)] = np.nan
+        known = (~np.isnan(rates)).reshape(2, len(rails), -1, second // self.interval_ms).any(axis=(0, 3))
+        if live:
+            known[:, 1:] |= known[:, :-1].copy()
+        counted = np.repeat(known, second // self.interval_ms, axis=1)
+        sums = np.where(counted, rates, 0).sum(axis=1, dtype=np.float64)
+        sums[:, ~counted.any(axis=0)] = np.nan
         part = slice((from_ms - first) // self.interval_ms, (to_ms - first) // self.interval_ms)
         return sums[:, part].astype(np.float32), merged.any(axis=1)[:, part]
 
@@ -150,24 +147,27 @@ class NodeSamples:
         return [name for name, missing in zip(rails, none.tolist(), strict=True) if missing] if not none.all() else []
 
 
-def highest_in_bins(
-    rates: Singles, merged: Flags, from_ms: int, interval_ms: int, bin_ms: int, bins: int
+def reduce_to_bins(
+    rates: Singles, merged: Flags, from_ms: int, interval_ms: int, bin_ms: int, bins: int, statistic: Statistic = "max"
 ) -> tuple[Singles, Flags]:
-    """The highest of the samples that lie in each bin, (series, bins), and whether one of them is merged.
+    """A statistic of the samples that lie in each bin, (series, bins), and whether one of them is merged.
 
-    The first sample is at `from_ms`, the beginning of the first bin or up to an interval later. A bin without
-    samples is NaN.
+    The first sample is at `from_ms`, the beginning of the first bin or up to an interval later. A bin without samples
+    is NaN.
     """
-    series = rates.shape[0]
-    found = np.full((series, bins), np.nan, dtype=np.float32)
-    marks = np.zeros((series, bins), dtype=np.bool_)
-    if not rates.shape[1] or not bins:
-        return found, marks
-    begin = from_ms // bin_ms
-    places = (from_ms + interval_ms * np.arange(rates.shape[1])) // bin_ms - begin
+    found = np.full((rates.shape[0], bins), np.nan, dtype=np.float32)
+    marks = np.zeros(found.shape, dtype=np.bool_)
+    places = (from_ms + interval_ms * np.arange(rates.shape[1])) // bin_ms - from_ms // bin_ms
     inside = places < bins
     firsts = np.flatnonzero(np.diff(places[inside], prepend=-1))
     if len(firsts):
-        found[:, places[firsts]] = np.fmax.reduceat(rates[:, inside], firsts, axis=1)
+        values = rates[:, inside]
+        if statistic == "mean":
+            known = np.add.reduceat((~np.isnan(values)).astype(np.int64), firsts, axis=1)
+            sums = np.add.reduceat(np.nan_to_num(values).astype(np.float64), firsts, axis=1)
+            reduced = np.divide(sums, known, out=np.full(sums.shape, np.nan), where=known > 0)
+        else:
+            reduced = (np.fmax if statistic == "max" else np.fmin).reduceat(values, firsts, axis=1)
+        found[:, places[firsts]] = reduced
         marks[:, places[firsts]] = np.logical_or.reduceat(merged[:, inside], firsts, axis=1)
     return found, marks
