@@ -14,6 +14,7 @@ from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
@@ -123,6 +124,7 @@ class JobWindows:
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
         self._places = asyncio.Semaphore(MAX_PARALLEL)
+        self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
 
     async def answer(self, text: str, query: JobWindowQuery, now_ns: int) -> Response:
         """The response to a query.
@@ -167,7 +169,7 @@ class JobWindows:
                         raise answer
                     history = answer.head.history
                     window.history_ms.append((history.oldest_ms, history.newest_ms))
-                    await asyncio.to_thread(window.add, node.name, answer, from_ms, to_ms)
+                    await asyncio.wrap_future(self._threads.submit(window.add, node.name, answer, from_ms, to_ms))
                 except DaemonError as error:
                     window.missing[node.name] = str(error)
             asked = [node for node in asked if node.name not in window.missing]
