@@ -145,7 +145,7 @@ async def test_the_straggler_is_late_and_the_hot_rail_is_found(gateway: Gateway)
     job = found["job"]
     assert (job["nodes"], job["answering"], job["missing"]) == (4, 4, [])
     assert job["hot_rail"] is not None
-    assert job["hot_rail"]["port"] == "mlx5_3:1"
+    assert job["hot_rail"]["port"] == "mlx5_1:1"
     assert job["lateness_nodes"] == 4
     assert job["late"]["row"] == "node3"
     assert [row["row"] for row in found["rows"] if row["late"]] == ["node3"]
