@@ -68,11 +68,13 @@ class JobFeed:
 
     async def run(self, ending: asyncio.Event) -> None:
         """Read the nodes, and feed the viewers, until the server ends."""
-        loop, quiet = asyncio.get_running_loop(), 0.0
+        loop, quiet, refreshed = asyncio.get_running_loop(), 0.0, 0.0
         try:
             while not ending.is_set():
                 begin = loop.time()
-                self.polls.refresh()
+                if begin - refreshed >= 1:
+                    self.polls.refresh()
+                    refreshed = begin
                 if tasks := self.polls.start():
                     # a batch may wait for a node, but not longer than until the next poll
                     await asyncio.wait(tasks, timeout=self.polls.period_seconds)

@@ -99,6 +99,10 @@ class JobView:
 
     def advance(self, now_ms: int) -> list[bytes]:
         """The batches of what is new, those of rows that were late first."""
+        if not now_ms - KEPT_MS <= self.sent_ms <= now_ms + BATCH_SPAN_MS:
+            # the clock was set, or the machine slept
+            self.sent_ms = (now_ms - WAIT_MS) // self.batch_ms * self.batch_ms
+            self._row_sent_ms.clear()
         end_ms = self._end(now_ms)
         found = [*self._late_batches(), *self._batches(self.sent_ms, end_ms)]
         for row in self._rows:
