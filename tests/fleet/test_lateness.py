@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.fleet.lateness import Floats, Lateness, StepEdges, compare_nodes, find_edges, find_hot_rail
+from ibpulse.fleet.lateness import IDLE_PART, Floats, Lateness, StepEdges, compare_nodes, find_edges, find_hot_rail
 
 INTERVAL, LINE, STEPS = 10.0, 50e9, 12
 
@@ -47,7 +47,7 @@ def lateness_of(late_ms: float, shift_ms: float = 0.0, change: Callable[[Floats]
 def test_the_true_edges_lie_within_their_bounds(late_ms: float, level: float, period_ms: float) -> None:
     rates = traffic(late_ms, level=level, period_ms=period_ms)
     # a sample that is active for less than the threshold counts as idle, so the edge moves by that part of it
-    slack = 0.05 * INTERVAL
+    slack = IDLE_PART * INTERVAL
     found = edges(rates)
     assert len(found) == STEPS - 1
     for step, edge in enumerate(found, 1):
@@ -74,6 +74,20 @@ def test_the_own_receptions_say_so_without_any_other_node() -> None:
     assert found.own_lead_ms is not None
     assert found.own_lead_uncertainty_ms is not None
     assert abs(found.own_lead_ms - 40.0) <= found.own_lead_uncertainty_ms + 1
+
+
+def test_what_peers_send_ahead_into_buffers_is_their_first_transmission() -> None:
+    def node(late_ms: float, shift_ms: float) -> list[StepEdges]:
+        rates = traffic(20.0, shift_ms)
+        # 0.5 ms at the beginning of each step, which then waits for the late node for 20 ms
+        for step in range(STEPS) if not late_ms else ():
+            begin = step * 313.0 + 53.0 + shift_ms
+            rates[0] += 0.8 * LINE * busy_between(begin, begin + 0.5, rates.shape[1])
+        return edges(rates)
+
+    found = compare_nodes({"late": node(20.0, 1.7), **{f"node{shift}": node(0.0, shift) for shift in (0.0, 3.3, 7.9)}})
+    assert [name for name, each in found.items() if each.late] == ["late"]
+    assert abs(found["late"].lateness_ms - 20) <= found["late"].uncertainty_ms + 1
 
 
 def test_short_missing_data_in_a_silence_makes_nobody_late() -> None:

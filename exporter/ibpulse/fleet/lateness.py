@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# of the highest rate of the node; below it, a sample is idle
-IDLE_PART = 0.05
+# of the highest rate of the node; below it, a sample is idle. What a node sends ahead into buffers is more than that:
+# 16 MiB are 4 % of a sample at 40 GB/s
+IDLE_PART = 0.01
 # a silence of a step is at least half as long as the long ones, and so many samples
 LONG_QUANTILE, LONG_PART, FEWEST_IDLE = 0.9, 0.5, 3
 # missing samples in a row that are bridged
