@@ -50,6 +50,7 @@ SHORTEST_NS = 100 * MILLISECOND_NS
 # an alert that began earlier saves the samples around now
 REACH_NS = 120 * SECOND_NS
 COOLDOWN_NS = 300 * SECOND_NS
+MAX_ARCHIVES = 2
 # the reason in the name of a file has at most 40 characters
 MOST_REASON = 26
 _GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
@@ -69,17 +70,45 @@ class Span:
         return self.before_ns + passed, max(SHORTEST_NS, self.after_ns - passed)
 
 
-def captures_router(parts: GatewayParts, *, allow_unauthenticated: bool) -> APIRouter:
-    """The routes of the captures of jobs."""
+def captures_router(parts: GatewayParts) -> APIRouter:
+    """The read-only routes of the captures of jobs."""
     router = APIRouter()
-    receiver = AlertReceiver((), COOLDOWN_NS)
-    archives = asyncio.Semaphore(2)
+    archives = asyncio.Semaphore(MAX_ARCHIVES)
 
     @router.get(PATH, responses={200: {"description": "The captures of the job."}, **refusals(404)})
     async def list_captures(job: str) -> Response:
         """The captures of a job: those of all its nodes together, and those of single nodes."""
         found, missing = await _ask_captures(parts, job)
         return json_response(200, _describe(job, found, missing))
+
+    @router.get(
+        PATH + "/{group}",
+        responses={
+            200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string"}}}},
+            **refusals(404, 503),
+        },
+        response_class=Response,
+    )
+    async def download(request: Request, job: str, group: str) -> Response:
+        """The files of all nodes of one capture as a tar archive."""
+        found, missing = await _ask_captures(parts, job)
+        members = [
+            ArchiveMember(node, capture.name, capture.size_bytes, capture.trigger_ms)
+            for node, answer in found.items()
+            for capture in answer.captures
+            if _group_of(capture.reason) == group
+        ]
+        if not members:
+            raise ProblemError("unknown-capture", 404, f"No such finished capture of the job: {group[:100]!r}.")
+        return send_archive(request, parts.nodes, group, members, missing, archives)
+
+    return router
+
+
+def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool) -> APIRouter:
+    """The routes that take captures of jobs."""
+    router = APIRouter()
+    receiver = AlertReceiver((), COOLDOWN_NS)
 
     @router.post(
         PATH,
@@ -112,27 +141,6 @@ def captures_router(parts: GatewayParts, *, allow_unauthenticated: bool) -> APIR
         check_writer(request, allow_unauthenticated=allow_unauthenticated)
         alerts = read_alerts(read_body(Notification, await request.body()))
         return json_response(200, await _take_alerts(parts, receiver, alerts))
-
-    @router.get(
-        PATH + "/{group}",
-        responses={
-            200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string"}}}},
-            **refusals(404, 503),
-        },
-        response_class=Response,
-    )
-    async def download(request: Request, job: str, group: str) -> Response:
-        """The files of all nodes of one capture as a tar archive."""
-        found, missing = await _ask_captures(parts, job)
-        members = [
-            ArchiveMember(node, capture.name, capture.size_bytes, capture.trigger_ms)
-            for node, answer in found.items()
-            for capture in answer.captures
-            if _group_of(capture.reason) == group
-        ]
-        if not members:
-            raise ProblemError("unknown-capture", 404, f"No such finished capture of the job: {group[:100]!r}.")
-        return send_archive(request, parts.nodes, group, members, missing, archives)
 
     return router
 

@@ -15,7 +15,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
-from ibpulse.gateway.job_captures import captures_router
+from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, describe_jobs, rows_of
 from ibpulse.gateway.job_polls import GONE, ask_samples
@@ -118,7 +118,8 @@ def job_router(parts: GatewayParts, *, allow_unauthenticated: bool = False) -> A
         """The events of the nodes of the job, each by the clock of its node."""
         return _json(await _list_events(parts, choose_job(parts.table.rows(), job), query))
 
-    router.include_router(captures_router(parts, allow_unauthenticated=allow_unauthenticated))
+    router.include_router(captures_router(parts))
+    router.include_router(captures_writing_router(parts, allow_unauthenticated=allow_unauthenticated))
     return router
 
 
