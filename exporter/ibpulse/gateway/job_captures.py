@@ -33,6 +33,7 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.web.parameters import read_duration
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import (
+    MAX_LABELS,
     CaptureRequest,
     Notification,
     json_response,
@@ -226,7 +227,8 @@ async def _take_alerts(parts: GatewayParts, receiver: AlertReceiver, alerts: Ite
         starts = [each.starts_ns for each in chosen if each.starts_ns is not None]
         age_ns = now_ns - min((start for start in starts if now_ns - REACH_NS <= start <= now_ns), default=now_ns)
         span = Span(CAPTURE_BEFORE_NS + age_ns, max(SHORTEST_NS, CAPTURE_AFTER_NS - age_ns), time.monotonic_ns())
-        labels = join_labels([alert.labels for alert in firing])
+        # a file holds at most so many
+        labels = dict(list(join_labels([alert.labels for alert in firing]).items())[:MAX_LABELS])
         taken = await _take(parts, job, labels.get("alertname", "alert"), labels, span)
         captures.append(taken)
         if taken["nodes"]:
