@@ -33,7 +33,8 @@ NODES = ("node1", "node2", "node3", "node4")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The addresses of four nodes with one job; node3 is the straggler."""
     log = tmp_path_factory.mktemp("demo") / "log"
-    command = [sys.executable, "-m", "ibpulse", "demo", "--nodes=4", "--ports=4", "--web.listen-address=127.0.0.1:0"]
+    command = [sys.executable, "-m", "ibpulse", "demo", "--nodes=4", "--ports=4"]
+    command += ["--web.listen-address=127.0.0.1:0", "--capture.allow-unauthenticated=true"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             listed = eventually(lambda: re.search(r"the nodes are listed in (\S+)", log.read_text()), 60)

@@ -26,7 +26,7 @@ LONG_QUANTILE, LONG_PART, FEWEST_IDLE = 0.9, 0.5, 3
 MOST_MISSING = 5
 FEWEST_STEPS = 3
 ENOUGH_MS = 1.0
-HOT_FACTOR = 1.25
+HOT_FACTOR = 1.15
 Floats = npt.NDArray[np.floating]
 IDLE, ACTIVE, MISSING = 0, 1, 2
 
@@ -245,7 +245,7 @@ class HotRail:
 def find_hot_rail(rails: Mapping[str, Mapping[str, float]]) -> HotRail | None:
     """The hot rail by the bytes of every rail on every node; None if there is none.
 
-    It carries the most on more than half of the nodes with traffic, and a quarter more than an equal share.
+    It carries the most on more than half of the nodes with traffic, and clearly more than an equal share.
     """
     shares: dict[str, list[tuple[float, float]]] = {}
     nodes = 0
