@@ -67,7 +67,7 @@ class StepEdges:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Lateness of a node in ms, as the mean of `steps` steps, and the most by which it may be wrong.
+    """Lateness of a node in ms, as the median of `steps` steps, and the most by which it may be wrong.
 
     `own_lead_ms` is how much later than its own first reception the node began to transmit, None if it does not receive
     at the beginning of steps; `own_lead_uncertainty_ms` is by how much that may be wrong.
@@ -197,9 +197,9 @@ def compare_nodes(
         pairs = [(silence, _median(silences, node, place)) for place, silence in mine.items()]
         late = [silence - others for silence, others in pairs if others is not None]
         if len(late) >= FEWEST_STEPS:
-            mean = _mean(late)
+            usually = _median_of(late)
             lead = _own_lead(usual[node])
-            found[node] = Lateness(mean.middle, mean.uncertainty, len(late), *lead)
+            found[node] = Lateness(usually.middle, usually.uncertainty, len(late), *lead)
     return found
 
 
@@ -220,16 +220,16 @@ def _median(silences: Mapping[str, Mapping[int, Bounds]], node: str, place: int)
     return Bounds(median(one.low for one in others), median(one.high for one in others)) if others else None
 
 
-def _mean(every: Sequence[Bounds]) -> Bounds:
-    return Bounds(float(np.mean([one.low for one in every])), float(np.mean([one.high for one in every])))
+def _median_of(every: Sequence[Bounds]) -> Bounds:
+    return Bounds(median(one.low for one in every), median(one.high for one in every))
 
 
 def _own_lead(steps: Iterable[StepEdges]) -> tuple[float | None, float | None]:
     leads = [step.transmit - step.receive for step in steps if step.receive is not None]
     if len(leads) < FEWEST_STEPS:
         return None, None
-    mean = _mean(leads)
-    return mean.middle, mean.uncertainty
+    usually = _median_of(leads)
+    return usually.middle, usually.uncertainty
 
 
 @dataclass(frozen=True, slots=True)

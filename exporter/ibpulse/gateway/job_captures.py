@@ -187,7 +187,8 @@ async def _take(
         "trigger_ms": trigger_ms,
         "nodes": [
             {"node": name, "name": each.name, "trigger_ms": each.trigger_ms, "ready_ms": each.ready_ms}
-            for name, each in found.answers.items()
+            for name in running
+            if (each := found.answers.get(name)) is not None
         ],
         "missing": _missing(missing),
         "url": f"{PATH.format(job=quote(job.text, safe=''))}/{group}",
@@ -200,9 +201,9 @@ async def _take_alerts(parts: GatewayParts, receiver: AlertReceiver, alerts: Ite
     by_job: dict[str, list[Alert]] = {}
     ignored = 0
     for alert in alerts:
-        job = alert.labels.get(JOB_LABEL, "")
-        if alert.firing and job:
-            by_job.setdefault(job, []).append(alert)
+        named = alert.labels.get(JOB_LABEL, "")
+        if alert.firing and named:
+            by_job.setdefault(named, []).append(alert)
         elif alert.firing:
             ignored += 1
     captures, problems = [], []
@@ -291,7 +292,8 @@ def _describe(job: str, found: Mapping[str, NodeCaptures], missing: Mapping[str,
     groups: dict[str, dict[str, Any]] = {}
     single = []
     for node, answer in found.items():
-        for capture in (*answer.captures, *answer.pending):
+        every: list[NodeCapture | NodePendingCapture] = [*answer.captures, *answer.pending]
+        for capture in every:
             ready_ms = capture.ready_ms if isinstance(capture, NodePendingCapture) else None
             size = capture.size_bytes if isinstance(capture, NodeCapture) else None
             one = {

@@ -130,7 +130,9 @@ class NodeSamples:
         second = self.interval_ms if MS_PER_SECOND % self.interval_ms else MS_PER_SECOND
         first, end = from_ms // second * second - second, -(-to_ms // second) * second
         rates, merged = self.read(rails, first, end)
-        known = (~np.isnan(rates)).reshape(2, len(rails), -1, second // self.interval_ms).any(axis=(0, 3))
+        known: Flags = np.asarray(
+            (~np.isnan(rates)).reshape(2, len(rails), -1, second // self.interval_ms).any(axis=(0, 3))
+        )
         if live:
             known[:, 1:] |= known[:, :-1].copy()
         counted = np.repeat(known, second // self.interval_ms, axis=1)
@@ -143,7 +145,7 @@ class NodeSamples:
         """The rails without any sample in the last two seconds, while others have some."""
         begin = (self.end_ms - 2 * MS_PER_SECOND) // self.interval_ms * self.interval_ms
         rates, _ = self.read(rails, begin, self.end_ms)
-        none = np.isnan(rates).all(axis=(0, 2))
+        none: Flags = np.asarray(np.isnan(rates).all(axis=(0, 2)))
         return [name for name, missing in zip(rails, none.tolist(), strict=True) if missing] if not none.all() else []
 
 
