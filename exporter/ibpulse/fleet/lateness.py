@@ -155,7 +155,7 @@ class _Clock:
             known -= 1
         if at - known - 1 > MOST_MISSING:
             return None
-        return Bounds(self._time(known + 1), self._time(at + 1) - self._needed(self.rates[way, at]))
+        return Bounds(self._time(known + 1), self._time(at + 1) - self._needed(float(self.rates[way, at])))
 
     def end(self, first_idle: int) -> Bounds:
         """When the traffic before a silence ended: at or after its last active sample, before the first idle one."""
@@ -169,7 +169,7 @@ class _Clock:
 
     def _needed(self, rate: float) -> float:
         """The least time in ms in which the bytes of a sample pass."""
-        return 0.0 if self.line_rate is None else self.interval_ms * min(1.0, rate / self.line_rate)
+        return 0.0 if self.line_rate is None else float(self.interval_ms * min(1.0, rate / self.line_rate))
 
 
 def compare_nodes(

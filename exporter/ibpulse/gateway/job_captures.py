@@ -95,7 +95,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
         found, missing = await _ask_captures(parts, job)
         members = [
             ArchiveMember(node, capture.name, capture.size_bytes, capture.trigger_ms)
-            for node, answer in found.items()
+            for node, answer in sorted(found.items())
             for capture in answer.captures
             if _group_of(capture.reason) == group
         ]
@@ -291,7 +291,7 @@ def _has_job(capture: NodeCapture | NodePendingCapture, names: tuple[str, ...]) 
 def _describe(job: str, found: Mapping[str, NodeCaptures], missing: Mapping[str, str]) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {}
     single = []
-    for node, answer in found.items():
+    for node, answer in sorted(found.items()):
         every: list[NodeCapture | NodePendingCapture] = [*answer.captures, *answer.pending]
         for capture in every:
             ready_ms = capture.ready_ms if isinstance(capture, NodePendingCapture) else None
