@@ -12,4 +12,5 @@ span_answers    those about a span: events, the summary, captures
 window_answers  windows, as JSON and NPY
 clock_offsets   how far the clock of a node is from this one, and how certain that is
 node_table      the last state of every node
+lateness        how much later a node begins a step than the others, and which rail is hot on most nodes
 """

@@ -64,6 +64,47 @@ class HttpPeer:
         # a client would keep cookies, and read the environment for proxies and passwords
         self._transport = httpx.AsyncHTTPTransport(verify=access.tls, limits=limits, trust_env=False, retries=0)
 
+    async def post(
+        self, path: str, content: bytes, *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
+    ) -> PeerAnswer:
+        """The answer to a POST request with JSON, which is sent once only; `status` of the error is that of a refusal.
+
+        Raises:
+            DaemonError: there is no answer (`status` 0), it is too long, or the server refuses.
+        """
+        if self._closed:
+            raise DaemonError("it is no longer listed at this address")
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        headers = {**self._headers, "Content-Type": JSON_TYPE}
+        request = httpx.Request(
+            "POST",
+            f"{self.url}{path}",
+            headers=headers,
+            content=content,
+            extensions={"timeout": timeouts, **self._server_name},
+        )
+        sent_ns = monotonic_ns()
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._transport.handle_async_request(request)
+                received_ns, body = monotonic_ns(), bytearray()
+                try:
+                    async for part in response.aiter_raw():
+                        body += part
+                        if len(body) > max_bytes:
+                            raise DaemonError(f"its answer is longer than {max_bytes} bytes", 413)
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise DaemonError(f"no answer within {seconds:g} s") from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise DaemonError(self._say_silent(error)) from error
+        found = {name.lower(): text for name, text in response.headers.items()}
+        answer = PeerAnswer(found, bytes(body), sent_ns, received_ns)
+        if response.status_code not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+            raise DaemonError(_say_refused(response.status_code, answer), response.status_code)
+        return answer
+
     async def get(
         self,
         path: str = "",

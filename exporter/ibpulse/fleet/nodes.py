@@ -46,6 +46,15 @@ class Node:
         """The name of the node."""
         return self.target.name
 
+    async def post(self, path: str, content: bytes, *, seconds: float = SECONDS) -> PeerAnswer:
+        """The answer of the node to a POST request with JSON, which is sent once only.
+
+        Raises:
+            DaemonError: there is no answer, it is too long, or the node refuses.
+        """
+        async with self._parallel:
+            return await self._peer.post(path, content, seconds=seconds)
+
     async def get(
         self, path: str, query: Sequence[tuple[str, str]] = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
     ) -> PeerAnswer:

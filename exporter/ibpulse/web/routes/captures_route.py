@@ -121,7 +121,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     )
     async def take_capture(request: Request) -> Response:
         """Save the samples around now. A repeated request returns the same capture while it is pending."""
-        _check_writer(request, captures)
+        check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
         history_ns = parts.reader.capacity * parts.reader.interval_ns
         trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.default_span_ns, history_ns)
@@ -139,13 +139,13 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     )
     async def take_notification(request: Request) -> Response:
         """Alertmanager's webhook: alerts firing for this node, or for none, save the samples around their start."""
-        _check_writer(request, captures)
+        check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
     @router.delete(PATH + "/{name}", status_code=204, responses=refusals(403, 404, 503), response_class=Response)
     async def delete_capture(request: Request, name: str) -> Response:
         """Delete a finished capture."""
-        _check_writer(request, captures)
+        check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         parsed = find_name(name)
         try:
             removed = await captures.recorder.remove(parsed)
@@ -170,13 +170,13 @@ def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notifica
     return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
 
 
-def _check_writer(request: Request, captures: CaptureParts) -> None:
+def check_writer(request: Request, *, allow_unauthenticated: bool) -> None:
     """Check that the client may write.
 
     Raises:
         ProblemError: the request has no user, and anonymous writes are not allowed.
     """
-    if not request.scope.get(USER) and not captures.allow_unauthenticated:
+    if not request.scope.get(USER) and not allow_unauthenticated:
         raise ProblemError(
             "writing-needs-user",
             403,

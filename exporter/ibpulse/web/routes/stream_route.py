@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -11,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.jobs.claims import Key
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.web.middleware import HEAD
@@ -80,7 +80,8 @@ def stream_router(parts: WebParts) -> APIRouter:
             raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
         job = choose_job(parts, query.job)
         begin = _resume_tick(parts, last_event_id or "", query.from_)
-        return EventStream(hub, period_ns, begin, None if job is None else job.key)
+        key = None if job is None else job.key
+        return EventStream(lambda client: hub.join(client, period_ns, begin, key), hub.leave)
 
     return router
 
@@ -99,15 +100,15 @@ def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | Non
 
 
 class EventStream(Response):
-    """The response: joins the hub when it is sent, and leaves it however it ends."""
+    """The response: `join` gets the address of the client when it is sent, and `leave` the viewer however it ends."""
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, hub: Hub, period_ns: int, resume_tick: int | None, job: Key | None) -> None:
+    def __init__(self, join: Callable[[str], Viewer], leave: Callable[[Viewer], None]) -> None:
         # makes buffering proxies pass on events immediately (nginx reads X-Accel-Buffering)
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._hub, self._period_ns, self._resume_tick, self._job = hub, period_ns, resume_tick, job
+        self._join, self._leave = join, leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client disconnects, another takes its place, or the server stops."""
@@ -115,8 +116,7 @@ class EventStream(Response):
             await self._begin(send)
             await send({"type": "http.response.body", "body": b""})
             return
-        client = client_of((scope.get("client") or ("",))[0])
-        viewer = self._hub.join(client, self._period_ns, self._resume_tick, self._job)
+        viewer = self._join(client_of((scope.get("client") or ("",))[0]))
         leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
         try:
             await self._begin(send)
@@ -124,7 +124,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": events, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._hub.leave(viewer)
+            self._leave(viewer)
             leaving.cancel()
 
     async def _begin(self, send: Send) -> None:

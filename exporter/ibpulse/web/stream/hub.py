@@ -260,6 +260,30 @@ class Viewer:
         return b"".join(events)
 
 
+def make_room(viewers: dict[Viewer, None], client: str, limit: int, *, ending: bool) -> None:
+    """Make room for a viewer of a client: if there is none, the newest one of the client with most viewers ends.
+
+    Raises:
+        ProblemError: the server ends, or the maximum is connected and no client keeps as many as this one gets.
+    """
+    if len(viewers) < limit and not ending:
+        return
+    counts = Counter(viewer.client for viewer in viewers)
+    busiest = max(counts, key=counts.__getitem__, default=client)
+    if ending or counts[busiest] < counts[client] + 2:
+        raise ProblemError(
+            "too-many-viewers",
+            503,
+            f"{limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
+            "/api/v1/window instead.",
+            bound={"name": "max_viewers", "limit": limit},
+        )
+    newest = [viewer for viewer in viewers if viewer.client == busiest][-1]
+    newest.offer([END])
+    newest.end()
+    del viewers[newest]
+
+
 class Hub:
     """Feeds up to `max_viewers` viewers from one task for the node, and one for each job that is viewed."""
 
@@ -275,15 +299,7 @@ class Hub:
         Raises:
             ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
         """
-        limit = self._parts.limits.max_viewers
-        if self._parts.ending.is_set() or (len(self._viewers) >= limit and not self._displace(client)):
-            raise ProblemError(
-                "too-many-viewers",
-                503,
-                f"{limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
-                "/api/v1/window instead.",
-                bound={"name": "max_viewers", "limit": limit},
-            )
+        make_room(self._viewers, client, self._parts.limits.max_viewers, ending=self._parts.ending.is_set())
         feed = self._started(job)
         first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
         viewer = Viewer(client, period_ns, first, self._count_dropped, job)
@@ -302,18 +318,6 @@ class Hub:
     def _of(self, job: Key | None) -> list[Viewer]:
         """The viewers of a job, or of the node."""
         return [viewer for viewer in self._viewers if viewer.job == job]
-
-    def _displace(self, client: str) -> bool:
-        """End the newest viewer of the client with most viewers, if it keeps at least as many as `client` gets."""
-        counts = Counter(viewer.client for viewer in self._viewers)
-        busiest = max(counts, key=counts.__getitem__, default=client)
-        if counts[busiest] < counts[client] + 2:
-            return False
-        newest = [viewer for viewer in self._viewers if viewer.client == busiest][-1]
-        newest.offer([END])
-        newest.end()
-        del self._viewers[newest]
-        return True
 
     def _started(self, job: Key | None) -> Feed:
         if job not in self._feeds:

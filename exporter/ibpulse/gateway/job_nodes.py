@@ -1,0 +1,207 @@
+"""The jobs of all nodes: which nodes and rails a job has, since when, and the rows of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.fleet.node_table import NodeState
+from ibpulse.instants import format_rfc3339, parse_rfc3339
+from ibpulse.jobs.claims import Key
+from ibpulse.text import first_names, natural_key
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.problems import ProblemError, bad_parameter
+
+NAMED_JOBS, MOST_KNOWN = 20, 256
+
+
+@dataclass(slots=True)
+class FleetJob:
+    """A job of a scheduler, with what each of its nodes says of it last."""
+
+    key: Key
+    nodes: dict[str, NodeJob] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The job as a parameter of the API of a node."""
+        return ":".join(self.key)
+
+    @property
+    def name(self) -> str:
+        """Its name, empty if no node gives it."""
+        return next((each.name for each in self.nodes.values() if each.name), "")
+
+    @property
+    def began(self) -> tuple[int | None, int]:
+        """When its first node saw it begin, in ms, and how much earlier that may have been; None if it is unknown."""
+        found = [
+            (each.began_ms, each.began_uncertainty_ms) for each in self.nodes.values() if each.began_ms is not None
+        ]
+        return min(found) if len(found) == len(self.nodes) and found else (None, 0)
+
+    @property
+    def ended(self) -> tuple[int | None, int]:
+        """When its last node saw it end, in ms, and how much earlier that may have been; None while it runs."""
+        found = [
+            (each.ended_ms, each.ended_uncertainty_ms) for each in self.nodes.values() if each.ended_ms is not None
+        ]
+        return max(found) if len(found) == len(self.nodes) and found else (None, 0)
+
+    def about(self) -> dict[str, Any]:
+        """The members of `job` in the event `rows`."""
+        return {
+            "job_id": self.key[1],
+            "scheduler": self.key[0],
+            "name": self.name,
+            "began_ms": self.began[0],
+            "ended_ms": self.ended[0],
+        }
+
+
+def list_jobs(states: Iterable[NodeState]) -> dict[Key, FleetJob]:
+    """The jobs of all nodes, by scheduler and id. A node that had one several times gives its last time."""
+    found: dict[Key, FleetJob] = {}
+    for state in sorted(states, key=lambda one: natural_key(one.name)):
+        for job in state.jobs.jobs if state.jobs else ():
+            nodes = found.setdefault((job.scheduler, job.job_id), FleetJob((job.scheduler, job.job_id))).nodes
+            known = nodes.get(state.name)
+            if known is None or _newness(job) > _newness(known):
+                nodes[state.name] = job
+    return found
+
+
+def _newness(job: NodeJob) -> tuple[bool, int]:
+    return job.running, job.ended_ms or 0
+
+
+def choose_job(states: Iterable[NodeState], text: str) -> FleetJob:
+    """The job with an id, or with a scheduler and an id (`slurm:42`).
+
+    Raises:
+        ProblemError: there is no such job, or several schedulers have one.
+    """
+    jobs = list_jobs(states)
+    found = [job for key, job in jobs.items() if text in (key[1], job.text)]
+    if not found:
+        ids = list(dict.fromkeys(identity for _, identity in jobs))
+        reason = f"No such job: {text[:64]!r}. Known jobs: {first_names(ids, NAMED_JOBS) or 'none'}."
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MOST_KNOWN])
+    if len(found) > 1:
+        names = sorted(job.text for job in found)
+        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
+    return found[0]
+
+
+def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
+    """The answer of `/api/v1/jobs`: those that run first, then the last that ended."""
+    jobs = sorted(list_jobs(states).values(), key=lambda job: (job.ended[0] is not None, -(job.ended[0] or 0), job.key))
+    unknown = [state.name for state in states if state.jobs is None or not state.jobs.known]
+    return {"jobs": [_describe(job) for job in jobs], "unknown": unknown}
+
+
+def _describe(job: FleetJob) -> dict[str, Any]:
+    nodes = [
+        {
+            "node": node,
+            "ports": each.ports,
+            "basis": each.basis,
+            "running": each.running,
+            **_moment("began", each.began_ms, each.began_uncertainty_ms),
+            **_moment("ended", each.ended_ms, each.ended_uncertainty_ms),
+        }
+        for node, each in job.nodes.items()
+    ]
+    return {
+        "job_id": job.key[1],
+        "scheduler": job.key[0],
+        "name": job.name,
+        "namespace": next((each.namespace for each in job.nodes.values() if each.namespace), ""),
+        "running": any(each.running for each in job.nodes.values()),
+        **_moment("began", *job.began),
+        **_moment("ended", *job.ended),
+        "nodes": nodes,
+    }
+
+
+def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, Any]:
+    text = None if time_ms is None else format_rfc3339(time_ms * MILLISECOND_NS)
+    return {name: text, f"{name}_ms": time_ms, f"{name}_uncertainty_ms": uncertainty_ms}
+
+
+def clock_of(state: NodeState | None) -> dict[str, Any] | None:
+    """The member `clock` of a node; null if its offset is unknown."""
+    if state is None or state.offset is None:
+        return None
+    return {
+        "offset_ms": state.offset.offset_ns / MILLISECOND_NS,
+        "uncertainty_ms": state.offset.uncertainty_ns / MILLISECOND_NS,
+        "synchronised": state.clock.synchronised if state.clock else None,
+    }
+
+
+def rails_of(job: NodeJob, state: NodeState | None) -> dict[str, NodePort | None]:
+    """The rails that a job has on a node, by name; None if the node no longer lists the port."""
+    known = {port.name: port for port in state.ports.ports} if state and state.ports else {}
+    found = {name: known.get(name) for name in job.ports}
+    rails = {name: port for name, port in found.items() if port is None or port.rail}
+    return dict(sorted((rails or found).items(), key=lambda one: natural_key(one[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a job: a node with its rails, or one of them as `port`."""
+
+    node: str
+    port: str | None
+    rails: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in the job."""
+        return self.node if self.port is None else f"{self.node} {self.port}"
+
+
+def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
+    """The rows for some nodes of a job, or for all."""
+    found = []
+    for node, each in job.nodes.items():
+        if nodes and node not in nodes:
+            continue
+        names = tuple(rails_of(each, table.get(node)))
+        found += [Row(node, name, (name,)) for name in names] if rails else [Row(node, None, names)]
+    return found
+
+
+def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tuple[str, str]) -> dict[str, Any]:
+    """A row of the event `rows`, without its past; `problem` is the one of its node, as a word and as a sentence."""
+    ports = rails_of(job.nodes[row.node], state) if row.node in job.nodes else {}
+    mine = [ports.get(name) for name in row.rails]
+    rates = [port.rate_bytes_per_second if port else None for port in mine]
+    known = [rate for rate in rates if rate is not None]
+    active = any(port is not None and port.active for port in mine)
+    only = mine[0] if row.port is not None else None
+    word, text = problem
+    if not word and only is not None and only.problem:
+        word, text = "unreadable", only.problem
+    return {
+        "row": row.name,
+        "node": row.node,
+        "port": row.port,
+        "labels": dict(state.target.labels) if state else {},
+        "active": active,
+        "state": only.state if only else "ACTIVE" if active else "DOWN",
+        "rate_bytes_per_second": sum(known) if known and len(known) == len(rates) else None,
+        "problem": word,
+        "problem_text": text,
+        "since_ms": _since_ms(only) if only else None,
+    }
+
+
+def _since_ms(port: NodePort) -> int | None:
+    try:
+        return None if port.since is None else parse_rfc3339(port.since) // MILLISECOND_NS
+    except ValueError:
+        return None

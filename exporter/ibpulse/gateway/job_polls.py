@@ -1,0 +1,192 @@
+"""Reads the newest samples, statistics and events of the nodes of a job, each node on its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic, time_ns
+from typing import Any
+
+from ibpulse.analysis.bins import Statistic
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_answers import ask_node
+from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.span_answers import NodeEvent, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.gateway.job_nodes import FleetJob, list_jobs
+from ibpulse.gateway.job_summary import NodeData
+from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.internal_errors import Occurrences
+from ibpulse.jobs.claims import Key
+from ibpulse.units import MILLISECOND_NS
+
+log = logging.getLogger(__name__)
+
+KEPT_MS = 61_000
+FIRST_MS = 11_000
+SUMMARY_MS = 10_000
+# of statistics and events
+SLOW_SECONDS = 5.0
+FAILED_SECONDS = 2.0
+MAX_EVENTS = 1000
+# of all nodes together, by the time between two polls of one
+POLLS_PER_SECOND = 128
+SHORTEST_SECONDS = 0.2
+MAX_WINDOW_BYTES = 8_000_000
+GONE = ("gone", "its source no longer lists it")
+WAITING = ("no-answer", "it was not asked yet")
+
+
+async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:
+    """The samples of a job's rails in a span (`last`, or `from` and `to`); for peaks, the certain part of each.
+
+    Raises:
+        DaemonError: there is no answer, or not this one.
+    """
+    query = [("job", job), ("format", "npy"), ("statistic", statistic), *span]
+    return read_array(await node.get("/api/v1/window", query, max_bytes=MAX_WINDOW_BYTES))
+
+
+def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
+    """An event as in `/api/v1/stream`, with its node."""
+    details = {name: event.details[name] for name in ("name",) if event.kind == "capture" and name in event.details}
+    return {
+        "node": node,
+        "time_ms": event.time_ms,
+        "uncertainty_ms": event.uncertainty_ms,
+        "kind": event.kind,
+        "subject": event.subject,
+        "text": event.text,
+        "details": details,
+    }
+
+
+class NodePoll:
+    """What was read of one node, with the task that reads it now."""
+
+    def __init__(self, data: NodeData, note: Callable[[list[dict[str, Any]]], None]) -> None:
+        self.data = data
+        self._note = note
+        self._slow_at = 0.0
+        self._events_from_ms: int | None = None
+        self._known: deque[tuple[Any, ...]] = deque(maxlen=MAX_EVENTS)
+        self.again_at = 0.0
+        self.task: asyncio.Task[None] | None = None
+
+    async def read(self, node: Node, job: str) -> None:
+        """Read what is new; statistics and events every `SLOW_SECONDS`."""
+        samples = self.data.samples
+        try:
+            window = await ask_samples(node, job, self._span())
+            self.data.samples = (samples or NodeSamples(window.head.interval_ms, KEPT_MS)).add(window)
+            self.data.history_ms = max(0, window.head.history.newest_ms - window.head.history.oldest_ms)
+            self.data.problem = ("", "")
+            if monotonic() >= self._slow_at:
+                self._slow_at = monotonic() + SLOW_SECONDS
+                query = [("job", job), ("window", f"{SUMMARY_MS}ms")]
+                self.data.summary = await ask_node(node, NodeSpanSummary, "/api/v1/summary", query)
+                await self._read_events(node)
+        except DaemonError as error:
+            # a node whose clock was set back refuses what is in its future
+            if error.status == 422:
+                self.data.samples = None
+            self.data.problem = (error.kind, str(error))
+            self.again_at = monotonic() + FAILED_SECONDS
+
+    def _span(self) -> list[tuple[str, str]]:
+        samples, known = self.data.samples, self.data.state
+        if samples is None or not samples.end_ms:
+            return [("last", f"{FIRST_MS}ms")]
+        offset = known.offset.offset_ns if known and known.offset else 0
+        if time_ns() + offset - samples.end_ms * MILLISECOND_NS > FIRST_MS * MILLISECOND_NS:
+            return [("last", f"{FIRST_MS}ms")]
+        return [("from", str(samples.end_ms))]
+
+    async def _read_events(self, node: Node) -> None:
+        query = [("limit", str(MAX_EVENTS))]
+        query += [] if self._events_from_ms is None else [("from", str(self._events_from_ms))]
+        found = (await ask_node(node, NodeEvents, "/api/v1/events", query)).events
+        news = [each for each in found if (each.time_ms, each.kind, each.subject, each.text) not in self._known]
+        self._known.extend((each.time_ms, each.kind, each.subject, each.text) for each in news)
+        self._events_from_ms = max((each.time_ms for each in found), default=self._events_from_ms)
+        if news:
+            self._note([describe_event(node.name, each) for each in news])
+
+
+class JobPolls:
+    """Polls the nodes of a job. What a node answers is in `nodes` at once; one that hangs does not hold up others."""
+
+    def __init__(self, parts: GatewayParts, key: Key) -> None:
+        self._parts, self._key = parts, key
+        self._polls: dict[str, NodePoll] = {}
+        self._failures = Occurrences()
+        # all that are kept, and those that no viewer has
+        self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.new_events: list[dict[str, Any]] = []
+        self.job = FleetJob(key)
+        self.refresh()
+
+    @property
+    def nodes(self) -> dict[str, NodeData]:
+        """The nodes of the job by name."""
+        return {name: poll.data for name, poll in self._polls.items()}
+
+    @property
+    def period_seconds(self) -> float:
+        """Time between two polls of a node."""
+        return max(SHORTEST_SECONDS, len(self._polls) / POLLS_PER_SECOND)
+
+    def refresh(self) -> None:
+        """Take over the nodes that the job has now; nodes that it had keep what was read."""
+        states = {state.name: state for state in self._parts.table.rows()}
+        found = list_jobs(states.values()).get(self._key)
+        for name, job in found.nodes.items() if found else ():
+            self.job.nodes[name] = job
+        for name, job in self.job.nodes.items():
+            poll, state = self._polls.get(name), states.get(name)
+            if poll is None:
+                self._polls[name] = NodePoll(NodeData(job, state, WAITING), self._add_events)
+            else:
+                problem = poll.data.problem if state else GONE
+                poll.data = replace(poll.data, job=job, state=state or poll.data.state, problem=problem)
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Begin a poll of every node that is not polled now, and that did not just fail; returns the running ones."""
+        for name, poll in self._polls.items():
+            node = self._parts.nodes.get(name)
+            if node is not None and poll.task is None and monotonic() >= poll.again_at:
+                poll.task = asyncio.create_task(poll.read(node, self.job.text), name=f"job {name}")
+                poll.task.add_done_callback(partial(self._end, name, poll))
+        return [poll.task for poll in self._polls.values() if poll.task is not None]
+
+    async def stop(self) -> None:
+        """Cancel the polls."""
+        tasks = [poll.task for poll in self._polls.values() if poll.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """The events that were not taken yet."""
+        found, self.new_events = self.new_events, []
+        return found
+
+    def _add_events(self, events: Iterable[dict[str, Any]]) -> None:
+        found = list(events)
+        self.events.extend(found)
+        self.new_events = [*self.new_events, *found][-MAX_EVENTS:]
+
+    def _end(self, name: str, poll: NodePoll, task: asyncio.Task[None]) -> None:
+        poll.task = None
+        error = None if task.cancelled() else task.exception()
+        # a fault of ours with this one node; the others go on
+        if error is not None:
+            poll.data.problem = ("bad-answer", "internal error of the gateway; see its log")
+            poll.again_at = monotonic() + FAILED_SECONDS
+            if self._failures.is_news((type(error), name)):
+                log.error("internal error while reading the samples of %s", name, exc_info=error)

@@ -1,0 +1,234 @@
+"""The numbers of a job and of its rows over a span, as in the event `summary`. Everything that is unknown is null."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ibpulse.arrays import Singles
+from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges, find_hot_rail
+from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.fleet.node_table import NodeState
+from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
+from ibpulse.gateway.job_nodes import Row, clock_of, rails_of
+from ibpulse.gateway.node_samples import WAYS, NodeSamples
+from ibpulse.units import MILLISECOND_NS
+
+
+@dataclass(slots=True)
+class NodeData:
+    """What is known of a node of a job: its rails, its samples, and the statistics of its own daemon.
+
+    `problem` is the word and the sentence of why it does not answer, both empty if it does. `history_ms` is how far
+    back its daemon remembers.
+    """
+
+    job: NodeJob
+    state: NodeState | None
+    problem: tuple[str, str] = ("", "")
+    samples: NodeSamples | None = None
+    summary: NodeSpanSummary | None = None
+    history_ms: int = 0
+    rails: Mapping[str, NodePort | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rails = rails_of(self.job, self.state)
+
+    @property
+    def answering(self) -> bool:
+        """Whether it answers."""
+        return not self.problem[0]
+
+    @property
+    def line_rate(self) -> float | None:
+        """The sum of the rates of its rails; None if one is unknown."""
+        rates = [port.rate_bytes_per_second if port else None for port in self.rails.values()]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known and len(known) == len(rates) else None
+
+    def traffic(self) -> Mapping[str, NodePortTraffic]:
+        """The statistics of its ports by name."""
+        return {port.port: port for port in self.summary.ports} if self.summary else {}
+
+    def rates(self, rails: Sequence[str], length_ms: int) -> Singles | None:
+        """The sum of the newest samples of rails: (2, samples); None if there are none, or the node does not answer."""
+        if self.samples is None or not self.answering or not self.samples.end_ms:
+            return None
+        begin = (self.samples.end_ms - length_ms) // self.samples.interval_ms * self.samples.interval_ms
+        return self.samples.sum(rails, begin, self.samples.end_ms, live=True)[0]
+
+
+def find_lateness(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Lateness]:
+    """The lateness of the nodes whose newest samples say something about it."""
+    steps, offsets = {}, {}
+    for name, node in nodes.items():
+        rates = node.rates(tuple(node.rails), length_ms)
+        if rates is not None and node.samples is not None:
+            samples = node.samples
+            begin = samples.end_ms - rates.shape[1] * samples.interval_ms
+            steps[name] = find_edges(rates, begin, samples.interval_ms, node.line_rate)
+        if node.state and node.state.offset:
+            offsets[name] = node.state.offset.offset_ns / MILLISECOND_NS
+    return compare_nodes(steps, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySpan:
+    """The end of a summary in ms, and how far back its means and its peaks reach."""
+
+    end_ms: int
+    mean_ms: int = 1000
+    peak_ms: int = 10_000
+
+
+def describe_summary(
+    nodes: Mapping[str, NodeData], lateness: Mapping[str, Lateness], rows: Iterable[Row], span: SummarySpan
+) -> dict[str, Any]:
+    """The document of an event `summary`."""
+    every = {
+        name: _describe_row(Row(name, None, tuple(node.rails)), node, lateness.get(name), span)
+        for name, node in nodes.items()
+    }
+    found = [
+        every[row.node] if row.port is None else _describe_row(row, nodes[row.node], lateness.get(row.node), span)
+        for row in rows
+        if row.node in nodes
+    ]
+    return {"end_ms": span.end_ms, "job": _describe_job(nodes, lateness, list(every.values()), span), "rows": found}
+
+
+def _describe_row(row: Row, node: NodeData, late: Lateness | None, span: SummarySpan) -> dict[str, Any]:
+    whole = node.summary.node if node.summary and node.answering and row.port is None else None
+    traffic = node.traffic()
+    return {
+        "row": row.name,
+        "node": row.node,
+        "clock": clock_of(node.state),
+        "mean_bytes_per_second": _each_way(np.mean, node.rates(row.rails, span.mean_ms)),
+        "peak_bytes_per_second": _each_way(np.max, node.rates(row.rails, span.peak_ms)),
+        "active_bytes_per_second": whole.bandwidth_active_mean_bytes_per_second if whole else None,
+        "duty_cycle_ratio": whole.duty_cycle_ratio if whole else None,
+        "step_period_seconds": whole.step_period_seconds if whole else None,
+        "rail_fairness_ratio": whole.rail_fairness_ratio if whole else None,
+        "lateness_ms": late.lateness_ms if late else None,
+        "lateness_uncertainty_ms": late.uncertainty_ms if late else None,
+        "late": late is not None and late.late,
+        "rails_down": [name for name in row.rails if (port := node.rails.get(name)) and not port.active],
+        "rails_idle": [name for name in row.rails if name in traffic and traffic[name].rail_idle],
+        "rails_slow": [name for name in row.rails if name in traffic and traffic[name].rail_slow],
+    }
+
+
+def _each_way(statistic: Callable[[Singles], Any], rates: Singles | None) -> dict[str, float | None]:
+    found: dict[str, float | None] = dict.fromkeys(WAYS)
+    if rates is not None:
+        for way, values in zip(WAYS, rates, strict=True):
+            known = values[~np.isnan(values)]
+            found[way] = float(statistic(known)) if known.size else None
+    return found
+
+
+def _describe_job(
+    nodes: Mapping[str, NodeData], lateness: Mapping[str, Lateness], rows: Sequence[dict[str, Any]], span: SummarySpan
+) -> dict[str, Any]:
+    answering = {name: node for name, node in nodes.items() if node.answering}
+    summaries = [node.summary.node for node in answering.values() if node.summary]
+    lines = [node.line_rate for node in nodes.values()]
+    latest = max(
+        (name for name in lateness if lateness[name].late), key=lambda name: lateness[name].lateness_ms, default=None
+    )
+    return {
+        "nodes": len(nodes),
+        "answering": len(answering),
+        "missing": [{"node": name, "reason": node.problem[1]} for name, node in nodes.items() if not node.answering],
+        "rails": sum(len(node.rails) for node in answering.values()),
+        "active_rails": sum(
+            port is not None and port.active for node in answering.values() for port in node.rails.values()
+        ),
+        "line_rate_bytes_per_second": None if not lines or None in lines else sum(line or 0.0 for line in lines),
+        "transmit_bytes_per_second": _sum(row["mean_bytes_per_second"]["transmit"] for row in rows),
+        "receive_bytes_per_second": _sum(row["mean_bytes_per_second"]["receive"] for row in rows),
+        "peak": _peak(answering, span.peak_ms),
+        "active_bytes_per_second": _spread(each.bandwidth_active_mean_bytes_per_second for each in summaries),
+        "duty_cycle_ratio": _spread(each.duty_cycle_ratio for each in summaries),
+        "step_period_seconds": _spread(each.step_period_seconds for each in summaries),
+        "lateness_nodes": len(lateness),
+        "late": None
+        if latest is None
+        else {
+            "row": latest,
+            "lateness_ms": lateness[latest].lateness_ms,
+            "uncertainty_ms": lateness[latest].uncertainty_ms,
+        },
+        "hot_rail": _hot_rail(answering, span.peak_ms),
+        "clock": _clocks(nodes.values()),
+        "unsynchronised": [
+            name
+            for name, node in nodes.items()
+            if node.state and node.state.clock and node.state.clock.synchronised is False
+        ],
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _spread(values: Iterable[float | None]) -> dict[str, float] | None:
+    known = [value for value in values if value is not None]
+    return {"median": median(known), "least": min(known), "most": max(known)} if known else None
+
+
+def _peak(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] | None:
+    """The highest sample of a node, transmit and receive."""
+    found: list[tuple[float, str]] = []
+    for name, node in nodes.items():
+        rates = node.rates(tuple(node.rails), length_ms)
+        both = None if rates is None else rates.sum(axis=0)
+        if both is not None and not np.isnan(both).all():
+            found.append((float(np.nanmax(both)), name))
+    highest = max(found, default=None)
+    return None if highest is None else {"row": highest[1], "bytes_per_second": highest[0]}
+
+
+def _hot_rail(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] | None:
+    carried: dict[str, dict[str, float]] = {}
+    for name, node in nodes.items():
+        if node.samples is None:
+            continue
+        samples = node.samples
+        begin = (samples.end_ms - length_ms) // samples.interval_ms * samples.interval_ms
+        rates, _ = samples.read(tuple(node.rails), begin, samples.end_ms)
+        # only samples that all rails have, or one with missing data would carry less
+        common = ~np.isnan(rates).any(axis=(0, 1))
+        totals = rates[..., common].sum(axis=(0, 2), dtype=np.float64).tolist()
+        carried[name] = dict(zip(node.rails, totals, strict=True))
+    found = find_hot_rail(carried)
+    return (
+        None
+        if found is None
+        else {
+            "port": found.port,
+            "share_ratio": found.share_ratio,
+            "usual_ratio": found.usual_ratio,
+            "nodes": found.nodes,
+        }
+    )
+
+
+def _clocks(nodes: Iterable[NodeData]) -> dict[str, Any] | None:
+    offsets = [node.state.offset for node in nodes if node.state and node.state.offset]
+    if not offsets:
+        return None
+    first, last = min(offsets, key=lambda one: one.offset_ns), max(offsets, key=lambda one: one.offset_ns)
+    unsure = first.uncertainty_ns + last.uncertainty_ns if len(offsets) > 1 else 0
+    return {
+        "nodes": len(offsets),
+        "spread_ms": (last.offset_ns - first.offset_ns) / MILLISECOND_NS,
+        "uncertainty_ms": unsure / MILLISECOND_NS,
+    }

@@ -1,0 +1,185 @@
+"""One choice of rows of a job, encoded once for all of its viewers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ibpulse.fleet.lateness import Lateness
+from ibpulse.fleet.node_table import NodeState
+from ibpulse.gateway.job_nodes import Row, describe_row, rows_of
+from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
+from ibpulse.gateway.job_summary import SummarySpan, describe_summary
+from ibpulse.gateway.node_samples import reduce_to_bins
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.stream.messages import batch_event, event, gap_event, summary_event
+
+MAX_ROWS = 128
+MAX_STATES = 200
+# the longest that a batch waits for a node, and the longest span of one
+WAIT_MS, BATCH_SPAN_MS = 1100, 1000
+RESUME_MS = 60_000
+# a value for so many samples, up to so many rows
+VALUES_OF = ((4, 1), (8, 2), (16, 5), (MAX_ROWS, 10))
+STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
+
+
+def check_rows(rows: Sequence[Row]) -> None:
+    """Refuse more rows than can be sent.
+
+    Raises:
+        ProblemError: there are more.
+    """
+    if len(rows) > MAX_ROWS:
+        raise ProblemError(
+            "too-many-values",
+            422,
+            f"The job has {len(rows)} such rows; the maximum is {MAX_ROWS}. Choose some nodes with node=.",
+            bound={"name": "max_rows", "limit": MAX_ROWS, "asked": len(rows)},
+        )
+
+
+class JobView:
+    """The rows of some nodes, or their rails, and the time up to which they were sent."""
+
+    def __init__(self, polls: JobPolls, nodes: Sequence[str], *, rails: bool, version: str, begin_ms: int) -> None:
+        self._polls, self._nodes, self._rails, self._version = polls, nodes, rails, version
+        self._rows: list[Row] = []
+        self._states: dict[str, list[dict[str, Any]]] = {}
+        # up to which time each row was sent, if that is not `sent_ms`
+        self._row_sent_ms: dict[str, int] = {}
+        self.batch_ms = 0
+        self.rows = b""
+        self.summary = b""
+        self.refresh(begin_ms)
+        self.sent_ms = begin_ms // self.batch_ms * self.batch_ms
+
+    def refresh(self, now_ms: int) -> tuple[bool, bool]:
+        """Update `rows`. Returns whether they are other ones, and whether anything changed."""
+        nodes = self._polls.nodes
+        table: dict[str, NodeState] = {name: data.state for name, data in nodes.items() if data.state}
+        rows = rows_of(self._polls.job, table, self._nodes, rails=self._rails)[:MAX_ROWS]
+        intervals = [data.samples.interval_ms for data in nodes.values() if data.samples and data.samples.end_ms]
+        interval_ms = max(intervals, default=10)
+        batch_ms = interval_ms * next(times for most, times in VALUES_OF if len(rows) <= most)
+        others = (batch_ms, [row.name for row in rows]) != (self.batch_ms, [row.name for row in self._rows])
+        if others and self.batch_ms:
+            self.sent_ms = -(-self.sent_ms // batch_ms) * batch_ms
+            self._row_sent_ms.clear()
+        self._rows, self.batch_ms = rows, batch_ms
+        document = {
+            "version": self._version,
+            "interval_ms": interval_ms,
+            "batch_ms": batch_ms,
+            "history_ms": max((data.history_ms for data in nodes.values()), default=0),
+            "simulated": any(state.ports is not None and bool(state.ports.simulated) for state in table.values()),
+            "job": self._polls.job.about(),
+            "nodes": list(nodes),
+            "rows": [self._describe(row, now_ms) for row in rows],
+        }
+        before, self.rows = self.rows, event("rows", orjson.dumps(document))
+        return others, before != self.rows
+
+    def _describe(self, row: Row, now_ms: int) -> dict[str, Any]:
+        data = self._polls.nodes[row.node]
+        found = describe_row(row, self._polls.job, data.state, data.problem)
+        left = data.samples.left_out(row.rails) if data.samples and data.answering and row.port is None else []
+        if left and not found["problem"]:
+            found["problem_text"] = f"no samples of {', '.join(left)}, left out of the sum"
+        now = {name: found[name] for name in STATE_MEMBERS}
+        states = self._states.setdefault(row.name, [])
+        if not states or any(states[-1][name] != now[name] for name in STATE_MEMBERS):
+            states.append({"from_ms": now_ms, **now})
+            del states[:-MAX_STATES]
+        return {**found, "states": states}
+
+    def advance(self, now_ms: int) -> list[bytes]:
+        """The batches of what is new, those of rows that were late first."""
+        if not now_ms - KEPT_MS <= self.sent_ms <= now_ms + BATCH_SPAN_MS:
+            # the clock was set, or the machine slept
+            self.sent_ms = (now_ms - WAIT_MS) // self.batch_ms * self.batch_ms
+            self._row_sent_ms.clear()
+        end_ms = self._end(now_ms)
+        found = [*self._late_batches(), *self._batches(self.sent_ms, end_ms)]
+        for row in self._rows:
+            if (own := self._available(row)) < end_ms:
+                self._row_sent_ms[row.name] = max(self._row_sent_ms.get(row.name, self.sent_ms), min(own, end_ms))
+        self.sent_ms = max(self.sent_ms, end_ms)
+        return found
+
+    def resume(self, from_ms: int, to_ms: int) -> Iterator[bytes]:
+        """The batches from a time up to another one, preceded by the part that is too old."""
+        kept_ms = to_ms - RESUME_MS
+        oldest = -(-max(from_ms, kept_ms) // self.batch_ms) * self.batch_ms
+        if from_ms < kept_ms:
+            yield gap_event(from_ms * MILLISECOND_NS, oldest * MILLISECOND_NS)
+        yield from self._batches(oldest, to_ms)
+
+    def describe_second(self, lateness: dict[str, Lateness], now_ms: int) -> bytes:
+        """The event `summary` of now, which stays in `summary`."""
+        span = SummarySpan(now_ms // 1000 * 1000)
+        self.summary = summary_event(describe_summary(self._polls.nodes, lateness, self._rows, span))
+        return self.summary
+
+    def _end(self, now_ms: int) -> int:
+        """Up to where all answering nodes have samples, or at most `WAIT_MS` ago."""
+        ends = [self._available(row) for row in self._rows if self._polls.nodes[row.node].answering]
+        latest = now_ms // self.batch_ms * self.batch_ms
+        oldest = (now_ms - WAIT_MS) // self.batch_ms * self.batch_ms
+        return max(self.sent_ms, oldest, min(latest, *ends) if ends else oldest)
+
+    def _available(self, row: Row) -> int:
+        """The end of the last bin of which all samples of a row were read, 0 without any."""
+        samples = self._polls.nodes[row.node].samples
+        return samples.end_ms // self.batch_ms * self.batch_ms if samples else 0
+
+    def _late_batches(self) -> Iterator[bytes]:
+        """The bins that were sent without some rows, which have samples of them now."""
+        late = {
+            row.name: (max(sent, self.sent_ms - KEPT_MS), min(self._available(row), self.sent_ms))
+            for row in self._rows
+            if (sent := self._row_sent_ms.get(row.name, self.sent_ms)) < min(self._available(row), self.sent_ms)
+        }
+        for name, (_, end) in late.items():
+            self._row_sent_ms[name] = end
+            if end >= self.sent_ms:
+                del self._row_sent_ms[name]
+        begin = -(-min((first for first, _ in late.values()), default=0) // self.batch_ms) * self.batch_ms
+        end = max((end for _, end in late.values()), default=0)
+        yield from self._batches(begin, end, late)
+
+    def _batches(self, from_ms: int, to_ms: int, only: dict[str, tuple[int, int]] | None = None) -> Iterator[bytes]:
+        step_ms = max(self.batch_ms, BATCH_SPAN_MS // self.batch_ms * self.batch_ms)
+        for first in range(from_ms, to_ms, step_ms):
+            yield self._batch(first, min(first + step_ms, to_ms), only)
+
+    def _batch(self, from_ms: int, to_ms: int, only: dict[str, tuple[int, int]] | None = None) -> bytes:
+        """A batch; with `only`, of these rows and spans, and null for all others."""
+        bins = (to_ms - from_ms) // self.batch_ms
+        values = np.full((2 * len(self._rows), bins), np.nan)
+        marks = np.zeros(values.shape, dtype=np.bool_)
+        for place, row in enumerate(self._rows):
+            samples = self._polls.nodes[row.node].samples
+            first, end = (from_ms, to_ms) if only is None else only.get(row.name, (0, 0))
+            first, end = max(first, from_ms), min(end, to_ms, self._available(row))
+            if samples is None or first >= end:
+                continue
+            begin = -(-first // samples.interval_ms) * samples.interval_ms
+            rates, merged = samples.sum(
+                row.rails, begin, -(-end // samples.interval_ms) * samples.interval_ms, live=True
+            )
+            part = slice((first - from_ms) // self.batch_ms, (end - from_ms) // self.batch_ms)
+            found = reduce_to_bins(rates, merged, begin, samples.interval_ms, self.batch_ms, part.stop - part.start)
+            values[2 * place : 2 * place + 2, part], marks[2 * place : 2 * place + 2, part] = found
+        return batch_event(to_ms, from_ms * MILLISECOND_NS, values, find_places(marks))
+
+
+def find_places(marks: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int, int]]:
+    """Runs of marks: series, first value, number of values."""
+    edges = np.diff(marks.astype(np.int8), prepend=0, append=0, axis=1)
+    starts, ends = np.argwhere(edges == 1).tolist(), np.argwhere(edges == -1).tolist()
+    return [(row, first, end - first) for (row, first), (_, end) in zip(starts, ends, strict=True)]

@@ -1,0 +1,264 @@
+"""A window of a job: the samples of all its nodes on one grid of wall time, each by the clock of its node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import orjson
+from pydantic import Field, WithJsonSchema
+from starlette.responses import Response
+
+from ibpulse.analysis.bins import Statistic
+from ibpulse.deadline import DaemonThreads
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_table import NodeState
+from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.window_answers import NodeArray, encode_npy
+from ibpulse.gateway.job_nodes import FleetJob, Row, choose_job, describe_row, rows_of
+from ibpulse.gateway.job_polls import ask_samples
+from ibpulse.gateway.job_view import check_rows, find_places
+from ibpulse.gateway.node_samples import WAYS, NodeSamples, reduce_to_bins
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
+from ibpulse.web.problems import ProblemError, bad_parameter
+from ibpulse.web.window.encoding import NPY_HEADER, NPY_TYPE
+from ibpulse.web.window.values import MOST_PLACES, Bins, bins_between, newest_bins
+
+DEFAULT_LAST = "5s"
+MAX_VALUES = 1_000_000
+MAX_SAMPLES = 40_000_000
+# so much is read at a time, which bounds the memory
+SLICE_MS = 30_000
+MAX_PARALLEL, WAIT_SECONDS = 2, 5.0
+Rows = Literal["nodes", "rails"]
+NodeNames = Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=5000)]
+
+
+class JobWindowQuery(SpanQuery):
+    """The query parameters of `/api/v1/jobs/ID/window`, unparsed."""
+
+    last: OptionalDuration = Field(
+        None, description=f"Length of the newest span, like 5s or 1m (default: {DEFAULT_LAST})."
+    )
+    rows: Rows = Field("nodes", description="One row per node, or per rail.")
+    node: NodeNames = Field(default_factory=list, description="Only this node; repeatable (default: all of the job).")
+    direction: Literal["transmit", "receive", "both"] = Field("both", description="Direction of traffic.")
+    unit: Literal["bytes_per_second", "ratio"] = Field(
+        "bytes_per_second", description="Bytes per second, or the ratio to the line rate that the row has now."
+    )
+    resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
+    max_points: Annotated[
+        int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
+    ] = Field(None, description="Maximum number of bins; they are widened to fit.")
+    statistic: Statistic = Field("max", description="Statistic of the valid samples in a bin.")
+    format: Literal["json", "npy"] = Field("json", description="Format of the response.")
+
+
+@dataclass(slots=True)
+class JobWindow:
+    """Rates of rows in bins: (rows, 2, bins), NaN for missing data, and what the nodes said about them."""
+
+    job: FleetJob
+    rows: Sequence[Row]
+    bins: Bins
+    interval_ns: int
+    statistic: Statistic
+    values: np.ndarray[Any, np.dtype[np.float32]] = field(init=False)
+    marks: np.ndarray[Any, np.dtype[np.bool_]] = field(init=False)
+    missing: dict[str, str] = field(default_factory=dict)
+    history_ms: list[tuple[int, int]] = field(default_factory=list)
+    merged: int = 0
+    unexplained: int = 0
+
+    def __post_init__(self) -> None:
+        shape = len(self.rows), 2, self.bins.points
+        self.values, self.marks = np.full(shape, np.nan, dtype=np.float32), np.zeros(shape, dtype=np.bool_)
+
+    @property
+    def bin_ms(self) -> int:
+        """Width of a bin."""
+        return self.bins.width * self.interval_ns // MILLISECOND_NS
+
+    @property
+    def start_ms(self) -> int:
+        """When the first bin begins."""
+        return self.bins.first * self.interval_ns // MILLISECOND_NS
+
+    @property
+    def end_ms(self) -> int:
+        """When the last bin ends."""
+        return self.start_ms + self.bins.points * self.bin_ms
+
+    def add(self, node: str, window: NodeArray, from_ms: int, to_ms: int) -> None:
+        """Add the samples of a node from one edge of a bin to another one.
+
+        Raises:
+            DaemonError: the window is not one of samples.
+        """
+        head = window.head
+        samples = NodeSamples(head.interval_ms, max(head.interval_ms, head.end_ms - head.start_ms)).add(window)
+        # a bin is complete when all its samples were read
+        end_ms = min(to_ms, samples.end_ms // self.bin_ms * self.bin_ms)
+        begin = -(-from_ms // head.interval_ms) * head.interval_ms
+        part = slice((from_ms - self.start_ms) // self.bin_ms, max(0, end_ms - self.start_ms) // self.bin_ms)
+        if head.implausible:
+            self.merged += head.implausible.merged
+            self.unexplained += head.implausible.unexplained
+        for place, row in enumerate(self.rows):
+            if row.node == node and part.start < part.stop:
+                rates, merged = samples.sum(row.rails, begin, -(-end_ms // head.interval_ms) * head.interval_ms)
+                self.values[place, :, part], self.marks[place, :, part] = reduce_to_bins(
+                    rates, merged, begin, head.interval_ms, self.bin_ms, part.stop - part.start, self.statistic
+                )
+
+
+class JobWindows:
+    """Reads windows of jobs, a few at a time."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
+        self._places = asyncio.Semaphore(MAX_PARALLEL)
+        self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
+
+    async def answer(self, text: str, query: JobWindowQuery, now_ns: int) -> Response:
+        """The response to a query.
+
+        Raises:
+            ProblemError: a parameter is invalid, the job is unknown, too much is asked for, or others wait already.
+        """
+        states = {state.name: state for state in self._parts.table.rows()}
+        job = choose_job(states.values(), text)
+        rows = rows_of(job, states, query.node, rails=query.rows == "rails")
+        check_rows(rows)
+        window = _plan(job, rows, states, query, now_ns)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._places.acquire()
+        except TimeoutError:
+            raise ProblemError(
+                "too-busy",
+                503,
+                f"{MAX_PARALLEL} windows of jobs are already being read, which is the maximum. Try again in a second.",
+                bound={"name": "max_job_windows", "limit": MAX_PARALLEL},
+            ) from None
+        try:
+            await self._read(window)
+        finally:
+            self._places.release()
+        return _encode(window, query, states)
+
+    async def _read(self, window: JobWindow) -> None:
+        nodes = {row.node: self._parts.nodes.get(row.node) for row in window.rows}
+        window.missing.update(
+            dict.fromkeys((name for name, node in nodes.items() if node is None), "it is no longer listed")
+        )
+        asked = [node for node in nodes.values() if node is not None]
+        # slices begin and end at bins
+        step_ms = max(window.bin_ms, SLICE_MS // window.bin_ms * window.bin_ms)
+        for from_ms in range(window.start_ms, window.end_ms, step_ms):
+            to_ms = min(from_ms + step_ms, window.end_ms)
+            async for node, answer in self._parts.nodes.ask_each(asked, _asker(window, from_ms, to_ms)):
+                try:
+                    if isinstance(answer, DaemonError):
+                        raise answer
+                    history = answer.head.history
+                    window.history_ms.append((history.oldest_ms, history.newest_ms))
+                    await asyncio.wrap_future(self._threads.submit(window.add, node.name, answer, from_ms, to_ms))
+                except DaemonError as error:
+                    window.missing[node.name] = str(error)
+            asked = [node for node in asked if node.name not in window.missing]
+
+
+def _asker(window: JobWindow, from_ms: int, to_ms: int) -> Any:
+    """Asks for whole seconds, because a rail counts in a second or not."""
+    span = [("from", str(from_ms // 1000 * 1000)), ("to", str(-(-to_ms // 1000) * 1000))]
+
+    async def ask(node: Node) -> NodeArray:
+        return await ask_samples(node, window.job.text, span, window.statistic)
+
+    return ask
+
+
+def interval_ns_of(states: Iterable[NodeState | None]) -> int:
+    """The longest sampling interval of some nodes; 10 ms if none is known."""
+    known = [round(state.ports.interval_seconds * SECOND_NS) for state in states if state and state.ports]
+    return max(known, default=10 * MILLISECOND_NS)
+
+
+def _plan(
+    job: FleetJob, rows: Sequence[Row], states: Mapping[str, NodeState], query: JobWindowQuery, now_ns: int
+) -> JobWindow:
+    interval_ns = interval_ns_of(states.get(row.node) for row in rows)
+    base = 1
+    if query.resolution is not None:
+        base, rest = divmod(read_duration("resolution", query.resolution), interval_ns)
+        if rest or not base:
+            interval = format_duration(interval_ns)
+            raise bad_parameter(
+                "resolution", f"{query.resolution} is not a multiple of the longest interval, {interval}"
+            )
+    span = query.span(now_ns, DEFAULT_LAST)
+    if span.newest:
+        bins = newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points)
+    else:
+        bins = bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points)
+    values = 2 * len(rows) * bins.points
+    samples = 2 * sum(len(row.rails) for row in rows) * bins.points * bins.width
+    for name, asked, limit in (("max_values", values, MAX_VALUES), ("max_samples", samples, MAX_SAMPLES)):
+        if asked > limit:
+            raise ProblemError(
+                "too-many-values",
+                422,
+                f"The window has {values} values of {samples} samples; the maximum is {MAX_VALUES} of {MAX_SAMPLES}. "
+                "Use max_points, a shorter span or fewer nodes.",
+                bound={"name": name, "limit": limit, "asked": min(asked, 2**63)},
+            )
+    return JobWindow(job, rows, bins, interval_ns, query.statistic)
+
+
+def _encode(window: JobWindow, query: JobWindowQuery, states: Mapping[str, NodeState]) -> Response:
+    ways = [place for place, way in enumerate(WAYS) if query.direction in (way, "both")]
+    values = window.values[:, ways]
+    if query.unit == "ratio":
+        rows = [describe_row(row, window.job, states.get(row.node), ("", "")) for row in window.rows]
+        rates = [row["rate_bytes_per_second"] or np.nan for row in rows]
+        values = (values / np.array(rates)[:, None, None]).astype(np.float32)
+    values = values.reshape(len(window.rows) * len(ways), window.bins.points)
+    series = [(row.name, WAYS[way]) for row in window.rows for way in ways]
+    holes = int(np.count_nonzero(np.isnan(values)))
+    places = find_places(window.marks[:, ways].reshape(values.shape))
+    about = {
+        "job": window.job.about(),
+        "interval_ms": window.interval_ns // MILLISECOND_NS,
+        "resolution_ms": window.bin_ms,
+        "statistic": query.statistic,
+        "unit": query.unit,
+        "start_ms": window.start_ms,
+        "end_ms": window.end_ms,
+        "points": window.bins.points,
+        "holes": holes,
+        "implausible": {"merged": window.merged, "unexplained": window.unexplained, "places": places[:MOST_PLACES]},
+        "history": {
+            "oldest_ms": min((oldest for oldest, _ in window.history_ms), default=None),
+            "newest_ms": max((newest for _, newest in window.history_ms), default=None),
+        },
+        "coverage": f"{holes} of {values.size} values are missing." if holes else "No values are missing.",
+        "missing": [row.name for row in window.rows if row.node in window.missing],
+    }
+    if query.format == "npy":
+        about["series"] = [" ".join(name) for name in series]
+        # not orjson, because headers are ASCII only
+        return Response(
+            encode_npy(values), headers={NPY_HEADER: json.dumps(about, separators=(",", ":"))}, media_type=NPY_TYPE
+        )
+    about["reasons"] = window.missing
+    about["series"] = [
+        {"row": row, "direction": way, "values": line} for (row, way), line in zip(series, values, strict=True)
+    ]
+    return Response(orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")

@@ -1,0 +1,175 @@
+"""The last samples of a node's rails as read from its windows, their sum, and their highest values in bins of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.analysis.bins import Statistic
+from ibpulse.arrays import Singles
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_answers import MAX_PORTS, NOT_OURS
+from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead
+
+WAYS = ("transmit", "receive")
+Flags = npt.NDArray[np.bool_]
+MS_PER_SECOND = 1000
+
+
+def rails_in(head: NodeWindowHead) -> list[str]:
+    """The rails of a window that has the transmit and the receive series of each.
+
+    Raises:
+        DaemonError: it has other series.
+    """
+    names = list(dict.fromkeys(name.rpartition(" ")[0] for name in head.series))
+    if head.series != [f"{name} {way}" for name in names for way in WAYS]:
+        raise DaemonError(f"its answer is not as expected: other series than transmit and receive; {NOT_OURS}")
+    if head.resolution_ms != head.interval_ms or head.start_ms % head.interval_ms:
+        raise DaemonError(f"its answer is not as expected: other samples than asked for; {NOT_OURS}")
+    if head.end_ms - head.start_ms != head.points * head.resolution_ms:
+        raise DaemonError(f"its answer is not as expected: times that do not match its points; {NOT_OURS}")
+    return names
+
+
+class NodeSamples:
+    """Rates of the rails of a node in bytes per second, by the clock of the node, for as long as `kept_ms`.
+
+    `start_ms` up to `end_ms`, exclusive, were read. Missing samples, and others, are NaN.
+    """
+
+    def __init__(self, interval_ms: int, kept_ms: int, rails: Sequence[str] = ()) -> None:
+        self.interval_ms, self.kept_ms = interval_ms, kept_ms
+        self.rails = tuple(rails)
+        self._size = max(1, kept_ms // interval_ms)
+        self._rates = np.full((2, len(self.rails), self._size), np.nan, dtype=np.float32)
+        self._merged = np.zeros((2, len(self.rails), self._size), dtype=np.bool_)
+        self.start_ms = self.end_ms = 0
+
+    def add(self, window: NodeArray) -> NodeSamples:
+        """Add a window; returns itself, or what replaces it if the interval or the rails are others.
+
+        Raises:
+            DaemonError: the window is not one of samples.
+        """
+        head = window.head
+        rails = rails_in(head)
+        if head.interval_ms != self.interval_ms or not set(rails) <= set(self.rails):
+            return self._with(head.interval_ms, rails).add(window)
+        if not head.points:
+            return self
+        if head.end_ms <= self.start_ms or head.start_ms > self.end_ms + self.kept_ms:
+            # the clock was set back, or nothing that is kept is near
+            self.start_ms = self.end_ms = head.start_ms
+        first = max(head.start_ms, self.end_ms)
+        between = max(0, head.start_ms - self.end_ms) // self.interval_ms
+        skipped = (first - head.start_ms) // self.interval_ms
+        if skipped < head.points:
+            places = [self.rails.index(name) for name in rails]
+            values = np.full((2, len(self.rails), between + head.points - skipped), np.nan, dtype=np.float32)
+            values[:, places, between:] = window.values.reshape(len(rails), 2, head.points).swapaxes(0, 1)[
+                ..., skipped:
+            ]
+            self._write(self.end_ms, values)
+            self._mark(head, rails, first)
+        return self
+
+    def _with(self, interval_ms: int, rails: Sequence[str]) -> NodeSamples:
+        """These samples with further rails; without them if the interval is another one."""
+        if interval_ms != self.interval_ms or len(self.rails) + len(rails) > MAX_PORTS:
+            return NodeSamples(interval_ms, self.kept_ms, rails)
+        new = NodeSamples(interval_ms, self.kept_ms, list(dict.fromkeys((*self.rails, *rails))))
+        own = len(self.rails)
+        new._rates[:, :own], new._merged[:, :own] = self._rates, self._merged
+        new.start_ms, new.end_ms = self.start_ms, self.end_ms
+        return new
+
+    def _write(self, first_ms: int, values: npt.NDArray[np.floating]) -> None:
+        first = first_ms // self.interval_ms
+        end = first + values.shape[-1]
+        values = values[..., -self._size :]
+        places = np.arange(end - values.shape[-1], end) % self._size
+        self._rates[..., places], self._merged[..., places] = values, False
+        self.end_ms = end * self.interval_ms
+        self.start_ms = max(self.start_ms, self.end_ms - self._size * self.interval_ms)
+
+    def _mark(self, head: NodeWindowHead, rails: Sequence[str], first_ms: int) -> None:
+        for series, first, count in head.implausible.places if head.implausible else ():
+            begin = max(head.start_ms // self.interval_ms + first, first_ms // self.interval_ms)
+            end = min(head.start_ms // self.interval_ms + first + count, self.end_ms // self.interval_ms)
+            if series < 2 * len(rails) and begin < end:
+                places = np.arange(max(begin, end - self._size), end) % self._size
+                self._merged[series % 2, self.rails.index(rails[series // 2]), places] = True
+
+    def read(self, rails: Sequence[str], from_ms: int, to_ms: int) -> tuple[Singles, Flags]:
+        """Rates and whether they are merged, of some rails: (2, rails, samples).
+
+        From `from_ms` up to `to_ms`, exclusive, which are multiples of the interval. An unknown rail has no samples.
+        """
+        ticks = np.arange(from_ms // self.interval_ms, to_ms // self.interval_ms)
+        rates = np.full((2, len(rails), len(ticks)), np.nan, dtype=np.float32)
+        merged = np.zeros(rates.shape, dtype=np.bool_)
+        held = (ticks >= self.start_ms // self.interval_ms) & (ticks < self.end_ms // self.interval_ms)
+        places = ticks[held] % self._size
+        for row, name in enumerate(rails):
+            if name in self.rails:
+                own = self.rails.index(name)
+                rates[:, row, held] = self._rates[:, own][:, places]
+                merged[:, row, held] = self._merged[:, own][:, places]
+        return rates, merged
+
+    def sum(self, rails: Sequence[str], from_ms: int, to_ms: int, *, live: bool = False) -> tuple[Singles, Flags]:
+        """The sum over rails: (2, samples), and whether a part of it is merged.
+
+        A rail without any sample in a wall second is left out of it; if one of the others misses a sample, the sum is
+        missing. While seconds are not complete (`live`), a rail also counts if it had samples in the second before.
+        """
+        # an interval that does not divide a second is longer than one
+        second = self.interval_ms if MS_PER_SECOND % self.interval_ms else MS_PER_SECOND
+        first, end = from_ms // second * second - second, -(-to_ms // second) * second
+        rates, merged = self.read(rails, first, end)
+        known: Flags = np.asarray(
+            (~np.isnan(rates)).reshape(2, len(rails), -1, second // self.interval_ms).any(axis=(0, 3))
+        )
+        if live:
+            known[:, 1:] |= known[:, :-1].copy()
+        counted = np.repeat(known, second // self.interval_ms, axis=1)
+        sums = np.where(counted, rates, 0).sum(axis=1, dtype=np.float64)
+        sums[:, ~counted.any(axis=0)] = np.nan
+        part = slice((from_ms - first) // self.interval_ms, (to_ms - first) // self.interval_ms)
+        return sums[:, part].astype(np.float32), merged.any(axis=1)[:, part]
+
+    def left_out(self, rails: Sequence[str]) -> list[str]:
+        """The rails without any sample in the last two seconds, while others have some."""
+        begin = (self.end_ms - 2 * MS_PER_SECOND) // self.interval_ms * self.interval_ms
+        rates, _ = self.read(rails, begin, self.end_ms)
+        none: Flags = np.asarray(np.isnan(rates).all(axis=(0, 2)))
+        return [name for name, missing in zip(rails, none.tolist(), strict=True) if missing] if not none.all() else []
+
+
+def reduce_to_bins(
+    rates: Singles, merged: Flags, from_ms: int, interval_ms: int, bin_ms: int, bins: int, statistic: Statistic = "max"
+) -> tuple[Singles, Flags]:
+    """A statistic of the samples that lie in each bin, (series, bins), and whether one of them is merged.
+
+    The first sample is at `from_ms`, the beginning of the first bin or up to an interval later. A bin without samples
+    is NaN.
+    """
+    found = np.full((rates.shape[0], bins), np.nan, dtype=np.float32)
+    marks = np.zeros(found.shape, dtype=np.bool_)
+    places = (from_ms + interval_ms * np.arange(rates.shape[1])) // bin_ms - from_ms // bin_ms
+    inside = places < bins
+    firsts = np.flatnonzero(np.diff(places[inside], prepend=-1))
+    if len(firsts):
+        values = rates[:, inside]
+        if statistic == "mean":
+            known = np.add.reduceat((~np.isnan(values)).astype(np.int64), firsts, axis=1)
+            sums = np.add.reduceat(np.nan_to_num(values).astype(np.float64), firsts, axis=1)
+            reduced = np.divide(sums, known, out=np.full(sums.shape, np.nan), where=known > 0)
+        else:
+            reduced = (np.fmax if statistic == "max" else np.fmin).reduceat(values, firsts, axis=1)
+        found[:, places[firsts]] = reduced
+        marks[:, places[firsts]] = np.logical_or.reduceat(merged[:, inside], firsts, axis=1)
+    return found, marks

@@ -1,0 +1,141 @@
+"""Samples of a node from its windows: sums over rails, missing data, and bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.window_answers import NodeArray, NodeHistory, NodeImplausible, NodeWindowHead
+from ibpulse.gateway.job_view import find_places
+from ibpulse.gateway.node_samples import NodeSamples, reduce_to_bins
+
+START = 1_763_683_200_000
+RAILS = ("mlx5_0:1", "mlx5_1:1")
+NAN = float("nan")
+
+
+def window(values: np.ndarray, start_ms: int = START, rails: Sequence[str] = RAILS, **changes: object) -> NodeArray:
+    """A window of samples of 10 ms; `values` are (rails, 2, samples)."""
+    points = values.shape[-1]
+    head = {
+        "interval_ms": 10,
+        "resolution_ms": 10,
+        "statistic": "max",
+        "unit": "bytes_per_second",
+        "start_ms": start_ms,
+        "end_ms": start_ms + 10 * points,
+        "points": points,
+        "holes": 0,
+        "history": NodeHistory(oldest_ms=START, newest_ms=start_ms),
+        "coverage": "",
+        "series": [f"{name} {way}" for name in rails for way in ("transmit", "receive")],
+    }
+    return NodeArray(NodeWindowHead(**(head | changes)), values.reshape(-1, points).astype(np.float32))
+
+
+def level(samples: int, first: float = 1.0, second: float = 2.0) -> np.ndarray:
+    """Two rails, each with the same rate all the time."""
+    return np.stack([np.full((2, samples), first), np.full((2, samples), second)])
+
+
+def test_windows_one_after_another_are_one_series() -> None:
+    values = np.arange(2 * 2 * 150, dtype=np.float32).reshape(2, 2, 150)
+    samples = NodeSamples(10, 5000)
+    for first, end in ((0, 70), (70, 100), (90, 150)):
+        samples = samples.add(window(values[..., first:end], START + 10 * first))
+    found, _ = samples.read(RAILS, START, START + 1500)
+    assert np.array_equal(found, values.swapaxes(0, 1))
+    assert (samples.start_ms, samples.end_ms) == (START, START + 1500)
+
+
+def test_what_was_not_read_is_missing_and_never_zero() -> None:
+    samples = NodeSamples(10, 5000).add(window(level(50)))
+    samples = samples.add(window(level(50), START + 1000))
+    sums, _ = samples.sum(RAILS, START, START + 2000)
+    assert np.isnan(sums[:, 50:100]).all()
+    assert (sums[:, :50] == 3).all()
+    assert np.isnan(sums[:, 150:]).all()
+
+
+def test_a_sum_misses_what_one_of_its_rails_misses() -> None:
+    values = level(100)
+    values[1, 0, 30] = NAN
+    sums, _ = NodeSamples(10, 5000).add(window(values)).sum(RAILS, START, START + 1000)
+    assert np.flatnonzero(np.isnan(sums[0])).tolist() == [30]
+    assert not np.isnan(sums[1]).any()
+
+
+def test_a_rail_without_any_sample_in_a_second_is_left_out_of_it() -> None:
+    values = level(200)
+    values[1, :, 100:] = NAN
+    samples = NodeSamples(10, 5000).add(window(values))
+    sums, _ = samples.sum(RAILS, START, START + 2000)
+    assert sums[0, [0, 99, 100, 199]].tolist() == [3, 3, 1, 1]
+    # while the second is not over, nobody knows whether it still comes
+    assert np.isnan(samples.sum(RAILS, START + 1000, START + 1500, live=True)[0]).all()
+
+
+def test_a_node_without_any_sample_is_missing() -> None:
+    sums, _ = NodeSamples(10, 5000).add(window(np.full((2, 2, 100), NAN))).sum(RAILS, START, START + 1000)
+    assert np.isnan(sums).all()
+
+
+def test_old_samples_give_way_and_a_clock_that_was_set_back_begins_anew() -> None:
+    samples = NodeSamples(10, 1000).add(window(level(150)))
+    assert samples.start_ms == START + 500
+    assert np.isnan(samples.read(RAILS, START, START + 500)[0]).all()
+    samples = samples.add(window(level(20), START - 10_000))
+    assert (samples.start_ms, samples.end_ms) == (START - 10_000, START - 9800)
+    assert np.isnan(samples.read(RAILS, START + 600, START + 700)[0]).all()
+
+
+def test_a_new_rail_keeps_the_past_of_the_others() -> None:
+    samples = NodeSamples(10, 5000).add(window(level(100)[:1], rails=RAILS[:1]))
+    samples = samples.add(window(level(100), START + 1000))
+    sums, _ = samples.sum(RAILS, START, START + 2000)
+    assert sums[0, [0, 99, 100, 199]].tolist() == [1, 1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"series": ["mlx5_0:1 transmit"]}, {"resolution_ms": 20}, {"end_ms": START + 5}, {"start_ms": START + 3}],
+)
+def test_other_windows_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(DaemonError, match="not as expected"):
+        NodeSamples(10, 5000).add(window(level(10), **changes))
+
+
+def test_merged_samples_are_marked_in_the_sum() -> None:
+    marked = NodeImplausible(merged=2, unexplained=0, places=[[2, 30, 2]])
+    _, merged = NodeSamples(10, 5000).add(window(level(100), implausible=marked)).sum(RAILS, START, START + 1000)
+    assert find_places(merged) == [(0, 30, 2)]
+
+
+@given(
+    rates=st.lists(st.sampled_from([0.0, 1.0, 5.0, NAN]), min_size=1, max_size=60),
+    shift=st.integers(0, 9),
+    interval=st.sampled_from([10, 8]),
+    statistic=st.sampled_from(["max", "mean", "min"]),
+)
+def test_bins_have_the_statistic_of_their_samples(
+    rates: list[float], shift: int, interval: int, statistic: str
+) -> None:
+    values = np.array([rates], dtype=np.float32)
+    begin = START + shift - shift % 2 if interval == 8 else START
+    bins = 1 + (begin + interval * (len(rates) - 1)) // 20 - begin // 20
+    found, _ = reduce_to_bins(values, np.isnan(values), begin, interval, 20, bins, statistic)  # type: ignore[arg-type]
+    for place in range(bins):
+        inside = [
+            rate
+            for number, rate in enumerate(rates)
+            if (begin + interval * number) // 20 == begin // 20 + place and not np.isnan(rate)
+        ]
+        true = (
+            {"max": max, "min": min, "mean": lambda each: sum(each) / len(each)}[statistic](inside) if inside else NAN
+        )
+        assert found[0, place] == pytest.approx(true, nan_ok=True)
