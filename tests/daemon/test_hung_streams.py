@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,19 +37,35 @@ def start(fuse: FuseFabric, words: tuple[str, ...], stdout: int, stderr: int) ->
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
-@contextlib.contextmanager
-def piped(fuse: FuseFabric, *words: str, both: bool) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+@dataclass(frozen=True)
+class Piped:
     """A command and the pipe of its standard output, and of its standard error too if `both`."""
-    ours, theirs = os.pipe()
-    process = start(fuse, words, theirs, theirs if both else subprocess.DEVNULL)
-    os.close(theirs)
+
+    process: subprocess.Popen[bytes]
+    output: int
+    both: bool
+
+
+@contextlib.contextmanager
+def piped(fuse: FuseFabric, folder: Path, *words: str) -> Iterator[tuple[Piped, Piped]]:
+    """Two of the same command side by side, with and without standard error; `FOLDER` is a place of its own."""
+    pair = []
+    for both in (False, True):
+        own = folder / ("both" if both else "stdout")
+        own.mkdir()
+        ours, theirs = os.pipe()
+        places = tuple(word.replace("FOLDER", str(own)) for word in words)
+        process = start(fuse, places, theirs, theirs if both else subprocess.DEVNULL)
+        os.close(theirs)
+        pair.append(Piped(process, ours, both))
     try:
-        yield process, ours
+        yield pair[0], pair[1]
     finally:
         fuse.clear()
-        os.close(ours)
-        process.kill()
-        process.wait(30)
+        for one in pair:
+            os.close(one.output)
+            one.process.kill()
+            one.process.wait(30)
 
 
 def read_until(descriptor: int, wanted: bytes | None = None) -> bytes:
@@ -69,59 +86,60 @@ def read_until(descriptor: int, wanted: bytes | None = None) -> bytes:
     return text
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["stdout", "stdout and stderr"])
-def test_the_output_of_doctor_ends(fuse: FuseFabric, tmp_path: Path, both: bool) -> None:
+DOCTOR = ("doctor", "--ring.dir=FOLDER/ring", "--web.listen-address=127.0.0.1:0")
+
+
+def test_the_output_of_doctor_ends(fuse: FuseFabric, tmp_path: Path) -> None:
     fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
-    flags = (f"--ring.dir={tmp_path / 'ring'}", "--web.listen-address=127.0.0.1:0")
-    with piped(fuse, "doctor", *flags, both=both) as (process, output):
-        page = read_until(output)
-        # the doctor itself has no thread that hangs
-        assert process.wait(10) == 1
-    assert f"{DEVICE}: does not answer".encode() in page
-    assert b"verdict: FAIL" in page
+    with piped(fuse, tmp_path, *DOCTOR) as pair:
+        for one in pair:
+            page = read_until(one.output)
+            # the doctor itself has no thread that hangs
+            assert one.process.wait(10) == 1
+            assert f"{DEVICE}: does not answer".encode() in page
+            assert b"verdict: FAIL" in page
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["stdout", "stdout and stderr"])
-def test_the_output_of_doctor_ends_if_the_device_begins_to_hang_meanwhile(
-    fuse: FuseFabric, tmp_path: Path, both: bool
-) -> None:
-    flags = (f"--ring.dir={tmp_path / 'ring'}", "--web.listen-address=127.0.0.1:0")
-    with piped(fuse, "doctor", *flags, both=both) as (process, output):
+def test_the_output_of_doctor_ends_if_the_device_begins_to_hang_meanwhile(fuse: FuseFabric, tmp_path: Path) -> None:
+    with piped(fuse, tmp_path, *DOCTOR) as pair:
         time.sleep(3)
         fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
-        page = read_until(output)
-        assert process.wait(10) == 1
-    assert f"{DEVICE}: ".encode() in page
+        for one in pair:
+            page = read_until(one.output)
+            assert one.process.wait(10) == 1
+            assert f"{DEVICE}: ".encode() in page
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["stdout", "stdout and stderr"])
-def test_the_output_of_a_recorder_ends(fuse: FuseFabric, tmp_path: Path, both: bool) -> None:
-    with piped(fuse, "record", str(tmp_path / "run.parquet"), "--duration=6s", both=both) as (_, output):
-        # it has scanned the devices and reads their counters
-        eventually((tmp_path / "run.parquet.partial").exists)
+def test_the_output_of_a_recorder_ends(fuse: FuseFabric, tmp_path: Path) -> None:
+    with piped(fuse, tmp_path, "record", "FOLDER/run.parquet", "--duration=6s") as pair:
+        # they have scanned the devices and read their counters
+        for folder in ("stdout", "both"):
+            eventually((tmp_path / folder / "run.parquet.partial").exists)
         fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
-        said = read_until(output)
-    assert b"run.parquet" in said
-    assert (b"quarantining the device" in said) == both
+        for one in pair:
+            said = read_until(one.output)
+            assert b"run.parquet" in said
+            assert (b"quarantining the device" in said) == one.both
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["stdout", "stdout and stderr"])
 @pytest.mark.parametrize("before", [False, True], ids=["later", "from the start"])
-def test_the_output_of_a_daemon_ends_with_it(fuse: FuseFabric, tmp_path: Path, both: bool, before: bool) -> None:
+def test_the_output_of_a_daemon_ends_with_it(fuse: FuseFabric, tmp_path: Path, before: bool) -> None:
     """Its process may remain until the device answers, because the threads that scan hang too."""
     if before:
         fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
-    flags = (f"--ring.dir={tmp_path / 'ring'}", "--web.listen-address=127.0.0.1:0", f"--capture.dir={tmp_path / 'c'}")
-    with piped(fuse, "serve", *flags, both=both) as (process, output):
-        if both:
-            read_until(output, b"serving http")
-        time.sleep(2 if both else 5)
+    flags = ("--ring.dir=FOLDER/ring", "--web.listen-address=127.0.0.1:0", "--capture.dir=FOLDER/c")
+    with piped(fuse, tmp_path, "serve", *flags) as pair:
+        read_until(pair[1].output, b"serving http")
+        # the other one does not say that it serves
+        time.sleep(3)
         if not before:
             fuse.set(DEVICE, hang_seconds=HANG_SECONDS)
             time.sleep(2)
-        process.send_signal(signal.SIGTERM)
-        said = read_until(output)
-    assert (b" stopped\n" in said) == both
+        for one in pair:
+            one.process.send_signal(signal.SIGTERM)
+        for one in pair:
+            said = read_until(one.output)
+            assert (b" stopped\n" in said) == one.both
 
 
 def test_the_terminal_of_top_is_free_when_it_ends(fuse: FuseFabric) -> None:
