@@ -16,11 +16,17 @@ from tests.daemon.fabrics import simulated
 from tests.running import Metrics, Running, eventually
 
 
-@pytest.fixture
-def empty_node(tmp_path: Path) -> Iterator[Running]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with the tree and the ring of `empty_node`."""
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def empty_node(folder: Path) -> Iterator[Running]:
     """A daemon on a node without any RDMA device, which logs JSON."""
-    (tmp_path / "sys").mkdir()
-    daemon = Running(tmp_path / "sys", tmp_path / "ring", "--log.format=json")
+    (folder / "sys").mkdir()
+    daemon = Running(folder / "sys", folder / "ring", "--log.format=json")
     daemon.launch()
     yield daemon
     daemon.stop()
@@ -79,9 +85,9 @@ def test_a_demo_that_cannot_be_simulated_says_why() -> None:
     assert "the simulated fabric failed to start; see the message above" in ended.stderr
 
 
-def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path, empty_node: Running) -> None:
+def test_a_second_daemon_is_kept_out_of_the_ring(folder: Path, empty_node: Running) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={tmp_path}", f"--ring.dir={tmp_path / 'ring'}"],
+        [sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={folder}", f"--ring.dir={folder / 'ring'}"],
         capture_output=True,
         text=True,
         check=False,

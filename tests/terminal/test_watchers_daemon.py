@@ -24,9 +24,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield made
 
 
-@pytest.fixture
-def daemon(tree: Path, tmp_path: Path) -> Iterator[Running]:
-    with Running(tree, tmp_path / "ring") as running:
+@pytest.fixture(scope="module")
+def daemon(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tree, tmp_path_factory.mktemp("daemon") / "ring") as running:
         yield running
 
 
