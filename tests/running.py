@@ -106,7 +106,7 @@ class Running:
         """Start the daemon and wait until it says where it listens."""
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
-        self.url = eventually(self._announced)
+        self.url = eventually(self._announced, 60.0)
 
     def _announced(self) -> str:
         assert self._process is not None
