@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import hypothesis
@@ -12,14 +13,29 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Their tests start daemons, browsers or servers, and look at when things happen.
+# Most of their tests start daemons, browsers or servers, and look at when things happen.
 LIVE = frozenset(
     {"daemon", "docker", "doctor", "families", "faults", "fusefabric", "grafana", "page", "sampler", "terminal", "web"}
 )
+# Their files that may run beside others: what they wait for may take any time, and nothing in them is late.
+STILL = {
+    "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
+    "docker": "compose image systemd workflows",
+    "doctor": """bundle bundle_redaction command event_checks examination machine_checks missing_cards port_checks
+        sample_checks""",
+    "families": "discovery traps",
+    "grafana": "boards frames job_joins rules scale",
+    "page": "store",
+    "sampler": "adaptive adaptive_reads cgroup clock counter_file plan sampling_interval",
+    "terminal": "driver jobs_in_top screen screen_marks view_bins watchers_events watchers_ring",
+    "web": """captures events_route fuzz health host_names job_filter line_rate metrics_route pages past_window
+        refusals schema spans static summary topology uvicorn_canary web_config window window_judgement""",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The limit of `make test` on tests that it runs a second time."""
+    """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
+    parser.addoption("--part", type=int, choices=(1, 2, 3), help="collect a third of the files that watch no clock")
     parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
 
 
@@ -31,7 +47,32 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in those directories."""
+    """Mark the tests that watch the clock."""
     for item in items:
-        if item.path.relative_to(HERE).parts[0] in LIVE:
+        if is_live(item.path):
             item.add_marker(pytest.mark.live)
+
+
+def is_live(path: Path) -> bool:
+    """Whether a file is in one of those directories, and not one of those that may run beside others."""
+    folder = path.relative_to(HERE).parts[0]
+    return folder in LIVE and path.stem.removeprefix("test_") not in STILL.get(folder, "").split()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of the other parts unread."""
+    part = config.getoption("--part")
+    if part is None or not collection_path.name.startswith("test_"):
+        return None
+    return collection_path not in parts()[part - 1] or None
+
+
+@functools.cache
+def parts() -> tuple[frozenset[Path], ...]:
+    """The files of each part; the first one, which runs beside the virtual machine, starts no daemon."""
+    files = [path for path in HERE.glob("*/test_*.py") if not is_live(path)]
+    # a large file takes longer than a small one
+    files.sort(key=lambda path: (path.stat().st_size, path))
+    calm = [path for path in files if path.parent.name not in LIVE]
+    rest = [path for path in files if path.parent.name in LIVE or path in calm[::3]]
+    return frozenset(calm) - frozenset(rest), frozenset(rest[::2]), frozenset(rest[1::2])

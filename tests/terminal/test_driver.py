@@ -163,6 +163,7 @@ def test_a_daemon_that_is_lost_is_told_beside_the_last_view(tmp_path: Path) -> N
         made.wait_for("mlx5_7:1", "s old: nobody answers")
 
 
+@pytest.mark.live
 def test_a_daemon_that_hangs_holds_no_key_up(tmp_path: Path) -> None:
     with pane(tmp_path, show("hang")) as made:
         made.wait_for("mlx5_7:1")
