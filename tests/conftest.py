@@ -25,7 +25,6 @@ STILL = {
         sample_checks""",
     "families": "discovery traps",
     "grafana": "boards frames job_joins rules scale",
-    "page": "store",
     "sampler": "adaptive adaptive_reads cgroup clock counter_file plan sampling_interval",
     "terminal": "driver jobs_in_top screen screen_marks view_bins watchers_events watchers_ring",
     "web": """captures events_route fuzz health host_names job_filter line_rate metrics_route pages past_window
@@ -35,7 +34,7 @@ STILL = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
-    parser.addoption("--part", type=int, choices=(1, 2, 3), help="collect a third of the files that watch no clock")
+    parser.addoption("--part", type=int, choices=range(1, 6), help="collect a part of the files that watch no clock")
     parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
 
 
@@ -75,4 +74,4 @@ def parts() -> tuple[frozenset[Path], ...]:
     files.sort(key=lambda path: (path.stat().st_size, path))
     calm = [path for path in files if path.parent.name not in LIVE]
     rest = [path for path in files if path.parent.name in LIVE or path in calm[::3]]
-    return frozenset(calm) - frozenset(rest), frozenset(rest[::2]), frozenset(rest[1::2])
+    return frozenset(calm) - frozenset(rest), *(frozenset(rest[begin::4]) for begin in range(4))
