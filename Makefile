@@ -25,20 +25,23 @@ ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine $(STILL)
-	$(PYTEST) -m live || $(call again,live)
+	$(PYTEST) -m live || $(call again,-m live)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 test-machine:
-	$(PYTEST) -m vm || $(call again,vm)
+	$(PYTEST) -m vm || $(call again,-m vm)
 
 $(STILL): test-still-%:
-	$(PYTEST) -m "not vm and not live" --part=$*
+	$(PYTEST) $(PART) || $(call again,$(PART))
+
+# each part remembers its own failures, because parts run at the same time
+PART = -m "not vm and not live" --part=$* -o cache_dir=.pytest_cache/part-$*
 
 PYTEST := $(BIN)/coverage run -m pytest
-# tests that watch the clock may lose a second to the machine's other work, so up to three of them may fail once
-again = { test $$? -eq 1 && $(PYTEST) -m $(1) --last-failed --last-failed-no-failures=none --again-at-most=3; }
+# a test may lose seconds to the machine's other work, so up to three of a run may fail once
+again = { test $$? -eq 1 && $(PYTEST) $(1) --last-failed --last-failed-no-failures=none --again-at-most=3; }
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check exporter tools tests bench docker
