@@ -45,10 +45,10 @@ def test_a_pod_with_an_open_device_and_a_job_of_slurm_come_and_go(daemon: Daemon
     assert jobs(daemon) == {}
     both = [f"{SENDER}:1", f"{RECEIVER}:1"]
     holder = machine.start(["sh", "-c", f"echo $$ >{CONTAINER}/cgroup.procs; exec {HOLD_DEVICE}"], "/tmp/holder.log")
-    machine.wait_until(lambda: jobs(daemon) == {UID: both}, "the pod is a job alone on the node")
+    machine.wait_until(lambda: jobs(daemon) == {UID: both[:1]}, "the pod has the device that it opened")
     assert machine.run(f"cat {POD}/rdma.current").stdout.startswith(f"{SENDER} hca_handle=1 ")
     task = machine.start(["sh", "-c", f"echo $$ >{TASK}/cgroup.procs; exec sleep 600"], "/tmp/task.log")
-    machine.wait_until(lambda: jobs(daemon) == {UID: both[:1], "42": []}, "the pod has the device that it opened")
+    machine.wait_until(lambda: jobs(daemon) == {UID: both[:1], "42": []}, "nothing is known of the ports of the job")
     holder.kill()
     machine.wait_until(lambda: jobs(daemon) == {"42": both}, "the job of Slurm is alone on the node")
     # its cgroup stays, without a process in it
