@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
 # tests that watch no clock, in parts that two processors share
 STILL := $(foreach part,1 2 3 4 5,test-still-$(part))
+# tests that watch the clock, but need no processor for themselves
+WATCHING := test-daemon test-others
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test test-machine $(STILL) check bench docs accuracy fuzz faults chart format lock clean
+.PHONY: help run stack test test-machine $(STILL) $(WATCHING) check bench docs accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,7 +27,8 @@ ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine $(STILL)
-	$(PYTEST) -m live || $(call again,-m live)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WATCHING)
+	$(PYTEST) -m alone || $(call again,-m alone)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
@@ -36,8 +39,14 @@ test-machine:
 $(STILL): test-still-%:
 	$(PYTEST) $(PART) || $(call again,$(PART))
 
+test-daemon: PART = -m "live and not alone" tests/daemon $(OWN_CACHE)
+test-others: PART = -m "live and not alone" --ignore=tests/daemon $(OWN_CACHE)
+$(WATCHING):
+	$(PYTEST) $(PART) || $(call again,$(PART))
+
 # each part remembers its own failures, because parts run at the same time
-PART = -m "not vm and not live" --part=$* -o cache_dir=.pytest_cache/part-$*
+OWN_CACHE = -o cache_dir=.pytest_cache/$@
+PART = -m "not vm and not live" --part=$* $(OWN_CACHE)
 
 PYTEST := $(BIN)/coverage run -m pytest
 # a test may lose seconds to the machine's other work, so up to three of a run may fail once

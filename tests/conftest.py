@@ -30,6 +30,8 @@ LIVE = frozenset(
         "web",
     }
 )
+# Those that need the processors for themselves: many daemons at once, or one whose every missed tick counts.
+ALONE = frozenset({"faults", "fusefabric", "grafana", "sampler"})
 # Their files that may run beside others: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
@@ -63,12 +65,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
+            if folder(item.path) in ALONE:
+                item.add_marker(pytest.mark.alone)
 
 
 def is_live(path: Path) -> bool:
     """Whether a file is in one of those directories, and not one of those that may run beside others."""
-    folder = path.relative_to(HERE).parts[0]
-    return folder in LIVE and path.stem.removeprefix("test_") not in STILL.get(folder, "").split()
+    name = folder(path)
+    return name in LIVE and path.stem.removeprefix("test_") not in STILL.get(name, "").split()
+
+
+def folder(path: Path) -> str:
+    """The directory of a file below this one."""
+    return path.relative_to(HERE).parts[0]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
