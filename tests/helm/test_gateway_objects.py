@@ -82,8 +82,9 @@ def test_the_constraint_of_openshift_for_the_nodes_is_not_for_the_gateway() -> N
     assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(context)
 
 
-def test_nothing_that_selects_the_daemons_selects_the_gateway_and_the_other_way_round() -> None:
-    values = {"podMonitor": {"enabled": True}, "nameOverride": "x" * 63}
+@pytest.mark.parametrize("name", ["ibpulse", "x" * 63])
+def test_nothing_that_selects_the_daemons_selects_the_gateway_and_the_other_way_round(name: str) -> None:
+    values = {"podMonitor": {"enabled": True}, "nameOverride": name}
     documents = render(merged(values, on(serviceMonitor={"enabled": True}, replicas=2)))
     daemon = one(documents, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
     pod = template(documents)["metadata"]["labels"]
