@@ -142,9 +142,8 @@ class Container:
         try:
             self.start()
         except BaseException:
-            if self._process is not None:
-                self._process.kill()  # and with it all in its namespaces
-                self._process.wait()
+            if self._process is not None and self._process.poll() is None:
+                self.stop(signal.SIGKILL)
             raise
         return self
 
