@@ -90,7 +90,7 @@ format: $(VENV)/dev.stamp ## Format the code
 	$(BIN)/ruff check --fix exporter tools tests bench docker
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
-	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway $(LOCK) -o requirements/run.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
 	$(BIN)/uv pip compile pyproject.toml --extra pictures --group dev $(LOCK) -o requirements/dev.txt
 

@@ -1,7 +1,7 @@
 """`make stack`: the demo of compose.yaml without containers, on loopback, until Ctrl-C. See docs/docker.md.
 
-Starts the simulated fabrics, their exporters, Prometheus and Alertmanager of compose.yaml with the same configuration
-files, but not Grafana. Removes all its files at the end.
+Starts the simulated fabrics, their exporters, the gateway, Prometheus and Alertmanager of compose.yaml with the same
+configuration files, but not Grafana. Removes all its files at the end.
 """
 
 from __future__ import annotations

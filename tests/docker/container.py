@@ -139,7 +139,12 @@ class Container:
         (scratch / "root").mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Container:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            if self._process is not None and self._process.poll() is None:
+                self.stop(signal.SIGKILL)
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,7 +157,7 @@ class Container:
         script = enter.format(shlex.quote(self._script()))
         with (self._scratch / "log").open("ab") as log:
             self._process = subprocess.Popen(["sh", "-c", script], stdout=log, stderr=subprocess.STDOUT)
-        eventually(self._has_counted, pause=0.3)
+        eventually(self._has_counted, seconds=60, pause=0.3)
 
     def _has_counted(self) -> bool:
         assert self._process is not None
@@ -210,8 +215,8 @@ class Container:
     def _program() -> list[str]:
         return [str(Path(sys.executable).resolve()), "-m", "ibpulse"]
 
-    def beside(self, *words: str) -> list[str]:
-        """A command that root starts next to the daemon, where it sees what the daemon sees: `ibpulse WORD ...`."""
+    def beside(self, *words: str, user: int = 0) -> list[str]:
+        """A command that a user starts next to the daemon, where it sees what the daemon sees: `ibpulse WORD ...`."""
         enter = [
             shutil.which("nsenter") or "nsenter",
             f"--target={self.pid}",
@@ -220,6 +225,8 @@ class Container:
             "--pid",
             "--root",
             "--wd=/",
+            f"--setuid={user}",
+            f"--setgid={user}",
         ]
         return ["env", "-i", "TERM=xterm", *self._environment(), *enter, *self._program(), *words]
 
@@ -240,15 +247,15 @@ class Container:
         lines = Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()
         return {line.split()[4]: line.split()[5] for line in lines}
 
-    def ask(self, path: str, method: str = "GET", body: str = "") -> tuple[int, str]:
+    def ask(self, path: str, method: str = "GET", body: str = "", port: int = PORT) -> tuple[int, str]:
         """Status and text of an answer, asked for from within the container's network."""
-        status, content = self.fetch(path, method, body)
+        status, content = self.fetch(path, method, body, port)
         return status, content.decode()
 
-    def fetch(self, path: str, method: str = "GET", body: str = "") -> tuple[int, bytes]:
+    def fetch(self, path: str, method: str = "GET", body: str = "", port: int = PORT) -> tuple[int, bytes]:
         """Status and bytes of an answer."""
         inside = ["nsenter", f"--net=/proc/{self.pid}/ns/net", sys.executable, "-I", "-c", ASK]
-        command = [*inside, method, f"http://127.0.0.1:{PORT}{path}", body]
+        command = [*inside, method, f"http://127.0.0.1:{port}{path}", body]
         status, _, content = subprocess.run(command, capture_output=True, check=True).stdout.partition(b"\n")
         return int(status), content
 

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from ibpulse.commands.gateway import LISTEN_ADDRESS
+from ibpulse.fleet.target_sources import FileSource, parse_source
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
@@ -50,7 +53,7 @@ def test_every_mount_is_a_file_that_exists_or_a_volume_that_is_declared(service:
 
 def test_every_port_is_on_loopback_alone() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert len(ports) == len(set(ports)) == 7
+    assert len(ports) == len(set(ports)) == 8
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
 
 
@@ -103,6 +106,20 @@ def test_prometheus_scrapes_the_four_nodes() -> None:
     config = yaml.safe_load(_mount("prometheus", "/etc/prometheus/prometheus.yml").read_text())
     (job,) = [job for job in config["scrape_configs"] if job["job_name"] == "ibpulse"]
     assert job["static_configs"][0]["targets"] == [f"{node}:10055" for node in NODES]
+
+
+def test_prometheus_scrapes_the_gateway_under_a_job_of_its_own() -> None:
+    config = yaml.safe_load(_mount("prometheus", "/etc/prometheus/prometheus.yml").read_text())
+    (job,) = [job for job in config["scrape_configs"] if job["job_name"] == "ibpulse-gateway"]
+    assert job["static_configs"] == [{"targets": ["gateway:10056"]}]
+
+
+def test_the_gateway_knows_the_four_nodes_by_name_and_listens_where_it_is_published() -> None:
+    (source,) = [word.partition("=")[2] for word in SERVICES["gateway"]["command"] if word.startswith("--nodes.")]
+    targets = parse_source(str(_mount("gateway", source)))
+    assert isinstance(targets, FileSource)
+    assert {each.name: each.url for each in targets.read()} == {node: f"http://{node}:10055" for node in NODES}
+    assert SERVICES["gateway"]["ports"][0].endswith(LISTEN_ADDRESS)
 
 
 @pytest.mark.outside

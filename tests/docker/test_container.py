@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +82,29 @@ def _observed(metrics: Metrics, device: str) -> float:
 
 def test_it_is_healthy_and_ready_and_serves_the_page(container: Container) -> None:
     assert [container.ask(path)[0] for path in ("/-/healthy", "/-/ready", "/")] == [200, 200, 200]
+
+
+def test_a_gateway_needs_nothing_but_the_network(container: Container) -> None:
+    words = ("gateway", "--nodes.sources=dns+127.0.0.1:10055", "--web.listen-address=:10056")
+    command = container.beside(*words, user=USER)
+    # a session, because nsenter passes no signal on
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as gateway:
+        assert gateway.stderr is not None
+
+        def answer() -> str:
+            try:
+                return container.ask("/-/ready", port=10056)[1]
+            except subprocess.CalledProcessError:
+                assert gateway.poll() is None
+                return ""
+
+        try:
+            eventually(lambda: answer() == "Ready: 1 of 1 nodes answer.\n", seconds=60, pause=0.5)
+        finally:
+            os.killpg(gateway.pid, signal.SIGTERM)
+        log = gateway.stderr.read()
+    assert " WARNING " not in log
+    assert log.endswith(" stopped\n")
 
 
 def test_it_stays_within_128_mib(container: Container) -> None:

@@ -78,6 +78,9 @@ def test_the_wheel_runs_in_a_clean_environment(wheel: Path, tmp_path: Path) -> N
     python = _clean_environment(tmp_path / "venv", wheel)
     shown = subprocess.run([python.with_name("ibpulse"), "--version"], capture_output=True, text=True, check=True)
     assert shown.stdout == f"ibpulse {ibpulse.__version__}\n"
+    # it would ask for its extra first
+    asked = subprocess.run([python, "-m", "ibpulse", "gateway"], capture_output=True, text=True, check=False)
+    assert "nodes.sources: no source of nodes" in asked.stderr
     tree = tmp_path / "sys"
     with subprocess.Popen(
         [python, "-m", "ibpulse", "simulate", tree, "--ports=2"], stdout=subprocess.DEVNULL

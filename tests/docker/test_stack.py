@@ -68,7 +68,7 @@ def stack() -> Iterator[Running]:
 @NEEDS_PROGRAMS
 class TestStack:
     def test_it_prints_where_everything_is(self, stack: Running) -> None:
-        assert set(stack.addresses) == {*NODES, "prometheus", "alertmanager"}
+        assert set(stack.addresses) == {*NODES, "gateway", "prometheus", "alertmanager"}
 
     def test_prometheus_scrapes_every_node(self, stack: Running) -> None:
         def healthy() -> bool:
@@ -78,6 +78,26 @@ class TestStack:
             return up == {stack.addresses[node] for node in NODES}
 
         eventually(healthy, seconds=30, pause=0.5)
+
+    def test_prometheus_scrapes_the_gateway_which_knows_every_node(self, stack: Running) -> None:
+        def states() -> dict[str, str]:
+            query = 'ibpulse_gateway_nodes{job="ibpulse-gateway"} > 0'
+            found = stack.ask("prometheus", "/api/v1/query", query=query)["data"]["result"]
+            return {one["metric"]["state"]: one["value"][1] for one in found}
+
+        # dense and idle are up; the job's nodes have an idle rail, which is no problem of theirs
+        eventually(lambda: states() == {"up": "4"}, seconds=60, pause=0.5)
+        nodes = {node["node"]: node for node in stack.ask("gateway", "/api/v1/nodes")["nodes"]}
+        assert set(nodes) == set(NODES)
+        assert nodes["idle-rail"]["labels"]["rack"] == "r2"
+
+    def test_the_gateway_has_the_job_of_both_its_nodes(self, stack: Running) -> None:
+        def jobs() -> dict[str, list[str]]:
+            listed = stack.ask("gateway", "/api/v1/nodes")["nodes"]
+            return {node["node"]: [job["job_id"] for job in node["jobs"] or ()] for node in listed}
+
+        expected = {"moe": ["1001"], "idle-rail": ["1001"], "dense": [], "idle": []}
+        eventually(lambda: jobs() == expected, seconds=60, pause=0.5)
 
     def test_prometheus_has_the_rules_and_knows_alertmanager(self, stack: Running) -> None:
         groups = stack.ask("prometheus", "/api/v1/rules")["data"]["groups"]

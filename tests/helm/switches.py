@@ -17,6 +17,12 @@ NEEDS: dict[tuple[str, ...], Document] = {
     ("podMonitor",): {"podMonitor": {"enabled": True}},
     ("serviceMonitor",): {"serviceMonitor": {"enabled": True}},
     ("webConfig",): {"webConfig": {"existingSecret": "web"}},
+    ("gateway",): {"gateway": {"enabled": True}},
+    ("gateway", "serviceMonitor"): {"gateway": {"serviceMonitor": {"enabled": True}}},
+    ("gateway", "webConfig"): {"gateway": {"webConfig": {"existingSecret": "web"}}},
+    ("gateway", "webConfig", "restartOnChange"): {
+        "gateway": {"webConfig": {"existingSecret": "", "content": {"http_server_config": {"headers": {}}}}}
+    },
     ("webConfig", "restartOnChange"): {
         "webConfig": {"existingSecret": "", "content": {"http_server_config": {"headers": {}}}}
     },

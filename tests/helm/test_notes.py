@@ -35,6 +35,7 @@ def test_a_limit_of_a_core_or_more_is_not(limit: object) -> None:
     assert "resources.limits.cpu" not in notes({"resources": {"limits": {"cpu": limit}}})
 
 
+HASH = "$2b$10$" + "x" * 53
 WARNED: list[tuple[Document, str]] = [
     ({"podMonitor": {"enabled": True}}, "podMonitor.enabled, but this cluster has no PodMonitor resource"),
     ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled, but this cluster has no ServiceMonitor resource"),
@@ -48,12 +49,32 @@ WARNED: list[tuple[Document, str]] = [
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},
         "webConfig turns TLS on, but podMonitor.tlsConfig is empty",
     ),
+    (
+        {"gateway": {"enabled": True, "serviceMonitor": {"enabled": True}}},
+        "gateway.serviceMonitor.enabled, but this cluster has no ServiceMonitor resource",
+    ),
+    (
+        {"gateway": {"enabled": True}, "webConfig": {"content": {"basic_auth_users": {"a": HASH}}}},
+        "webConfig protects the nodes, but gateway.nodeConfig is empty, so they may refuse the gateway.",
+    ),
+    (
+        {"gateway": {"enabled": True, "nodeConfig": {"existingSecret": "nodes"}}},
+        "gateway.nodeConfig is set, but gateway.webConfig is empty: everyone who can reach the gateway reads",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("values", "said"), WARNED, ids=[said[:40] for _, said in WARNED])
 def test_what_will_go_wrong_is_warned_of(values: Document, said: str) -> None:
     assert said in notes(values)
+
+
+def test_a_gateway_has_its_own_address_and_no_warning_if_both_its_sides_are_protected() -> None:
+    assert "gateway" not in notes()
+    web, nodes = {"existingSecret": "web", "tls": True}, {"existingSecret": "nodes"}
+    text = notes({"gateway": {"enabled": True, "nodeConfig": nodes, "webConfig": web}, "webConfig": web})
+    assert "port-forward service/r-ibpulse-gateway 10056   # then open https://localhost:10056/\n" in text
+    assert "WARNING" not in text
 
 
 def test_128_mib_are_enough_for_the_ring_of_16_ports() -> None:

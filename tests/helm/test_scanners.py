@@ -14,6 +14,7 @@ from tests.helm.rendering import needs, needs_helm, render_text
 pytestmark = [*needs_helm, pytest.mark.timeout(300)]
 
 NO_LIMIT = "a quota makes the sampler lose ticks: 11 % of them at 200m"
+NO_LIMIT_EITHER = "a quota delays the requests that measure the clocks of the nodes"
 TAG = "the tag is that of the release; image.digest pins it"
 PULL = "a tag of a release never changes, and a registry that is down must not keep a node's pod from starting"
 SHORT = "the pod of `helm test` asks once and ends"
@@ -21,9 +22,12 @@ CAPTURES = "captures, its only growing files, are bounded by their own volume an
 
 CHECKOV = {
     ("CKV_K8S_11", "DaemonSet"): NO_LIMIT,
+    ("CKV_K8S_11", "Deployment"): NO_LIMIT_EITHER,
     ("CKV_K8S_43", "DaemonSet"): TAG,
+    ("CKV_K8S_43", "Deployment"): TAG,
     ("CKV_K8S_43", "Pod"): TAG,
     ("CKV_K8S_15", "DaemonSet"): PULL,
+    ("CKV_K8S_15", "Deployment"): PULL,
     ("CKV_K8S_15", "Pod"): PULL,
     ("CKV_K8S_8", "Pod"): SHORT,
     ("CKV_K8S_9", "Pod"): SHORT,
@@ -31,8 +35,10 @@ CHECKOV = {
 }
 KUBE_SCORE = {
     ("container-resources", "DaemonSet"): NO_LIMIT,
+    ("container-resources", "Deployment"): NO_LIMIT_EITHER,
     ("container-ephemeral-storage-request-and-limit", "DaemonSet"): CAPTURES,
     ("container-image-pull-policy", "DaemonSet"): PULL,
+    ("container-image-pull-policy", "Deployment"): PULL,
     ("container-image-pull-policy", "Pod"): PULL,
     ("pod-networkpolicy", "Pod"): SHORT,
 }
@@ -41,9 +47,11 @@ WORST_GRADE_THAT_PASSES = 10
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
-    """The chart with its own values, scraped and with rules."""
+    """The chart with its own values, scraped, with rules and with gateways."""
     path = tmp_path / "chart.yaml"
-    path.write_text(render_text({"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}))
+    enabled = {"enabled": True}
+    values = {"podMonitor": enabled, "prometheusRule": enabled, "gateway": {**enabled, "replicas": 2}}
+    path.write_text(render_text(values))
     return path
 
 

@@ -18,6 +18,9 @@ pytestmark = needs_helm
 OPEN = {"global", "kubernetesObject", "kubernetesList", "extraManifests"}
 """What may hold anything: Helm's own map for charts in charts, and objects that the API server checks."""
 
+WHOLE = {"alerts", "thresholds", "webConfig", "serviceAccount"}
+"""Definitions of maps that have a default for each of their keys."""
+
 WRONG: list[tuple[str, object, str]] = [
     ("resource", {}, "additional properties 'resource' not allowed"),
     ("image.name", "x", "at '/image': additional properties 'name' not allowed"),
@@ -45,6 +48,13 @@ WRONG: list[tuple[str, object, str]] = [
     ("terminationGracePeriodSeconds", 1, "minimum: got 1, want 5"),
     ("webConfig.content.tls_server_config.cert", 1, "at '/webConfig/content/tls_server_config/cert'"),
     ("webConfig.content.basic_auth", {}, "additional properties 'basic_auth' not allowed"),
+    ("gateway.replicas", 0, "at '/gateway/replicas': minimum: got 0, want 1"),
+    ("gateway.port", 443, "at '/gateway/port': minimum: got 443, want 1,024"),
+    ("gateway.sources", ["nodes.yml"], "value must be 'a source of nodes, like dns+ibpulse.monitoring.svc:10055"),
+    ("gateway.extraArgs", ["web.hosts=a"], "value must be 'a flag of ibpulse gateway, like --log.level=debug'"),
+    ("gateway.nodeConfig.content.tls_config.insecure_skip_verify", True, "'insecure_skip_verify' not allowed"),
+    ("gateway.webConfig.content.basic_auth_users.a", "secret", "value must be 'a bcrypt hash, as `htpasswd"),
+    ("gateway.service.type", "ExternalName", "must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'"),
     ("webConfig.content.basic_auth_users.a", "secret", "value must be 'a bcrypt hash, as `htpasswd -nBC 10 NAME`"),
     (
         "webConfig.content.tls_server_config.client_auth_type",
@@ -66,6 +76,15 @@ TOGETHER: list[tuple[Document, str]] = [
     (
         {"webConfig": {"existingSecret": "a", "content": {"basic_auth_users": {}}}},
         "webConfig.existingSecret and webConfig.content: only one file can be used; leave one of them empty",
+    ),
+    (
+        {"gateway": {"enabled": True}, "service": {"enabled": False}},
+        "gateway.enabled: it finds the nodes through the Service; set service.enabled=true, or give gateway.sources",
+    ),
+    (
+        {"gateway": {"nodeConfig": {"existingSecret": "a", "content": {"basic_auth": {"username": "a"}}}}},
+        "gateway.nodeConfig.existingSecret and gateway.nodeConfig.content: only one file can be used; leave one of "
+        "them empty",
     ),
     (
         {"captures": {"volume": "existingClaim"}},
@@ -141,11 +160,9 @@ def test_the_schema_knows_every_value_with_its_default_and_has_nothing_else() ->
         for name, value in values.items():
             if isinstance(value, dict) and value and name not in OPEN:
                 inner = place["properties"].get(name, {})
-                if "properties" in inner or inner.get("$ref", "").rpartition("/")[2] in ("alerts", "thresholds"):
+                if "properties" in inner or inner.get("$ref", "").rpartition("/")[2] in WHOLE:
                     yield from compare(inner, value, f"{path}.{name}")
 
     # what may be left out of a map of these has no default
-    optional = re.compile(
-        r"\.(resources\.(claims|limits|requests)|(startup|liveness|readiness)Probe|updateStrategy|affinity)\b"
-    )
+    optional = re.compile(r"\.((startup|liveness|readiness)Probe|updateStrategy|affinity)\b")
     assert [path for path in compare(root, defaults, "") if not optional.match(path)] == []

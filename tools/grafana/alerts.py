@@ -285,7 +285,8 @@ EXPORTER = (
     Alert(
         "IBPulseExporterDown",
         "critical",
-        'up{job=~"<jobs>"} == 0',
+        # a gateway is no exporter: without it, every node is still watched
+        'up{job=~"<jobs>",job!~".*-gateway"} == 0',
         Threshold("exporter_for", "5m", "A rolling update restarts a node's pod within a minute or two."),
         "An exporter cannot be scraped.",
         f"Prometheus has not been able to scrape {INSTANCE} for <exporter_for>.",

@@ -7,6 +7,8 @@ captures: /var/lib/ibpulse/captures
 config: /etc/ibpulse/config
 web: /etc/ibpulse/web
 tls: /etc/ibpulse/tls
+nodes: /etc/ibpulse/nodes
+nodesTls: /etc/ibpulse/nodes-tls
 {{- end }}
 
 {{/* The settings that the chart controls, and the chart value to use instead. */}}
@@ -36,7 +38,7 @@ sampler.scheduler: fifo.enabled
   "capture" (dict "dir" $at.captures)
   "web" (dict "listen-address" (printf ":%d" (int .Values.port))) }}
 {{- if include "ibpulse.webSecret" . }}
-{{- $_ := set $own.web "config.file" (printf "%s/%s" $at.web (include "ibpulse.webKey" .)) }}
+{{- $_ := set $own.web "config.file" (printf "%s/%s" $at.web .Values.webConfig.key) }}
 {{- end }}
 {{- if .Values.fifo.enabled }}
 {{- $_ := set $own "sampler" (dict "scheduler" "fifo") }}
@@ -79,6 +81,7 @@ sampler.scheduler: fifo.enabled
 {{- if and .Values.webConfig.existingSecret .Values.webConfig.content }}
 {{- fail "webConfig.existingSecret and webConfig.content: only one file can be used; leave one of them empty" }}
 {{- end }}
+{{- include "ibpulse.gateway.check" . }}
 {{- if and (eq .Values.captures.volume "existingClaim") (not .Values.captures.existingClaim) }}
 {{- fail "captures.volume: existingClaim needs the name of a claim; set captures.existingClaim" }}
 {{- end }}

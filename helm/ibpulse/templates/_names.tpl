@@ -45,14 +45,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/*
-The metadata of one object, as (dict "of" . "name" .. "namespace" .. "labels" .. "annotations" ..); all but "of" may be
-left out.
+The metadata of one object, as (dict "of" . "name" .. "namespace" .. "labels" .. "annotations" .. "identity" ..); all but
+"of" may be left out. The labels of "identity" take precedence over the chart's own.
 */}}
 {{- define "ibpulse.metadata" -}}
 name: {{ .name | default (include "ibpulse.fullname" .of) }}
 namespace: {{ .namespace | default (include "ibpulse.namespace" .of) }}
 labels:
-  {{- toYaml (merge (include "ibpulse.labels" .of | fromYaml) (.labels | default dict)) | nindent 2 }}
+  {{- toYaml (merge (.identity | default dict) (include "ibpulse.labels" .of | fromYaml) (.labels | default dict)) | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .of.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -60,11 +60,7 @@ annotations:
 {{- end }}
 
 {{- define "ibpulse.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create }}
-{{- default (include "ibpulse.fullname" .) .Values.serviceAccount.name }}
-{{- else }}
-{{- default "default" .Values.serviceAccount.name }}
-{{- end }}
+{{- default (.Values.serviceAccount.create | ternary (include "ibpulse.fullname" .) "default") .Values.serviceAccount.name }}
 {{- end }}
 
 {{- define "ibpulse.image" -}}

@@ -487,7 +487,7 @@
   {{- if $rule.alerts.IBPulseExporterDown.enabled }}
   - alert: IBPulseExporterDown
     expr: |-
-      up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}"} == 0
+      up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}",job!~".*-gateway"} == 0
     for: |-
       {{ $rule.thresholds.exporterFor }}
     labels:

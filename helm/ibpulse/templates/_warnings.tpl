@@ -19,12 +19,19 @@ WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports 
 take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less, the kernel kills the process that writes the capture, or the container.
 {{- end }}
 {{- end }}
-{{- $monitors := dict "podMonitor" "PodMonitor" "serviceMonitor" "ServiceMonitor" "prometheusRule" "PrometheusRule" }}
-{{- range $value, $kind := $monitors }}
-{{- if and (get $.Values $value).enabled (not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind))) }}
+{{- $gateway := .Values.gateway }}
+{{- $custom := list
+  (list "podMonitor" "PodMonitor" .Values.podMonitor.enabled)
+  (list "prometheusRule" "PrometheusRule" .Values.prometheusRule.enabled)
+  (list "serviceMonitor" "ServiceMonitor" .Values.serviceMonitor.enabled)
+  (list "gateway.serviceMonitor" "ServiceMonitor" (and $gateway.enabled $gateway.serviceMonitor.enabled)) }}
+{{- range $custom }}
+{{- $value := index . 0 }}
+{{- $kind := index . 1 }}
+{{- if and (index . 2) (not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind))) }}
 
-WARNING: {{ $value }}.enabled, but this cluster has no {{ $kind }} resource: install the Prometheus operator's custom resource
-definitions first, or set {{ $value }}.enabled=false.
+WARNING: {{ $value }}.enabled, but this cluster has no {{ $kind }} resource: install the Prometheus operator's custom
+resource definitions first, or set {{ $value }}.enabled=false.
 {{- end }}
 {{- end }}
 {{- range $name, $instead := include "ibpulse.retiredThresholds" . | fromYaml }}
@@ -39,10 +46,25 @@ WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. This version still
 NOTE: nothing scrapes the pods yet. With the Prometheus operator, set podMonitor.enabled=true; without it, let Prometheus
 scrape the pods with the label app.kubernetes.io/name={{ include "ibpulse.name" . }}, port {{ .Values.port }}.
 {{- end }}
-{{- if and (eq (include "ibpulse.scheme" .) "https") .Values.podMonitor.enabled (empty .Values.podMonitor.tlsConfig) }}
+{{- if and (eq (include "ibpulse.scheme" .Values.webConfig) "https") .Values.podMonitor.enabled (empty .Values.podMonitor.tlsConfig) }}
 
 WARNING: webConfig turns TLS on, but podMonitor.tlsConfig is empty: Prometheus connects to pods by address and cannot verify
 their certificates. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverName.
+{{- end }}
+{{- if $gateway.enabled }}
+{{- $nodes := .Values.webConfig }}
+{{- $protected := or $nodes.existingSecret $nodes.content.basic_auth_users $nodes.content.tls_server_config }}
+{{- $asks := or $gateway.nodeConfig.existingSecret $gateway.nodeConfig.content }}
+{{- if and $protected (not $asks) }}
+
+WARNING: webConfig protects the nodes, but gateway.nodeConfig is empty, so they may refuse the gateway. Give it the password
+and the TLS configuration for asking them.
+{{- end }}
+{{- if and $asks (not (or $gateway.webConfig.existingSecret $gateway.webConfig.content)) }}
+
+WARNING: gateway.nodeConfig is set, but gateway.webConfig is empty: everyone who can reach the gateway reads the data of all
+nodes without a password. Set gateway.webConfig, or restrict the clients with gateway.networkPolicy.from.
+{{- end }}
 {{- end }}
 {{- if eq .Values.captures.volume "hostPath" }}
 

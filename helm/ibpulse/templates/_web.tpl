@@ -1,53 +1,57 @@
-{{/* How probes and monitors connect to the pods: with or without TLS. */}}
+{{/* How the pods are protected, and how probes and monitors connect to them. A web configuration is `webConfig` or that of the gateway. */}}
+
+{{/* The Secret of a configuration file, if there is one, as (dict "of" . "config" .Values.webConfig "ending" "web"). */}}
+{{- define "ibpulse.fileSecret" -}}
+{{- if .config.existingSecret }}
+{{- .config.existingSecret }}
+{{- else if .config.content }}
+{{- include "ibpulse.nameWith" (list .of .ending) }}
+{{- end }}
+{{- end }}
 
 {{- define "ibpulse.webSecret" -}}
-{{- if .Values.webConfig.existingSecret }}
-{{- .Values.webConfig.existingSecret }}
-{{- else if .Values.webConfig.content }}
-{{- include "ibpulse.nameWith" (list . "web") }}
-{{- end }}
+{{- include "ibpulse.fileSecret" (dict "of" . "config" .Values.webConfig "ending" "web") }}
 {{- end }}
 
-{{- define "ibpulse.webKey" -}}
-{{- .Values.webConfig.existingSecret | empty | ternary "web.yml" .Values.webConfig.key }}
-{{- end }}
-
+{{/* The scheme of pods with a web configuration. */}}
 {{- define "ibpulse.scheme" -}}
-{{- $server := .Values.webConfig.content.tls_server_config }}
-{{- if or $server (and .Values.webConfig.existingSecret .Values.webConfig.tls) }}https{{ else }}http{{ end }}
+{{- if or .content.tls_server_config (and .existingSecret .tls) }}https{{ else }}http{{ end }}
 {{- end }}
 
-{{/* "true" if every client needs a certificate, including the probes. */}}
+{{/* "true" if a web configuration requires a certificate of every client, including the probes. */}}
 {{- define "ibpulse.requiresClientCertificate" -}}
-{{- $server := .Values.webConfig.content.tls_server_config | default dict }}
-{{- if or (eq ($server.client_auth_type | default "") "RequireAndVerifyClientCert") (and .Values.webConfig.existingSecret .Values.webConfig.requiresClientCertificate) }}true{{ end }}
+{{- $server := .content.tls_server_config | default dict }}
+{{- if or (eq ($server.client_auth_type | default "") "RequireAndVerifyClientCert") (and .existingSecret .requiresClientCertificate) }}true{{ end }}
 {{- end }}
 
-{{/* One probe, as (dict "of" . "path" .. "times" ..). */}}
+{{/* One probe, as (dict "web" .Values.webConfig "port" "metrics" "path" .. "times" ..). */}}
 {{- define "ibpulse.probe" -}}
-{{- if include "ibpulse.requiresClientCertificate" .of -}}
+{{- if include "ibpulse.requiresClientCertificate" .web -}}
 tcpSocket:
-  port: metrics
+  port: {{ .port }}
 {{- else -}}
 httpGet:
   path: {{ .path }}
-  port: metrics
-  scheme: {{ include "ibpulse.scheme" .of | upper }}
+  port: {{ .port }}
+  scheme: {{ include "ibpulse.scheme" .web | upper }}
 {{- end }}
 {{ toYaml .times }}
 {{- end }}
 
-{{/* The endpoint of a monitor, as (dict "of" . "monitor" .Values.podMonitor). */}}
+{{/* The endpoint of a monitor, as (dict "web" .Values.webConfig "port" "metrics" "monitor" .Values.podMonitor). */}}
 {{- define "ibpulse.endpoint" -}}
 {{- $monitor := .monitor }}
-{{- $own := list (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" (eq $monitor.instance "node" | ternary "instance" "node")) }}
 {{- $endpoint := dict
-  "port" "metrics"
+  "port" .port
   "path" "/metrics"
-  "scheme" (include "ibpulse.scheme" .of)
+  "scheme" (include "ibpulse.scheme" .web)
   "interval" $monitor.interval
-  "scrapeTimeout" $monitor.scrapeTimeout
-  "relabelings" (concat $own $monitor.relabelings) }}
+  "scrapeTimeout" $monitor.scrapeTimeout }}
+{{- $own := list }}
+{{- with $monitor.instance }}
+{{- $own = list (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" (eq . "node" | ternary "instance" "node")) }}
+{{- end }}
+{{- with concat $own $monitor.relabelings }}{{ $_ := set $endpoint "relabelings" . }}{{ end }}
 {{- range $name := list "tlsConfig" "basicAuth" "metricRelabelings" }}
 {{- with get $monitor $name }}{{ $_ := set $endpoint $name . }}{{ end }}
 {{- end }}
