@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -25,9 +26,9 @@ VERSION = "1.2.3"
 
 
 class Gateway:
-    """The application and what it serves; `client` asks it without a network."""
+    """The application and what it serves; `client` asks it without a network. `changes` are those of its parts."""
 
-    def __init__(self, directory: Path, web_config: Path | None = None) -> None:
+    def __init__(self, directory: Path, web_config: Path | None = None, **changes: Any) -> None:
         self.path = directory / "nodes.json"
         self.discovery = Discovery([(parse_source(str(self.path)), NodeConfigFile())])
         self.nodes = Nodes()
@@ -40,7 +41,8 @@ class Gateway:
             registry=exposition.process_registry(),
         )
         if web_config:
-            self.parts = replace(self.parts, web_config=WebConfigReloader(web_config))
+            changes["web_config"] = WebConfigReloader(web_config)
+        self.parts = replace(self.parts, **changes)
         self.app = create_gateway(self.parts)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.app), base_url="http://gateway")
 

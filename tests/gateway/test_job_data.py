@@ -18,44 +18,53 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 
-from ibpulse.gateway.job_stream import job_router
-from ibpulse.web.problems import install_problem_handlers
+from ibpulse.gateway import job_hub
+from ibpulse.gateway.job_hub import JobHub, ViewKey
+from ibpulse.web.problems import ProblemError
 from ibpulse.web.server import serve
 from tests.gateway.gateways import Gateway
+from tests.gateway.test_shared_streams import take
 from tests.running import eventually
 
 NODES = ("node1", "node2", "node3", "node4")
 
 
 @pytest.fixture(scope="module")
-def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The addresses of four nodes with one job; node3 is the straggler."""
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file that lists four nodes with one job; node3 is the straggler."""
     log = tmp_path_factory.mktemp("demo") / "log"
     command = [sys.executable, "-m", "ibpulse", "demo", "--nodes=4", "--ports=4"]
     command += ["--web.listen-address=127.0.0.1:0", "--capture.allow-unauthenticated=true"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            listed = eventually(lambda: re.search(r"the nodes are listed in (\S+)", log.read_text()), 60)
+            said = eventually(lambda: re.search(r"the nodes are listed in (\S+)", log.read_text()), 60)
             eventually(lambda: re.search(r"node4: http", log.read_text()), 60)
-            targets = json.loads(Path(listed[1]).read_text())
             time.sleep(12)
-            yield {target["labels"]["node"]: f"http://{target['targets'][0]}" for target in targets}
+            yield Path(said[1])
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
 
 
+@pytest.fixture(scope="module")
+def urls(listed: Path) -> dict[str, str]:
+    """The addresses of the nodes."""
+    targets = json.loads(listed.read_text())
+    return {target["labels"]["node"]: f"http://{target['targets'][0]}" for target in targets}
+
+
+@pytest.fixture(scope="module")
+def trees(listed: Path) -> Path:
+    """Where the trees of the nodes are."""
+    return listed.parent / "sys"
+
+
 @pytest.fixture
 async def gateway(tmp_path: Path, urls: dict[str, str]) -> AsyncIterator[Gateway]:
-    """A gateway over the nodes, and over one that does not answer, with the right to capture for anyone."""
-    made = Gateway(tmp_path)
+    """A gateway over the nodes, with the right to capture for anyone."""
+    made = Gateway(tmp_path, allow_unauthenticated=True)
     await made.list(**urls)
-    made.app = FastAPI(redirect_slashes=False)
-    install_problem_handlers(made.app)
-    made.app.include_router(job_router(made.parts, allow_unauthenticated=True))
-    made.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=made.app), base_url="http://gateway")
     yield made
     await made.close()
 
@@ -215,11 +224,87 @@ async def test_a_notification_takes_one_capture_of_the_job_of_its_alerts(gateway
     assert again["captures"] == []
 
 
-async def test_reading_gives_no_right_to_capture(gateway: Gateway) -> None:
-    app = FastAPI()
-    install_problem_handlers(app)
-    app.include_router(job_router(gateway.parts))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client:
-        for path in (f"/api/v1/jobs/{await job_id(gateway)}/captures", "/api/v1/captures/alertmanager"):
-            answer = await client.post(path, json={"version": "4", "alerts": []})
-            assert answer.status_code == 403
+async def test_reading_gives_no_right_to_capture(tmp_path: Path, urls: dict[str, str]) -> None:
+    gateway = Gateway(tmp_path)
+    await gateway.list(**urls)
+    job = await job_id(gateway)
+    assert (await ask(gateway, f"/{job}/captures"))["missing"] == []
+    for path in (f"/api/v1/jobs/{job}/captures", "/api/v1/captures/alertmanager"):
+        answer = await gateway.client.post(path, json={"version": "4", "alerts": []})
+        assert answer.status_code == 403
+    await gateway.close()
+
+
+async def test_rows_that_nobody_else_views_are_limited(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_hub, "MAX_VIEWED_ROWS", 9)
+    hub, job = JobHub(gateway.parts), await job_id(gateway)
+    nodes: ViewKey = (False, ())
+    first = hub.join("a", hub.check(job, nodes), nodes, None)
+    second = hub.join("a", hub.check(job, (True, ("node1",))), (True, ("node1",)), None)
+    assert hub.check(job, nodes) == hub.check(job, (False, ("node2",)))
+    with pytest.raises(ProblemError, match="Others view 8 rows of jobs, and 9 is the maximum"):
+        hub.check(job, (True, ("node2",)))
+    for viewer in (first, second):
+        hub.leave(viewer)
+    hub.check(job, (True, ("node2",)))
+
+
+async def test_who_views_other_rows_of_a_job_later_knows_its_events_and_its_past(gateway: Gateway) -> None:
+    hub, job = JobHub(gateway.parts), await job_id(gateway)
+    begin_ms = int(time.time() * 1000) - 5000
+    first = hub.join("a", hub.check(job, (False, ())), (False, ()), begin_ms)
+    before = await take(first, "events", "batch", "summary")
+    rails: ViewKey = (True, ("node1",))
+    second = hub.join("b", hub.check(job, rails), rails, begin_ms)
+    events = await take(second, "events", "batch")
+    for found in (before, events):
+        batch = next(data for name, data, _ in found if name == "batch")
+        assert abs(batch["start_ms"] - begin_ms) <= 100
+    known, told = ([data for name, data, _ in found if name == "events"] for found in (before, events))
+    texts = [(event["node"], event["text"]) for data in known for event in data["events"]]
+    assert texts
+    assert [(event["node"], event["text"]) for event in told[0]["events"]][: len(texts)] == texts
+    for viewer in (first, second):
+        hub.leave(viewer)
+
+
+async def test_ratios_of_the_past_are_those_to_the_line_rates_of_the_past(
+    gateway: Gateway, urls: dict[str, str], trees: Path
+) -> None:
+    job = await job_id(gateway)
+    rate = trees / "node1/class/infiniband/mlx5_0/ports/1/rate"
+    usual = rate.read_text()
+    begin = int(time.time() * 1000)
+    try:
+        rate.write_text("100 Gb/sec (2X HDR)\n")
+        changed = await until_changed(urls["node1"], begin)
+        await asyncio.sleep(3)
+        await gateway.table.poll_all()
+        span = f"from={changed - 1500}&to={changed + 1500}&unit=ratio"
+        rails = await ask(gateway, f"/{job}/window?{span}&rows=rails&node=node1")
+        of_node = httpx.get(f"{urls['node1']}/api/v1/window?{span}&job={job}", timeout=20).json()
+        values = {f"{one['port']} {one['direction']}": one["values"] for one in of_node["series"]}
+        for one in rails["series"]:
+            np.testing.assert_allclose(
+                np.array(one["values"], dtype=float),
+                np.array(values[f"{one['row'].removeprefix('node1 ')} {one['direction']}"], dtype=float),
+                rtol=1e-5,
+            )
+        whole = await ask(gateway, f"/{job}/window?{span}&node=node1&direction=transmit")
+        plain = await ask(gateway, f"/{job}/window?{span.replace('unit=ratio', '')}&node=node1&direction=transmit")
+        ratios, rates = (np.array(each["series"][0]["values"], dtype=float) for each in (whole, plain))
+        lines = rates[ratios > 0] / ratios[ratios > 0]
+        assert lines.min() < 0.9 * lines.max()
+    finally:
+        rate.write_text(usual)
+    await until_changed(urls["node1"], changed + 1)
+
+
+async def until_changed(url: str, from_ms: int) -> int:
+    """When the line rate of a rail of a node changed since then."""
+    async with httpx.AsyncClient() as client, asyncio.timeout(20):
+        while True:
+            answer = (await client.get(f"{url}/api/v1/events?kind=rate-change&from={from_ms}")).json()
+            if answer["events"]:
+                return int(answer["events"][0]["time_ms"])
+            await asyncio.sleep(0.2)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.window_answers import NodeArray, NodeHistory, NodeImplausible, NodeWindowHead
-from ibpulse.gateway.job_view import find_places
-from ibpulse.gateway.node_samples import NodeSamples, reduce_to_bins
+from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
 
 START = 1_763_683_200_000
 RAILS = ("mlx5_0:1", "mlx5_1:1")
@@ -101,13 +100,22 @@ def test_a_new_rail_keeps_the_past_of_the_others() -> None:
     assert sums[0, [0, 99, 100, 199]].tolist() == [1, 1, 3, 3]
 
 
+def test_a_node_cannot_have_more_samples_kept_than_fit() -> None:
+    rails = [f"mlx5_{number}:1" for number in range(1024)]
+    fast = {"interval_ms": 1, "resolution_ms": 1, "end_ms": START + 10}
+    with pytest.raises(DaemonError, match="1024 rails, each every 1 ms, more than are kept") as found:
+        NodeSamples(1, 61_000).add(window(np.zeros((1024, 2, 10)), rails=rails, **fast))
+    assert found.value.kind == "bad-answer"
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"series": ["mlx5_0:1 transmit"]}, {"resolution_ms": 20}, {"end_ms": START + 5}, {"start_ms": START + 3}],
 )
 def test_other_windows_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(DaemonError, match="not as expected"):
+    with pytest.raises(DaemonError, match="not as expected") as found:
         NodeSamples(10, 5000).add(window(level(10), **changes))
+    assert found.value.kind == "bad-answer"
 
 
 def test_merged_samples_are_marked_in_the_sum() -> None:

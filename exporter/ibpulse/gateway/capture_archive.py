@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from ibpulse.web.routes.capture_download import MEDIA_TYPE as FILE_TYPE
 
 MEDIA_TYPE = "application/x-tar"
 MAX_BYTES = 16 * 2**30
-WAIT_SECONDS = 5.0
+# so that no node takes the place of the others
+MAX_NODE_BYTES = 256 * 2**20
+# for a file, without the time in which the client takes it
+FILE_SECONDS = 30.0
 BLOCK = tarfile.BLOCKSIZE
 MISSING = "missing.txt"
 
@@ -47,6 +51,11 @@ def send_archive(
     Raises:
         ProblemError: it would be too large.
     """
+    shares: Counter[str] = Counter()
+    for member in members:
+        shares[member.node] += member.size_bytes
+    large = {node: _say_large(share) for node, share in shares.items() if share > MAX_NODE_BYTES}
+    members = [member for member in members if member.node not in large]
     total = sum(member.size_bytes for member in members)
     if total > MAX_BYTES:
         raise ProblemError(
@@ -60,7 +69,11 @@ def send_archive(
         return Response(headers=headers, media_type=MEDIA_TYPE)
     if places.locked():
         raise ProblemError("too-busy", 503, "Other archives are already being sent. Try again in a few seconds.")
-    return StreamingResponse(_archive(nodes, group, members, missing, places), 200, headers, MEDIA_TYPE)
+    return StreamingResponse(_archive(nodes, group, members, {**missing, **large}, places), 200, headers, MEDIA_TYPE)
+
+
+def _say_large(size_bytes: int) -> str:
+    return f"its files have {size_bytes} bytes, more than {MAX_NODE_BYTES}; download them from the node"
 
 
 async def _archive(
@@ -105,7 +118,7 @@ async def _file(nodes: Nodes, member: ArchiveMember) -> AsyncGenerator[bytes, No
         raise DaemonError("its source no longer lists it")
     left = member.size_bytes
     async with aclosing(node.stream(f"/api/v1/captures/{member.name}", (), FILE_TYPE)) as parts:
-        async for part in parts:
+        async for part in _in_time(parts):
             left -= len(part)
             if left < 0:
                 raise DaemonError("its file is longer than it was listed")
@@ -113,6 +126,26 @@ async def _file(nodes: Nodes, member: ArchiveMember) -> AsyncGenerator[bytes, No
                 yield part
     if left:
         raise DaemonError("its file is shorter than it was listed")
+
+
+async def _in_time(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The parts of a file.
+
+    Raises:
+        DaemonError: the node takes too long for all of them.
+    """
+    left, loop = FILE_SECONDS, asyncio.get_running_loop()
+    while True:
+        begin = loop.time()
+        try:
+            async with asyncio.timeout(left):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise DaemonError(f"its file did not come within {FILE_SECONDS:g} s") from None
+        if part is None:
+            return
+        left -= loop.time() - begin
+        yield part
 
 
 def _head(name: str, size: int, time_ms: int) -> bytes:

@@ -29,6 +29,7 @@ from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.web.parameters import read_duration
 from ibpulse.web.problems import ProblemError
@@ -51,7 +52,7 @@ SHORTEST_NS = 100 * MILLISECOND_NS
 # an alert that began earlier saves the samples around now
 REACH_NS = 120 * SECOND_NS
 COOLDOWN_NS = 300 * SECOND_NS
-MAX_ARCHIVES = 2
+MAX_ARCHIVES, MAX_LISTS = 2, 4
 # the reason in the name of a file has at most 40 characters
 MOST_REASON = 26
 _GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
@@ -75,11 +76,13 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     """The read-only routes of the captures of jobs."""
     router = APIRouter()
     archives = asyncio.Semaphore(MAX_ARCHIVES)
+    lists = Places(MAX_LISTS, "lists of captures of jobs")
 
-    @router.get(PATH, responses={200: {"description": "The captures of the job."}, **refusals(404)})
-    async def list_captures(job: str) -> Response:
+    @router.get(PATH, responses={200: {"description": "The captures of the job."}, **refusals(404, 503)})
+    async def list_captures(request: Request, job: str) -> Response:
         """The captures of a job: those of all its nodes together, and those of single nodes."""
-        found, missing = await _ask_captures(parts, job)
+        async with lists.place(request):
+            found, missing = await _ask_captures(parts, job)
         return json_response(200, _describe(job, found, missing))
 
     @router.get(
@@ -92,7 +95,8 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     )
     async def download(request: Request, job: str, group: str) -> Response:
         """The files of all nodes of one capture as a tar archive."""
-        found, missing = await _ask_captures(parts, job)
+        async with lists.place(request):
+            found, missing = await _ask_captures(parts, job)
         members = [
             ArchiveMember(node, capture.name, capture.size_bytes, capture.trigger_ms)
             for node, answer in sorted(found.items())
@@ -106,7 +110,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     return router
 
 
-def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool) -> APIRouter:
+def captures_writing_router(parts: GatewayParts) -> APIRouter:
     """The routes that take captures of jobs."""
     router = APIRouter()
     receiver = AlertReceiver((), COOLDOWN_NS)
@@ -120,7 +124,7 @@ def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool)
     )
     async def take_captures(request: Request, job: str) -> Response:
         """Save the samples around now on all nodes of a job."""
-        check_writer(request, allow_unauthenticated=allow_unauthenticated)
+        check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
         before_ns = CAPTURE_BEFORE_NS if body.before is None else read_duration("before", body.before)
         after_ns = CAPTURE_AFTER_NS if body.after is None else read_duration("after", body.after)
@@ -139,7 +143,7 @@ def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool)
     )
     async def take_notification(request: Request) -> Response:
         """Alertmanager's webhook: alerts with the label job_id save the samples around their start on its nodes."""
-        check_writer(request, allow_unauthenticated=allow_unauthenticated)
+        check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         alerts = read_alerts(read_body(Notification, await request.body()))
         return json_response(200, await _take_alerts(parts, receiver, alerts))
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import time_ns
+from typing import Any
 
 import orjson
 
 from ibpulse.fleet.lateness import Lateness
-from ibpulse.gateway.job_nodes import choose_job, rows_of
+from ibpulse.gateway.job_node import find_lateness
+from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
-from ibpulse.gateway.job_summary import find_lateness
-from ibpulse.gateway.job_view import WAIT_MS, JobView, check_rows
+from ibpulse.gateway.job_rows import check_rows, rows_of
+from ibpulse.gateway.job_summary import SummarySpan, describe_job
+from ibpulse.gateway.job_view import WAIT_MS, JobView
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.jobs.claims import Key
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.web.stream.hub import HEARTBEAT_SECONDS, Viewer, make_room
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.stream.hub import HEARTBEAT_SECONDS, Viewer
 from ibpulse.web.stream.messages import END, HEARTBEAT, RETRY, event, gap_event
 
 log = logging.getLogger(__name__)
@@ -29,13 +33,21 @@ LATENESS_MS = 10_000
 LATENESS_SECONDS = 2.0
 # the first poll reads so much of the past
 FIRST_PAST_MS = 10_000
+# polls of nodes by all jobs together, by the time between two of one node
+POLLS_PER_SECOND = 128
+SHORTEST_SECONDS = 0.2
+# of all choices of rows, because each is encoded on its own
+MAX_VIEWED_ROWS = 512
 
 
 class JobFeed:
-    """A job that is viewed: its nodes, its choices of rows, and who views which."""
+    """A job that is viewed: its nodes, its choices of rows, and who views which.
 
-    def __init__(self, parts: GatewayParts, key: Key) -> None:
-        self._version = parts.version
+    `period` returns the time between two polls of a node in seconds.
+    """
+
+    def __init__(self, parts: GatewayParts, key: Key, period: Callable[[], float]) -> None:
+        self._version, self._period = parts.version, period
         self.polls = JobPolls(parts, key)
         self.views: dict[ViewKey, JobView] = {}
         self.viewers: dict[Viewer, ViewKey] = {}
@@ -44,21 +56,23 @@ class JobFeed:
         self._lateness_at = 0.0
         self._second = 0
 
-    def first_events(self, view: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
+    def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
         """What a new viewer receives before the batches that all viewers receive."""
-        now_ms = wall_ms()
-        known = self.views.get(view)
-        if known is None:
-            oldest = now_ms - WAIT_MS - FIRST_PAST_MS
+        past: Iterator[bytes] = iter(())
+        begin_ms, unread = wall_ms() - WAIT_MS, not self.views
+        if unread and resume_ms is not None:
             # the first poll reads this past, so it comes with the first batches
-            begin = now_ms - WAIT_MS if resume_ms is None else min(max(resume_ms, oldest), now_ms - WAIT_MS)
-            rails, nodes = view
-            known = JobView(self.polls, nodes, rails=rails, version=self._version, begin_ms=begin)
-            self.views[view] = known
-            too_old = resume_ms is not None and resume_ms < oldest
-            past = [gap_event(resume_ms * MILLISECOND_NS, begin * MILLISECOND_NS)] if resume_ms and too_old else []
-            return iter([b"".join((RETRY, known.rows, *past))])
-        return _replay(known, RETRY + known.rows + _log(list(self.polls.events)) + known.summary, resume_ms)
+            oldest_ms = begin_ms - FIRST_PAST_MS
+            begin_ms = min(max(resume_ms, oldest_ms), begin_ms)
+            if resume_ms < oldest_ms:
+                past = iter([gap_event(resume_ms * MILLISECOND_NS, begin_ms * MILLISECOND_NS)])
+        if key not in self.views:
+            rails, nodes = key
+            self.views[key] = JobView(self.polls, nodes, rails=rails, version=self._version, begin_ms=begin_ms)
+        view = self.views[key]
+        if not unread and resume_ms is not None:
+            past = view.resume(resume_ms, view.sent_ms)
+        return itertools.chain([RETRY + view.rows + _log(self.polls.known_events()) + view.summary], past)
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer, and its choice of rows if it was the last one."""
@@ -77,10 +91,10 @@ class JobFeed:
                     refreshed = begin
                 if tasks := self.polls.start():
                     # a batch may wait for a node, but not longer than until the next poll
-                    await asyncio.wait(tasks, timeout=self.polls.period_seconds)
+                    await asyncio.wait(tasks, timeout=self._period())
                 quiet = 0.0 if self._feed() else quiet + loop.time() - begin
                 try:
-                    async with asyncio.timeout(max(0.0, begin + self.polls.period_seconds - loop.time())):
+                    async with asyncio.timeout(max(0.0, begin + self._period() - loop.time())):
                         await ending.wait()
                 except TimeoutError:
                     pass
@@ -104,6 +118,8 @@ class JobFeed:
         news, self._second = second != self._second, second
         if news and loop.time() - self._lateness_at >= LATENESS_SECONDS:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
+        span = SummarySpan(now_ms // 1000 * 1000)
+        numbers = describe_job(self.polls.nodes, self._lateness, span) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]
@@ -115,7 +131,7 @@ class JobFeed:
                     viewer.update(view.rows)
             events = view.advance(now_ms)
             events += [_log(log_events)] if log_events else []
-            events += [view.describe_second(self._lateness, now_ms)] if news else []
+            events += [view.describe_second(numbers)] if numbers else []
             for viewer in viewers:
                 viewer.offer(events)
             fed = fed or bool(events)
@@ -127,15 +143,11 @@ class JobFeed:
 
 
 class JobHub:
-    """Feeds up to `max_viewers` viewers of jobs; a job without viewers is not read."""
+    """Feeds the viewers of jobs; a job without viewers is not read."""
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        # the oldest first
-        self._viewers: dict[Viewer, None] = {}
         self._feeds: dict[Key, JobFeed] = {}
-        # those of nodes are counted elsewhere
-        self._counted = 0
 
     def check(self, job: str, view: ViewKey) -> Key:
         """The job of a request for a stream.
@@ -145,7 +157,19 @@ class JobHub:
         """
         states = {state.name: state for state in self._parts.table.rows()}
         found = choose_job(states.values(), job)
-        check_rows(rows_of(found, states, view[1], rails=view[0]))
+        rows = rows_of(found, states, view[1], rails=view[0])
+        check_rows(rows)
+        feed = self._feeds.get(found.key)
+        if feed is None or view not in feed.views:
+            viewed = sum(each.row_count for other in self._feeds.values() for each in other.views.values())
+            if viewed + len(rows) > MAX_VIEWED_ROWS:
+                raise ProblemError(
+                    "too-many-viewers",
+                    503,
+                    f"Others view {viewed} rows of jobs, and {MAX_VIEWED_ROWS} is the maximum. Choose fewer nodes with "
+                    "node=, or all of them, which viewers share.",
+                    bound={"name": "max_viewed_rows", "limit": MAX_VIEWED_ROWS, "asked": viewed + len(rows)},
+                )
         return found.key
 
     def join(self, client: str, job: Key, view: ViewKey, resume_ms: int | None) -> Viewer:
@@ -154,24 +178,18 @@ class JobHub:
         Raises:
             ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
         """
-        others = self._parts.counts.stream_viewers - self._counted
-        limit = self._parts.limits.max_viewers - others
-        make_room(self._viewers, client, limit, ending=self._parts.ending.is_set())
+        self._parts.viewers.make_room(client)
         feed = self._feeds.get(job)
         if feed is None:
-            feed = self._feeds[job] = JobFeed(self._parts, job)
+            feed = self._feeds[job] = JobFeed(self._parts, job, self._period)
             feed.task = asyncio.create_task(self._run(job, feed), name="job stream")
-        first = feed.first_events(view, resume_ms)
-        viewer = Viewer(client, SECOND_NS, first, self._count_dropped)
-        self._viewers[viewer] = None
+        viewer = self._parts.viewers.add(client, feed.first_events(view, resume_ms))
         feed.viewers[viewer] = view
-        self._count_viewers()
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer; the last one of a job stops its task."""
-        self._viewers.pop(viewer, None)
-        self._count_viewers()
+        self._parts.viewers.remove(viewer)
         for job, feed in list(self._feeds.items()):
             feed.leave(viewer)
             if not feed.viewers:
@@ -188,12 +206,10 @@ class JobHub:
             del self._feeds[job]
         feed.end()
 
-    def _count_viewers(self) -> None:
-        self._parts.counts.stream_viewers += len(self._viewers) - self._counted
-        self._counted = len(self._viewers)
-
-    def _count_dropped(self) -> None:
-        self._parts.counts.stream_dropped_events += 1
+    def _period(self) -> float:
+        """Time between two polls of a node in seconds."""
+        polled = sum(len(feed.polls.nodes) for feed in self._feeds.values())
+        return max(SHORTEST_SECONDS, polled / POLLS_PER_SECOND)
 
 
 def wall_ms() -> int:
@@ -201,10 +217,5 @@ def wall_ms() -> int:
     return time_ns() // MILLISECOND_NS
 
 
-def _replay(view: JobView, first: bytes, resume_ms: int | None) -> Iterator[bytes]:
-    """The first events of a viewer of rows that others view; its batches end where theirs continue."""
-    return itertools.chain([first], () if resume_ms is None else list(view.resume(resume_ms, view.sent_ms)))
-
-
-def _log(events: list[dict[str, object]]) -> bytes:
+def _log(events: list[dict[str, Any]]) -> bytes:
     return event("events", orjson.dumps({"events": events})) if events else b""

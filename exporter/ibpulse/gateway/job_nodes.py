@@ -1,14 +1,14 @@
-"""The jobs of all nodes: which nodes and rails a job has, since when, and the rows of its page."""
+"""The jobs of all nodes: which nodes a job has, and since when."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.fleet.node_answers import NodeJob
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.instants import format_rfc3339, parse_rfc3339
+from ibpulse.instants import format_rfc3339
 from ibpulse.jobs.claims import Key
 from ibpulse.text import first_names, natural_key
 from ibpulse.units import MILLISECOND_NS
@@ -129,79 +129,3 @@ def _describe(job: FleetJob) -> dict[str, Any]:
 def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, Any]:
     text = None if time_ms is None else format_rfc3339(time_ms * MILLISECOND_NS)
     return {name: text, f"{name}_ms": time_ms, f"{name}_uncertainty_ms": uncertainty_ms}
-
-
-def clock_of(state: NodeState | None) -> dict[str, Any] | None:
-    """The member `clock` of a node; null if its offset is unknown."""
-    if state is None or state.offset is None:
-        return None
-    return {
-        "offset_ms": state.offset.offset_ns / MILLISECOND_NS,
-        "uncertainty_ms": state.offset.uncertainty_ns / MILLISECOND_NS,
-        "synchronised": state.clock.synchronised if state.clock else None,
-    }
-
-
-def rails_of(job: NodeJob, state: NodeState | None) -> dict[str, NodePort | None]:
-    """The rails that a job has on a node, by name; None if the node no longer lists the port."""
-    known = {port.name: port for port in state.ports.ports} if state and state.ports else {}
-    found = {name: known.get(name) for name in job.ports}
-    rails = {name: port for name, port in found.items() if port is None or port.rail}
-    return dict(sorted((rails or found).items(), key=lambda one: natural_key(one[0])))
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a job: a node with its rails, or one of them as `port`."""
-
-    node: str
-    port: str | None
-    rails: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Its name, unique in the job."""
-        return self.node if self.port is None else f"{self.node} {self.port}"
-
-
-def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
-    """The rows for some nodes of a job, or for all."""
-    found = []
-    for node, each in job.nodes.items():
-        if nodes and node not in nodes:
-            continue
-        names = tuple(rails_of(each, table.get(node)))
-        found += [Row(node, name, (name,)) for name in names] if rails else [Row(node, None, names)]
-    return found
-
-
-def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tuple[str, str]) -> dict[str, Any]:
-    """A row of the event `rows`, without its past; `problem` is the one of its node, as a word and as a sentence."""
-    ports = rails_of(job.nodes[row.node], state) if row.node in job.nodes else {}
-    mine = [ports.get(name) for name in row.rails]
-    rates = [port.rate_bytes_per_second if port else None for port in mine]
-    known = [rate for rate in rates if rate is not None]
-    active = any(port is not None and port.active for port in mine)
-    only = mine[0] if row.port is not None else None
-    word, text = problem
-    if not word and only is not None and only.problem:
-        word, text = "unreadable", only.problem
-    return {
-        "row": row.name,
-        "node": row.node,
-        "port": row.port,
-        "labels": dict(state.target.labels) if state else {},
-        "active": active,
-        "state": only.state if only else "ACTIVE" if active else "DOWN",
-        "rate_bytes_per_second": sum(known) if known and len(known) == len(rates) else None,
-        "problem": word,
-        "problem_text": text,
-        "since_ms": _since_ms(only) if only else None,
-    }
-
-
-def _since_ms(port: NodePort) -> int | None:
-    try:
-        return None if port.since is None else parse_rfc3339(port.since) // MILLISECOND_NS
-    except ValueError:
-        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time_ns
@@ -17,8 +17,8 @@ from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvent, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
-from ibpulse.gateway.job_summary import NodeData
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.internal_errors import Occurrences
@@ -34,9 +34,6 @@ SUMMARY_MS = 10_000
 SLOW_SECONDS = 5.0
 FAILED_SECONDS = 2.0
 MAX_EVENTS = 1000
-# of all nodes together, by the time between two polls of one
-POLLS_PER_SECOND = 128
-SHORTEST_SECONDS = 0.2
 MAX_WINDOW_BYTES = 8_000_000
 GONE = ("gone", "its source no longer lists it")
 WAITING = ("no-answer", "it was not asked yet")
@@ -69,7 +66,7 @@ def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
 class NodePoll:
     """What was read of one node, with the task that reads it now."""
 
-    def __init__(self, data: NodeData, note: Callable[[list[dict[str, Any]]], None]) -> None:
+    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None]) -> None:
         self.data = data
         self._note = note
         self._slow_at = 0.0
@@ -94,7 +91,9 @@ class NodePoll:
         except DaemonError as error:
             # a node whose clock was set back refuses what is in its future
             if error.status == 422:
-                self.data.samples = None
+                self.data.samples = self._events_from_ms = None
+            # statistics of another time are not those of now
+            self.data.summary, self._slow_at = None, 0.0
             self.data.problem = (error.kind, str(error))
             self.again_at = monotonic() + FAILED_SECONDS
 
@@ -125,21 +124,16 @@ class JobPolls:
         self._parts, self._key = parts, key
         self._polls: dict[str, NodePoll] = {}
         self._failures = Occurrences()
-        # all that are kept, and those that no viewer has
-        self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
-        self.new_events: list[dict[str, Any]] = []
+        # those that the viewers have, and those that they get next
+        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.job = FleetJob(key)
         self.refresh()
 
     @property
-    def nodes(self) -> dict[str, NodeData]:
+    def nodes(self) -> dict[str, JobNode]:
         """The nodes of the job by name."""
         return {name: poll.data for name, poll in self._polls.items()}
-
-    @property
-    def period_seconds(self) -> float:
-        """Time between two polls of a node."""
-        return max(SHORTEST_SECONDS, len(self._polls) / POLLS_PER_SECOND)
 
     def refresh(self) -> None:
         """Take over the nodes that the job has now; nodes that it had keep what was read."""
@@ -150,7 +144,7 @@ class JobPolls:
         for name, job in self.job.nodes.items():
             poll, state = self._polls.get(name), states.get(name)
             if poll is None:
-                self._polls[name] = NodePoll(NodeData(job, state, WAITING), self._add_events)
+                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend)
             else:
                 problem = poll.data.problem if state else GONE
                 poll.data = replace(poll.data, job=job, state=state or poll.data.state, problem=problem)
@@ -171,15 +165,16 @@ class JobPolls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def known_events(self) -> list[dict[str, Any]]:
+        """The events that were taken."""
+        return list(self._events)
+
     def take_events(self) -> list[dict[str, Any]]:
         """The events that were not taken yet."""
-        found, self.new_events = self.new_events, []
+        found = list(self._new_events)
+        self._new_events.clear()
+        self._events.extend(found)
         return found
-
-    def _add_events(self, events: Iterable[dict[str, Any]]) -> None:
-        found = list(events)
-        self.events.extend(found)
-        self.new_events = [*self.new_events, *found][-MAX_EVENTS:]
 
     def _end(self, name: str, poll: NodePoll, task: asyncio.Task[None]) -> None:
         poll.task = None

@@ -3,77 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from ibpulse.arrays import Singles
-from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges, find_hot_rail
-from ibpulse.fleet.node_answers import NodeJob, NodePort
-from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
-from ibpulse.gateway.job_nodes import Row, clock_of, rails_of
-from ibpulse.gateway.node_samples import WAYS, NodeSamples
+from ibpulse.fleet.lateness import Lateness, find_hot_rail
+from ibpulse.fleet.span_answers import NodePortTraffic
+from ibpulse.gateway.job_node import JobNode
+from ibpulse.gateway.job_rows import Row
+from ibpulse.gateway.node_list import describe_clock
+from ibpulse.gateway.node_samples import WAYS
 from ibpulse.units import MILLISECOND_NS
 
-
-@dataclass(slots=True)
-class NodeData:
-    """What is known of a node of a job: its rails, its samples, and the statistics of its own daemon.
-
-    `problem` is the word and the sentence of why it does not answer, both empty if it does. `history_ms` is how far
-    back its daemon remembers.
-    """
-
-    job: NodeJob
-    state: NodeState | None
-    problem: tuple[str, str] = ("", "")
-    samples: NodeSamples | None = None
-    summary: NodeSpanSummary | None = None
-    history_ms: int = 0
-    rails: Mapping[str, NodePort | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rails = rails_of(self.job, self.state)
-
-    @property
-    def answering(self) -> bool:
-        """Whether it answers."""
-        return not self.problem[0]
-
-    @property
-    def line_rate(self) -> float | None:
-        """The sum of the rates of its rails; None if one is unknown."""
-        rates = [port.rate_bytes_per_second if port else None for port in self.rails.values()]
-        known = [rate for rate in rates if rate is not None]
-        return sum(known) if known and len(known) == len(rates) else None
-
-    def traffic(self) -> Mapping[str, NodePortTraffic]:
-        """The statistics of its ports by name."""
-        return {port.port: port for port in self.summary.ports} if self.summary else {}
-
-    def rates(self, rails: Sequence[str], length_ms: int) -> Singles | None:
-        """The sum of the newest samples of rails: (2, samples); None if there are none, or the node does not answer."""
-        if self.samples is None or not self.answering or not self.samples.end_ms:
-            return None
-        begin = (self.samples.end_ms - length_ms) // self.samples.interval_ms * self.samples.interval_ms
-        return self.samples.sum(rails, begin, self.samples.end_ms, live=True)[0]
-
-
-def find_lateness(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Lateness]:
-    """The lateness of the nodes whose newest samples say something about it."""
-    steps, offsets = {}, {}
-    for name, node in nodes.items():
-        rates = node.rates(tuple(node.rails), length_ms)
-        if rates is not None and node.samples is not None:
-            samples = node.samples
-            begin = samples.end_ms - rates.shape[1] * samples.interval_ms
-            steps[name] = find_edges(rates, begin, samples.interval_ms, node.line_rate)
-        if node.state and node.state.offset:
-            offsets[name] = node.state.offset.offset_ns / MILLISECOND_NS
-    return compare_nodes(steps, offsets)
+ACTIVE = "ACTIVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +30,45 @@ class SummarySpan:
     peak_ms: int = 10_000
 
 
-def describe_summary(
-    nodes: Mapping[str, NodeData], lateness: Mapping[str, Lateness], rows: Iterable[Row], span: SummarySpan
-) -> dict[str, Any]:
-    """The document of an event `summary`."""
-    every = {
+@dataclass(frozen=True, slots=True)
+class JobNumbers:
+    """The numbers of a job, which are the same whatever the rows are: `job` is that of the event, `whole` by node."""
+
+    nodes: Mapping[str, JobNode]
+    lateness: Mapping[str, Lateness]
+    span: SummarySpan
+    whole: Mapping[str, dict[str, Any]]
+    job: Mapping[str, Any]
+
+
+def describe_job(nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan) -> JobNumbers:
+    """The numbers of a job."""
+    whole = {
         name: _describe_row(Row(name, None, tuple(node.rails)), node, lateness.get(name), span)
         for name, node in nodes.items()
     }
+    return JobNumbers(nodes, lateness, span, whole, _describe_job(nodes, lateness, list(whole.values()), span))
+
+
+def describe_rows(numbers: JobNumbers, rows: Iterable[Row]) -> dict[str, Any]:
+    """The document of an event `summary` with some rows."""
     found = [
-        every[row.node] if row.port is None else _describe_row(row, nodes[row.node], lateness.get(row.node), span)
+        numbers.whole[row.node]
+        if row.port is None
+        else _describe_row(row, numbers.nodes[row.node], numbers.lateness.get(row.node), numbers.span)
         for row in rows
-        if row.node in nodes
+        if row.node in numbers.nodes
     ]
-    return {"end_ms": span.end_ms, "job": _describe_job(nodes, lateness, list(every.values()), span), "rows": found}
+    return {"end_ms": numbers.span.end_ms, "job": numbers.job, "rows": found}
 
 
-def _describe_row(row: Row, node: NodeData, late: Lateness | None, span: SummarySpan) -> dict[str, Any]:
+def _describe_row(row: Row, node: JobNode, late: Lateness | None, span: SummarySpan) -> dict[str, Any]:
     whole = node.summary.node if node.summary and node.answering and row.port is None else None
     traffic = node.traffic()
     return {
         "row": row.name,
         "node": row.node,
-        "clock": clock_of(node.state),
+        "clock": describe_clock(node.state) if node.state else None,
         "mean_bytes_per_second": _each_way(np.mean, node.rates(row.rails, span.mean_ms)),
         "peak_bytes_per_second": _each_way(np.max, node.rates(row.rails, span.peak_ms)),
         "active_bytes_per_second": whole.bandwidth_active_mean_bytes_per_second if whole else None,
@@ -117,10 +78,17 @@ def _describe_row(row: Row, node: NodeData, late: Lateness | None, span: Summary
         "lateness_ms": late.lateness_ms if late else None,
         "lateness_uncertainty_ms": late.uncertainty_ms if late else None,
         "late": late is not None and late.late,
-        "rails_down": [name for name in row.rails if (port := node.rails.get(name)) and not port.active],
+        "rails_down": [name for name in row.rails if _is_down(name, node, traffic)],
         "rails_idle": [name for name in row.rails if name in traffic and traffic[name].rail_idle],
         "rails_slow": [name for name in row.rails if name in traffic and traffic[name].rail_slow],
     }
+
+
+def _is_down(rail: str, node: JobNode, traffic: Mapping[str, NodePortTraffic]) -> bool:
+    """Whether a rail was down at the end of the span, or now if the node does not say so."""
+    state = traffic[rail].state if rail in traffic else None
+    port = node.rails.get(rail)
+    return state != ACTIVE if state else port is not None and not port.active
 
 
 def _each_way(statistic: Callable[[Singles], Any], rates: Singles | None) -> dict[str, float | None]:
@@ -133,7 +101,7 @@ def _each_way(statistic: Callable[[Singles], Any], rates: Singles | None) -> dic
 
 
 def _describe_job(
-    nodes: Mapping[str, NodeData], lateness: Mapping[str, Lateness], rows: Sequence[dict[str, Any]], span: SummarySpan
+    nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], rows: Sequence[dict[str, Any]], span: SummarySpan
 ) -> dict[str, Any]:
     answering = {name: node for name, node in nodes.items() if node.answering}
     summaries = [node.summary.node for node in answering.values() if node.summary]
@@ -184,7 +152,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, float] | None:
     return {"median": median(known), "least": min(known), "most": max(known)} if known else None
 
 
-def _peak(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] | None:
+def _peak(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Any] | None:
     """The highest sample of a node, transmit and receive."""
     found: list[tuple[float, str]] = []
     for name, node in nodes.items():
@@ -196,7 +164,7 @@ def _peak(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] | Non
     return None if highest is None else {"row": highest[1], "bytes_per_second": highest[0]}
 
 
-def _hot_rail(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] | None:
+def _hot_rail(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Any] | None:
     carried: dict[str, dict[str, float]] = {}
     for name, node in nodes.items():
         if node.samples is None:
@@ -221,7 +189,7 @@ def _hot_rail(nodes: Mapping[str, NodeData], length_ms: int) -> dict[str, Any] |
     )
 
 
-def _clocks(nodes: Iterable[NodeData]) -> dict[str, Any] | None:
+def _clocks(nodes: Iterable[JobNode]) -> dict[str, Any] | None:
     offsets = [node.state.offset for node in nodes if node.state and node.state.offset]
     if not offsets:
         return None

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
-from ibpulse.fleet.lateness import Lateness
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.gateway.job_nodes import Row, describe_row, rows_of
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
-from ibpulse.gateway.job_summary import SummarySpan, describe_summary
-from ibpulse.gateway.node_samples import reduce_to_bins
+from ibpulse.gateway.job_rows import MAX_ROWS, Row, describe_row, rows_of
+from ibpulse.gateway.job_summary import JobNumbers, describe_rows
+from ibpulse.gateway.node_samples import find_places, reduce_to_bins
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.messages import batch_event, event, gap_event, summary_event
 
-MAX_ROWS = 128
 MAX_STATES = 200
 # the longest that a batch waits for a node, and the longest span of one
 WAIT_MS, BATCH_SPAN_MS = 1100, 1000
 RESUME_MS = 60_000
-# a value for so many samples, up to so many rows
-VALUES_OF = ((4, 1), (8, 2), (16, 5), (MAX_ROWS, 10))
+# up to so many rows, the time of a value is at most so long, unless the samples are further apart
+VALUES_MS = ((4, 10), (8, 20), (16, 50), (MAX_ROWS, 100))
+SAMPLES = (100, 50, 20, 10, 5, 2, 1)
 STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
-
-
-def check_rows(rows: Sequence[Row]) -> None:
-    """Refuse more rows than can be sent.
-
-    Raises:
-        ProblemError: there are more.
-    """
-    if len(rows) > MAX_ROWS:
-        raise ProblemError(
-            "too-many-values",
-            422,
-            f"The job has {len(rows)} such rows; the maximum is {MAX_ROWS}. Choose some nodes with node=.",
-            bound={"name": "max_rows", "limit": MAX_ROWS, "asked": len(rows)},
-        )
 
 
 class JobView:
@@ -52,11 +36,17 @@ class JobView:
         self._states: dict[str, list[dict[str, Any]]] = {}
         # up to which time each row was sent, if that is not `sent_ms`
         self._row_sent_ms: dict[str, int] = {}
+        self._layout = 0
         self.batch_ms = 0
         self.rows = b""
         self.summary = b""
         self.refresh(begin_ms)
         self.sent_ms = begin_ms // self.batch_ms * self.batch_ms
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return len(self._rows)
 
     def refresh(self, now_ms: int) -> tuple[bool, bool]:
         """Update `rows`. Returns whether they are other ones, and whether anything changed."""
@@ -65,11 +55,13 @@ class JobView:
         rows = rows_of(self._polls.job, table, self._nodes, rails=self._rails)[:MAX_ROWS]
         intervals = [data.samples.interval_ms for data in nodes.values() if data.samples and data.samples.end_ms]
         interval_ms = max(intervals, default=10)
-        batch_ms = interval_ms * next(times for most, times in VALUES_OF if len(rows) <= most)
+        longest_ms = next(most_ms for most, most_ms in VALUES_MS if len(rows) <= most)
+        batch_ms = next((times * interval_ms for times in SAMPLES if times * interval_ms <= longest_ms), interval_ms)
         others = (batch_ms, [row.name for row in rows]) != (self.batch_ms, [row.name for row in self._rows])
         if others and self.batch_ms:
             self.sent_ms = -(-self.sent_ms // batch_ms) * batch_ms
             self._row_sent_ms.clear()
+        self._layout += others
         self._rows, self.batch_ms = rows, batch_ms
         document = {
             "version": self._version,
@@ -112,17 +104,19 @@ class JobView:
         return found
 
     def resume(self, from_ms: int, to_ms: int) -> Iterator[bytes]:
-        """The batches from a time up to another one, preceded by the part that is too old."""
+        """The batches from a time up to another one, preceded by the part that is too old; until the rows change."""
         kept_ms = to_ms - RESUME_MS
         oldest = -(-max(from_ms, kept_ms) // self.batch_ms) * self.batch_ms
-        if from_ms < kept_ms:
-            yield gap_event(from_ms * MILLISECOND_NS, oldest * MILLISECOND_NS)
-        yield from self._batches(oldest, to_ms)
+        gap = [gap_event(from_ms * MILLISECOND_NS, oldest * MILLISECOND_NS)] if from_ms < kept_ms else []
+        return itertools.chain(gap, self._until_other_rows(self._layout, self._batches(oldest, to_ms)))
 
-    def describe_second(self, lateness: dict[str, Lateness], now_ms: int) -> bytes:
-        """The event `summary` of now, which stays in `summary`."""
-        span = SummarySpan(now_ms // 1000 * 1000)
-        self.summary = summary_event(describe_summary(self._polls.nodes, lateness, self._rows, span))
+    def _until_other_rows(self, layout: int, batches: Iterator[bytes]) -> Iterator[bytes]:
+        while self._layout == layout and (found := next(batches, None)) is not None:
+            yield found
+
+    def describe_second(self, numbers: JobNumbers) -> bytes:
+        """The event `summary` of a second, which stays in `summary`."""
+        self.summary = summary_event(describe_rows(numbers, self._rows))
         return self.summary
 
     def _end(self, now_ms: int) -> int:
@@ -176,10 +170,3 @@ class JobView:
             found = reduce_to_bins(rates, merged, begin, samples.interval_ms, self.batch_ms, part.stop - part.start)
             values[2 * place : 2 * place + 2, part], marks[2 * place : 2 * place + 2, part] = found
         return batch_event(to_ms, from_ms * MILLISECOND_NS, values, find_places(marks))
-
-
-def find_places(marks: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int, int]]:
-    """Runs of marks: series, first value, number of values."""
-    edges = np.diff(marks.astype(np.int8), prepend=0, append=0, axis=1)
-    starts, ends = np.argwhere(edges == 1).tolist(), np.argwhere(edges == -1).tolist()
-    return [(row, first, end - first) for (row, first), (_, end) in zip(starts, ends, strict=True)]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
+from fastapi import Request
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
@@ -19,11 +20,13 @@ from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.window_answers import NodeArray, encode_npy
-from ibpulse.gateway.job_nodes import FleetJob, Row, choose_job, describe_row, rows_of
-from ibpulse.gateway.job_polls import ask_samples
-from ibpulse.gateway.job_view import check_rows, find_places
-from ibpulse.gateway.node_samples import WAYS, NodeSamples, reduce_to_bins
+from ibpulse.gateway.job_nodes import FleetJob, choose_job
+from ibpulse.gateway.job_polls import GONE, ask_samples
+from ibpulse.gateway.job_rows import Row, RowsQuery, check_rows, rails_of, rows_of
+from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
+from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
 from ibpulse.web.problems import ProblemError, bad_parameter
@@ -35,22 +38,18 @@ MAX_VALUES = 1_000_000
 MAX_SAMPLES = 40_000_000
 # so much is read at a time, which bounds the memory
 SLICE_MS = 30_000
-MAX_PARALLEL, WAIT_SECONDS = 2, 5.0
-Rows = Literal["nodes", "rails"]
-NodeNames = Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=5000)]
+MAX_PARALLEL = 2
 
 
-class JobWindowQuery(SpanQuery):
+class JobWindowQuery(SpanQuery, RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/window`, unparsed."""
 
     last: OptionalDuration = Field(
         None, description=f"Length of the newest span, like 5s or 1m (default: {DEFAULT_LAST})."
     )
-    rows: Rows = Field("nodes", description="One row per node, or per rail.")
-    node: NodeNames = Field(default_factory=list, description="Only this node; repeatable (default: all of the job).")
     direction: Literal["transmit", "receive", "both"] = Field("both", description="Direction of traffic.")
     unit: Literal["bytes_per_second", "ratio"] = Field(
-        "bytes_per_second", description="Bytes per second, or the ratio to the line rate that the row has now."
+        "bytes_per_second", description="Bytes per second, or the ratio to the line rate that the row had then."
     )
     resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
     max_points: Annotated[
@@ -62,7 +61,10 @@ class JobWindowQuery(SpanQuery):
 
 @dataclass(slots=True)
 class JobWindow:
-    """Rates of rows in bins: (rows, 2, bins), NaN for missing data, and what the nodes said about them."""
+    """Rates of rows in bins: (rows, 2, bins), NaN for missing data, and what the nodes said about them.
+
+    With `line_rates`, by node and rail, they are ratios to the line rates of the time.
+    """
 
     job: FleetJob
     rows: Sequence[Row]
@@ -73,6 +75,7 @@ class JobWindow:
     marks: np.ndarray[Any, np.dtype[np.bool_]] = field(init=False)
     missing: dict[str, str] = field(default_factory=dict)
     history_ms: list[tuple[int, int]] = field(default_factory=list)
+    line_rates: dict[str, Mapping[str, RailLineRates]] | None = None
     merged: int = 0
     unexplained: int = 0
 
@@ -112,7 +115,11 @@ class JobWindow:
             self.unexplained += head.implausible.unexplained
         for place, row in enumerate(self.rows):
             if row.node == node and part.start < part.stop:
-                rates, merged = samples.sum(row.rails, begin, -(-end_ms // head.interval_ms) * head.interval_ms)
+                end = -(-end_ms // head.interval_ms) * head.interval_ms
+                rates, merged = samples.sum(row.rails, begin, end)
+                if self.line_rates is not None:
+                    lines = [self.line_rates[node][rail] for rail in row.rails]
+                    rates = (rates / sum_at(lines, np.arange(begin, end, head.interval_ms))).astype(np.float32)
                 self.values[place, :, part], self.marks[place, :, part] = reduce_to_bins(
                     rates, merged, begin, head.interval_ms, self.bin_ms, part.stop - part.start, self.statistic
                 )
@@ -123,10 +130,10 @@ class JobWindows:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self._places = asyncio.Semaphore(MAX_PARALLEL)
+        self._places = Places(MAX_PARALLEL, "windows of jobs")
         self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
 
-    async def answer(self, text: str, query: JobWindowQuery, now_ns: int) -> Response:
+    async def answer(self, request: Request, text: str, query: JobWindowQuery, now_ns: int) -> Response:
         """The response to a query.
 
         Raises:
@@ -137,28 +144,33 @@ class JobWindows:
         rows = rows_of(job, states, query.node, rails=query.rows == "rails")
         check_rows(rows)
         window = _plan(job, rows, states, query, now_ns)
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._places.acquire()
-        except TimeoutError:
-            raise ProblemError(
-                "too-busy",
-                503,
-                f"{MAX_PARALLEL} windows of jobs are already being read, which is the maximum. Try again in a second.",
-                bound={"name": "max_job_windows", "limit": MAX_PARALLEL},
-            ) from None
-        try:
-            await self._read(window)
-        finally:
-            self._places.release()
-        return _encode(window, query, states)
+        async with self._places.place(request):
+            asked = self._find_nodes(window)
+            if query.unit == "ratio":
+                asked = await self._read_line_rates(window, asked, states)
+            await self._read(window, asked)
+        return _encode(window, query)
 
-    async def _read(self, window: JobWindow) -> None:
+    def _find_nodes(self, window: JobWindow) -> list[Node]:
         nodes = {row.node: self._parts.nodes.get(row.node) for row in window.rows}
-        window.missing.update(
-            dict.fromkeys((name for name, node in nodes.items() if node is None), "it is no longer listed")
-        )
-        asked = [node for node in nodes.values() if node is not None]
+        window.missing.update(dict.fromkeys((name for name, node in nodes.items() if node is None), GONE[1]))
+        return [node for node in nodes.values() if node is not None]
+
+    async def _read_line_rates(
+        self, window: JobWindow, asked: Sequence[Node], states: Mapping[str, NodeState]
+    ) -> list[Node]:
+        """Read the line rates of the span; returns the nodes that tell them."""
+
+        async def ask(node: Node) -> Mapping[str, RailLineRates]:
+            rails = rails_of(window.job.nodes[node.name], states.get(node.name))
+            return await ask_line_rates(node, rails, window.start_ms)
+
+        found = await self._parts.nodes.ask_all(asked, ask)
+        window.line_rates = found.answers
+        window.missing.update(found.missing)
+        return [node for node in asked if node.name in found.answers]
+
+    async def _read(self, window: JobWindow, asked: Sequence[Node]) -> None:
         # slices begin and end at bins
         step_ms = max(window.bin_ms, SLICE_MS // window.bin_ms * window.bin_ms)
         for from_ms in range(window.start_ms, window.end_ms, step_ms):
@@ -185,7 +197,7 @@ def _asker(window: JobWindow, from_ms: int, to_ms: int) -> Any:
     return ask
 
 
-def interval_ns_of(states: Iterable[NodeState | None]) -> int:
+def _interval_ns(states: Iterable[NodeState | None]) -> int:
     """The longest sampling interval of some nodes; 10 ms if none is known."""
     known = [round(state.ports.interval_seconds * SECOND_NS) for state in states if state and state.ports]
     return max(known, default=10 * MILLISECOND_NS)
@@ -194,7 +206,7 @@ def interval_ns_of(states: Iterable[NodeState | None]) -> int:
 def _plan(
     job: FleetJob, rows: Sequence[Row], states: Mapping[str, NodeState], query: JobWindowQuery, now_ns: int
 ) -> JobWindow:
-    interval_ns = interval_ns_of(states.get(row.node) for row in rows)
+    interval_ns = _interval_ns(states.get(row.node) for row in rows)
     base = 1
     if query.resolution is not None:
         base, rest = divmod(read_duration("resolution", query.resolution), interval_ns)
@@ -222,14 +234,9 @@ def _plan(
     return JobWindow(job, rows, bins, interval_ns, query.statistic)
 
 
-def _encode(window: JobWindow, query: JobWindowQuery, states: Mapping[str, NodeState]) -> Response:
+def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
     ways = [place for place, way in enumerate(WAYS) if query.direction in (way, "both")]
-    values = window.values[:, ways]
-    if query.unit == "ratio":
-        rows = [describe_row(row, window.job, states.get(row.node), ("", "")) for row in window.rows]
-        rates = [row["rate_bytes_per_second"] or np.nan for row in rows]
-        values = (values / np.array(rates)[:, None, None]).astype(np.float32)
-    values = values.reshape(len(window.rows) * len(ways), window.bins.points)
+    values = window.values[:, ways].reshape(len(window.rows) * len(ways), window.bins.points)
     series = [(row.name, WAYS[way]) for row in window.rows for way in ways]
     holes = int(np.count_nonzero(np.isnan(values)))
     places = find_places(window.marks[:, ways].reshape(values.shape))

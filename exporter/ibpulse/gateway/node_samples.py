@@ -16,6 +16,8 @@ from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead
 WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]
 MS_PER_SECOND = 1000
+# a minute of 64 rails at 1 ms takes 40 MB
+MAX_KEPT_SAMPLES = 8_000_000
 
 
 def rails_in(head: NodeWindowHead) -> list[str]:
@@ -26,11 +28,15 @@ def rails_in(head: NodeWindowHead) -> list[str]:
     """
     names = list(dict.fromkeys(name.rpartition(" ")[0] for name in head.series))
     if head.series != [f"{name} {way}" for name in names for way in WAYS]:
-        raise DaemonError(f"its answer is not as expected: other series than transmit and receive; {NOT_OURS}")
+        raise DaemonError(
+            f"its answer is not as expected: other series than transmit and receive; {NOT_OURS}", kind="bad-answer"
+        )
     if head.resolution_ms != head.interval_ms or head.start_ms % head.interval_ms:
-        raise DaemonError(f"its answer is not as expected: other samples than asked for; {NOT_OURS}")
+        raise DaemonError(f"its answer is not as expected: other samples than asked for; {NOT_OURS}", kind="bad-answer")
     if head.end_ms - head.start_ms != head.points * head.resolution_ms:
-        raise DaemonError(f"its answer is not as expected: times that do not match its points; {NOT_OURS}")
+        raise DaemonError(
+            f"its answer is not as expected: times that do not match its points; {NOT_OURS}", kind="bad-answer"
+        )
     return names
 
 
@@ -38,12 +44,18 @@ class NodeSamples:
     """Rates of the rails of a node in bytes per second, by the clock of the node, for as long as `kept_ms`.
 
     `start_ms` up to `end_ms`, exclusive, were read. Missing samples, and others, are NaN.
+
+    Raises:
+        DaemonError: there would be too many samples.
     """
 
     def __init__(self, interval_ms: int, kept_ms: int, rails: Sequence[str] = ()) -> None:
         self.interval_ms, self.kept_ms = interval_ms, kept_ms
         self.rails = tuple(rails)
         self._size = max(1, kept_ms // interval_ms)
+        if 2 * len(self.rails) * self._size > MAX_KEPT_SAMPLES:
+            each = f"{len(self.rails)} rails, each every {interval_ms} ms"
+            raise DaemonError(f"its answer has the samples of {each}, more than are kept", kind="bad-answer")
         self._rates = np.full((2, len(self.rails), self._size), np.nan, dtype=np.float32)
         self._merged = np.zeros((2, len(self.rails), self._size), dtype=np.bool_)
         self.start_ms = self.end_ms = 0
@@ -139,7 +151,7 @@ class NodeSamples:
         sums = np.where(counted, rates, 0).sum(axis=1, dtype=np.float64)
         sums[:, ~counted.any(axis=0)] = np.nan
         part = slice((from_ms - first) // self.interval_ms, (to_ms - first) // self.interval_ms)
-        return sums[:, part].astype(np.float32), merged.any(axis=1)[:, part]
+        return sums[:, part].astype(np.float32), np.asarray(merged.any(axis=1))[:, part]
 
     def left_out(self, rails: Sequence[str]) -> list[str]:
         """The rails without any sample in the last two seconds, while others have some."""
@@ -173,3 +185,10 @@ def reduce_to_bins(
         found[:, places[firsts]] = reduced
         marks[:, places[firsts]] = np.logical_or.reduceat(merged[:, inside], firsts, axis=1)
     return found, marks
+
+
+def find_places(marks: Flags) -> list[tuple[int, int, int]]:
+    """Runs of marks: series, first value, number of values."""
+    edges = np.diff(marks.astype(np.int8), prepend=0, append=0, axis=1)
+    starts, ends = np.argwhere(edges == 1).tolist(), np.argwhere(edges == -1).tolist()
+    return [(row, first, end - first) for (row, first), (_, end) in zip(starts, ends, strict=True)]

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page
+from ibpulse.gateway.job_nodes import list_jobs
 from ibpulse.gateway.node_data import find_node
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.page_parts import PageFiles, page
@@ -58,9 +59,10 @@ def _is_simulated(parts: GatewayParts, name: str) -> bool:
 def _is_simulated_job(parts: GatewayParts, job: str) -> bool:
     """Whether a node that has the job is simulated, as far as is known."""
     return any(
-        row.ports and row.ports.simulated and row.jobs and job in (each.job_id, f"{each.scheduler}:{each.job_id}")
-        for row in parts.table.rows()
-        for each in (row.jobs.jobs if row.jobs else ())
+        _is_simulated(parts, node)
+        for found in list_jobs(parts.table.rows()).values()
+        if job in (found.key[1], found.text)
+        for node in found.nodes
     )
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
+from ibpulse.gateway.viewers import Viewers
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.host_names import HostCheck
@@ -17,7 +18,7 @@ from ibpulse.web.host_names import HostCheck
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Limits on the cost of requests; `max_viewers` is that of all streams of nodes together."""
+    """Limits on the cost of requests; `max_viewers` is that of all streams together, of nodes and of jobs."""
 
     max_query_bytes: int = 16_384
     max_body_bytes: int = 1_048_576
@@ -29,7 +30,8 @@ class GatewayParts:
     """The gateway, as the routes see it.
 
     `registry` has the metrics of the process. Streams end when `ending` is set. `web_config` is the loaded web
-    configuration file, if any, and `hosts` the host names that are served.
+    configuration file, if any, and `hosts` the host names that are served. Captures are taken for anyone if
+    `allow_unauthenticated`, else for requests with a user.
     """
 
     discovery: Discovery
@@ -42,3 +44,9 @@ class GatewayParts:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None
     hosts: HostCheck = field(default_factory=HostCheck)
+    allow_unauthenticated: bool = False
+    viewers: Viewers = field(init=False)
+
+    def __post_init__(self) -> None:
+        """All routes share the places of the viewers."""
+        object.__setattr__(self, "viewers", Viewers(self.counts, self.limits.max_viewers, self.ending))

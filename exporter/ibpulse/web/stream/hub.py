@@ -44,6 +44,8 @@ MAX_STATES = 200
 MAX_LOG_EVENTS = 1000
 # about ten seconds of messages, the longest that a viewer may fall behind
 QUEUE_EVENTS = 64
+# those of a gateway come from nodes, which may send long ones
+QUEUE_BYTES = 4_000_000
 HEARTBEAT_SECONDS = 10.0
 
 
@@ -213,6 +215,7 @@ class Viewer:
         self._first, self._drop = first, drop
         self._ports = b""
         self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
         self._ready = asyncio.Event()
         self._dropped = 0
         self._ended = False
@@ -220,11 +223,12 @@ class Viewer:
     def offer(self, events: Sequence[bytes]) -> None:
         """Queue events; drops the oldest if the viewer does not keep up."""
         for event in events:
-            if len(self._queue) >= QUEUE_EVENTS:
-                self._queue.popleft()
+            while self._queue and (len(self._queue) >= QUEUE_EVENTS or self._queued_bytes + len(event) > QUEUE_BYTES):
+                self._queued_bytes -= len(self._queue.popleft())
                 self._dropped += 1
                 self._drop()
             self._queue.append(event)
+            self._queued_bytes += len(event)
             self._ready.set()
 
     def update(self, ports: bytes) -> None:
@@ -238,6 +242,7 @@ class Viewer:
             self._dropped += 1
             self._drop()
         self._queue.clear()
+        self._queued_bytes = 0
         self.update(ports)
 
     def end(self) -> None:
@@ -257,6 +262,7 @@ class Viewer:
         events += [self._ports, *self._queue]
         self._ports, self._dropped = b"", 0
         self._queue.clear()
+        self._queued_bytes = 0
         return b"".join(events)
 
 

@@ -1,0 +1,72 @@
+"""What is known of a node of a job: its rails, its newest samples, its statistics, and how late it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ibpulse.arrays import Singles
+from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges
+from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.fleet.node_table import NodeState
+from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
+from ibpulse.gateway.job_rows import rails_of
+from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.units import MILLISECOND_NS
+
+
+@dataclass(slots=True)
+class JobNode:
+    """What is known of a node of a job: its rails, its samples, and the statistics of its own daemon.
+
+    `problem` is the word and the sentence of why it does not answer, both empty if it does. `history_ms` is how far
+    back its daemon remembers.
+    """
+
+    job: NodeJob
+    state: NodeState | None
+    problem: tuple[str, str] = ("", "")
+    samples: NodeSamples | None = None
+    summary: NodeSpanSummary | None = None
+    history_ms: int = 0
+    rails: Mapping[str, NodePort | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rails = rails_of(self.job, self.state)
+
+    @property
+    def answering(self) -> bool:
+        """Whether it answers."""
+        return not self.problem[0]
+
+    @property
+    def line_rate(self) -> float | None:
+        """The sum of the rates of its rails; None if one is unknown."""
+        rates = [port.rate_bytes_per_second if port else None for port in self.rails.values()]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known and len(known) == len(rates) else None
+
+    def traffic(self) -> Mapping[str, NodePortTraffic]:
+        """The statistics of its ports by name."""
+        return {port.port: port for port in self.summary.ports} if self.summary else {}
+
+    def rates(self, rails: Sequence[str], length_ms: int) -> Singles | None:
+        """The sum of the newest samples of rails: (2, samples); None if there are none, or the node does not answer."""
+        if self.samples is None or not self.answering or not self.samples.end_ms:
+            return None
+        begin = (self.samples.end_ms - length_ms) // self.samples.interval_ms * self.samples.interval_ms
+        return self.samples.sum(rails, begin, self.samples.end_ms, live=True)[0]
+
+
+def find_lateness(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Lateness]:
+    """The lateness of the nodes whose newest samples say something about it."""
+    steps, offsets = {}, {}
+    for name, node in nodes.items():
+        rates = node.rates(tuple(node.rails), length_ms)
+        if rates is not None and node.samples is not None:
+            samples = node.samples
+            begin = samples.end_ms - rates.shape[1] * samples.interval_ms
+            steps[name] = find_edges(rates, begin, samples.interval_ms, node.line_rate)
+        if node.state and node.state.offset:
+            offsets[name] = node.state.offset.offset_ns / MILLISECOND_NS
+    return compare_nodes(steps, offsets)

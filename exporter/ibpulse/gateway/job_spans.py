@@ -1,0 +1,105 @@
+"""The numbers and the events of a job in a span, asked of its nodes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pydantic import Field
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_answers import ask_node
+from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
+from ibpulse.gateway.job_node import JobNode, find_lateness
+from ibpulse.gateway.job_nodes import FleetJob, choose_job
+from ibpulse.gateway.job_polls import GONE, ask_samples
+from ibpulse.gateway.job_rows import RowsQuery, check_rows, rows_of
+from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
+from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.gateway.parts import GatewayParts
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.parameters import INSTANT_FORMS, OptionalDuration, OptionalInstant, read_duration, read_instant
+from ibpulse.web.problems import bad_parameter
+from ibpulse.web.routes.events_route import EventsQuery
+
+DEFAULT_WINDOW = "10s"
+MAX_WINDOW_MS = 60_000
+# of all nodes together
+MAX_EVENTS = 20_000
+
+
+class JobSummaryQuery(RowsQuery):
+    """The query parameters of `/api/v1/jobs/ID/summary`, unparsed."""
+
+    window: OptionalDuration = Field(None, description=f"Length of the span, up to 1m (default: {DEFAULT_WINDOW}).")
+    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "End of the span, rounded down to a second.")
+
+
+async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) -> dict[str, Any]:
+    """The numbers of a job and its rows in a span of whole seconds.
+
+    Raises:
+        ProblemError: a parameter is invalid, or there is no such job.
+    """
+    states = {state.name: state for state in parts.table.rows()}
+    job = choose_job(states.values(), text)
+    rows = rows_of(job, states, query.node, rails=query.rows == "rails")
+    check_rows(rows)
+    window_ms = read_duration("window", query.window or DEFAULT_WINDOW) // MILLISECOND_NS
+    if not 1000 <= window_ms <= MAX_WINDOW_MS or window_ms % 1000:
+        raise bad_parameter("window", f"{query.window} is not 1s to 60s in whole seconds")
+    newest_ms = time.time_ns() // MILLISECOND_NS - 1000
+    to_ms = newest_ms if query.to is None else min(newest_ms, read_instant("to", query.to) // MILLISECOND_NS)
+    to_ms = to_ms // 1000 * 1000
+    nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}
+
+    async def ask(node: Node) -> tuple[NodeSamples, NodeSpanSummary]:
+        span = [("from", str(to_ms - window_ms)), ("to", str(to_ms))]
+        window = await ask_samples(node, job.text, span)
+        samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
+        of_job = [("job", job.text), ("window", f"{window_ms}ms"), ("to", str(to_ms))]
+        return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", of_job)
+
+    asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
+    async for node, answer in parts.nodes.ask_each(asked, ask):
+        data = nodes[node.name]
+        if isinstance(answer, DaemonError):
+            data.problem = (answer.kind, str(answer))
+        else:
+            data.problem, (data.samples, data.summary) = ("", ""), answer
+    span = SummarySpan(to_ms, window_ms, window_ms)
+    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span)
+    return {"window_seconds": window_ms // 1000, **describe_rows(numbers, rows)}
+
+
+async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery) -> dict[str, Any]:
+    """The events of the nodes of a job, by time."""
+    # of many nodes, each gives the newest of its share
+    limit = min(query.limit, max(1, MAX_EVENTS // max(1, len(job.nodes))))
+    given = query.model_dump(by_alias=True, exclude_none=True, exclude={"kind", "limit"})
+    asked = [*((name, str(text)) for name, text in given.items()), ("limit", str(limit))]
+    asked += [("kind", kind) for kind in query.kind]
+
+    async def ask(node: Node) -> NodeEvents:
+        return await ask_node(node, NodeEvents, "/api/v1/events", asked)
+
+    nodes = [node for name in job.nodes if (node := parts.nodes.get(name)) is not None]
+    found = await parts.nodes.ask_all(nodes, ask)
+    missing = {name: GONE[1] for name in job.nodes if parts.nodes.get(name) is None} | found.missing
+    every = [{"node": node, **event.model_dump()} for node, answer in found.answers.items() for event in answer.events]
+    every.sort(key=lambda event: event["time_ms"])
+    kept = every[-query.limit :]
+    kinds: dict[str, int] = {}
+    for answer in found.answers.values():
+        for kind, count in answer.kinds.items():
+            kinds[kind] = kinds.get(kind, 0) + count
+    begins = [answer.from_ms for answer in found.answers.values()]
+    return {
+        "from_ms": None if None in begins else min((each for each in begins if each is not None), default=None),
+        "to_ms": max((answer.to_ms for answer in found.answers.values()), default=None),
+        "kinds": kinds,
+        "left_out": sum(answer.left_out for answer in found.answers.values()) + len(every) - len(kept),
+        "missing": [{"node": name, "reason": reason} for name, reason in missing.items()],
+        "events": kept,
+    }

@@ -1,0 +1,94 @@
+"""Archives of captures over nodes that are slow, lie about sizes, or are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from collections.abc import AsyncIterator
+
+import pytest
+from fastapi import Request
+from starlette.responses import StreamingResponse
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet.node_config import NodeAccess
+from ibpulse.fleet.nodes import Nodes
+from ibpulse.fleet.targets import make_target
+from ibpulse.gateway import capture_archive
+from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
+from ibpulse.web.routes.capture_download import MEDIA_TYPE
+from tests.fleet.hostile import Hostile
+
+GROUP, FILE = "job0123456789", "20261123T053000.123Z-job0123456789-1f6c0a2e.parquet"
+CONTENT = b"PAR1" + bytes(1000) + b"PAR1"
+
+
+@pytest.fixture
+async def nodes(server: Hostile) -> AsyncIterator[Nodes]:
+    found = Nodes()
+    names = ("good", "slow", "large", "short")
+    targets = [make_target(f"{server.url}/{name}", {"node": name}, "test") for name in names]
+    found.update(targets, lambda _: NodeAccess())
+    server.answer(f"/good/api/v1/captures/{FILE}", CONTENT, MEDIA_TYPE)
+    server.answer(f"/short/api/v1/captures/{FILE}", CONTENT, MEDIA_TYPE)
+    yield found
+    await found.close()
+
+
+async def read(nodes: Nodes, **sizes: int) -> dict[str, bytes]:
+    """The files of the archive of nodes that list their files with these sizes."""
+    members = [ArchiveMember(name, FILE, size, 1_763_683_200_000) for name, size in sizes.items()]
+    answer = send_archive(Request({"type": "http"}), nodes, GROUP, members, {"down": "no answer"}, asyncio.Semaphore())
+    assert isinstance(answer, StreamingResponse)
+    content = b"".join([part async for part in answer.body_iterator])  # type: ignore[misc]
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+
+
+async def test_an_archive_waits_for_no_node_and_has_no_more_than_its_share(
+    nodes: Nodes, server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_archive, "FILE_SECONDS", 0.3)
+
+    async def hang(writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())
+        await writer.drain()
+        await asyncio.sleep(3600)
+
+    server.handlers[f"/slow/api/v1/captures/{FILE}"] = hang
+    files = await read(nodes, good=len(CONTENT), slow=1000, large=MAX_NODE_BYTES + 1, gone=5)
+    assert files.keys() == {f"{GROUP}/good/{FILE}", f"{GROUP}/missing.txt"}
+    assert files[f"{GROUP}/good/{FILE}"] == CONTENT
+    missing = dict(line.split(": ", 1) for line in files[f"{GROUP}/missing.txt"].decode().splitlines())
+    assert missing.keys() == {"down", "gone", "large", "slow"}
+    assert missing["slow"] == "its file did not come within 0.3 s"
+    assert missing["large"].startswith(f"its files have {MAX_NODE_BYTES + 1} bytes, more than")
+
+
+async def test_a_file_that_is_longer_than_listed_is_missing(nodes: Nodes) -> None:
+    files = await read(nodes, good=len(CONTENT), short=len(CONTENT) - 1)
+    assert f"{GROUP}/short/{FILE}" not in files
+    assert b"short: its file is longer than it was listed\n" in files[f"{GROUP}/missing.txt"]
+
+
+async def test_an_archive_breaks_off_at_a_file_that_ends_too_early(nodes: Nodes) -> None:
+    with pytest.raises(DaemonError, match="its file is shorter than it was listed"):
+        await read(nodes, good=len(CONTENT), short=len(CONTENT) + 1)
+
+
+async def test_a_file_that_drips_breaks_the_archive_off(
+    nodes: Nodes, server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_archive, "FILE_SECONDS", 0.3)
+
+    async def dripping(writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    server.handlers[f"/slow/api/v1/captures/{FILE}"] = dripping
+    with pytest.raises(DaemonError, match="did not come within"):
+        await read(nodes, slow=1000)
