@@ -5,5 +5,6 @@ gateway_pages    the pages; page_routes: their routes, the API reference and the
 node_list        all nodes
 node_data        the data of one node; node_stream: its stream
 job_stream       the data of a job
+alert_captures   Alertmanager's notifications
 gateway_metrics  the metrics of the gateway itself
 """
