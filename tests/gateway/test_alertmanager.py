@@ -19,7 +19,11 @@ import httpx
 import numpy as np
 import pytest
 
+from ibpulse.flightrecorder.alertmanager import Alert
+from ibpulse.gateway.alert_captures import AlertGroup
 from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.job_nodes import FleetJob
+from ibpulse.gateway.parts import GatewayCaptures
 from ibpulse.recordings import load
 from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
 from tests.fleet.hostile import Hostile
@@ -231,6 +235,28 @@ def test_the_same_alert_is_captured_once_even_if_it_comes_twice_at_the_same_time
     assert sorted(each["repeated"] for each in found) == [0, 1, 3]
     other = fleet.notify(alert("Another", job_id=fleet.job))
     assert [each["node"] for each in other["captures"][0]["nodes"]] == list(NODES)
+
+
+@pytest.mark.parametrize(
+    ("before", "age", "expected"),
+    [
+        (60, 0, (60, 10)),
+        (60, 4, (64, 6)),
+        (60, 120, (180, 0.1)),
+        (60, 121, (60, 10)),
+        (240, 50, (290, 0.1)),
+        # with a history of five minutes, a node would refuse
+        (240, 51, (240, 10)),
+        (60, -5, (60, 10)),
+    ],
+)
+def test_a_capture_lies_around_the_start_of_its_alert(before: int, age: int, expected: tuple[float, float]) -> None:
+    now_ns = 1_763_683_200 * SECOND_NS
+    group = AlertGroup(FleetJob(("slurm", "7")))
+    group.alerts.append(Alert("f", True, {"alertname": "Stalled"}, now_ns - age * SECOND_NS))
+    group.news.add(group.key(group.alerts[0]))
+    wanted = group.plan(GatewayCaptures(before_ns=before * SECOND_NS), now_ns)
+    assert (wanted.before_ns / SECOND_NS, wanted.after_ns / SECOND_NS) == expected
 
 
 async def test_a_capture_that_failed_is_taken_when_alertmanager_tries_again(tmp_path: Path, server: Hostile) -> None:

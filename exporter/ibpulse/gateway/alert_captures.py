@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.defaults import HISTORY_NS
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodePendingCapture
 from ibpulse.fleet.targets import is_address
@@ -121,9 +122,11 @@ class AlertGroup:
         return f"{self.name} {alert.labels.get(NAME_LABEL, '')}"
 
     def plan(self, settings: GatewayCaptures, now_ns: int) -> WantedCapture:
-        """The capture around the earliest start of the new alerts, or around now if none began within `REACH_NS`."""
+        """The capture around the earliest start of the new alerts, or around now if no start is within reach."""
+        # a node refuses more than its history
+        reach_ns = min(REACH_NS, HISTORY_NS - settings.before_ns - settings.after_ns)
         starts = [alert.starts_ns for alert in self.alerts if alert.starts_ns and self.key(alert) in self.news]
-        age_ns = now_ns - min((start for start in starts if now_ns - REACH_NS <= start <= now_ns), default=now_ns)
+        age_ns = now_ns - min((start for start in starts if now_ns - reach_ns <= start <= now_ns), default=now_ns)
         # a file holds at most so many
         labels = dict(list(join_labels([alert.labels for alert in self.alerts]).items())[:MAX_LABELS])
         return WantedCapture(
