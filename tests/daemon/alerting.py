@@ -1,13 +1,16 @@
-"""A real Prometheus and a real Alertmanager with one rule and one webhook. They assert nothing by themselves."""
+"""A real Prometheus and a real Alertmanager with given rules and webhooks. They assert nothing by themselves."""
 
 from __future__ import annotations
 
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
@@ -16,26 +19,33 @@ ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertman
 @contextmanager
 def alerting(directory: Path, url: str, expression: str, user: str, password: str) -> Iterator[None]:
     """The rule `Lost` is evaluated every second over the daemon at `url`, and told to its webhook at once."""
-    prometheus, alertmanager = free_address(), free_address()
     password_file = directory / "password"
     password_file.write_text(password)
-    login = f"basic_auth: {{username: {user}, password_file: {password_file}}}"
-    (directory / "rules.yml").write_text(
-        "groups: [{name: rails, rules: [{alert: Lost, labels: {severity: page}, "
-        f"annotations: {{summary: a rail is lost}}, expr: '{expression}'}}]}}]\n"
-    )
-    (directory / "prometheus.yml").write_text(
-        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
-        f"rule_files: [{directory / 'rules.yml'}]\n"
-        f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager}']}}]}}]}}\n"
-        f"scrape_configs: [{{job_name: ibpulse, {login}, "
-        f"static_configs: [{{targets: ['{url.removeprefix('http://')}']}}]}}]\n"
-    )
-    (directory / "alertmanager.yml").write_text(
-        "route: {receiver: ibpulse, group_wait: 0s, group_interval: 1s, repeat_interval: 1s}\n"
-        f"receivers: [{{name: ibpulse, webhook_configs: [{{url: '{url}/api/v1/captures/alertmanager', "
-        f"http_config: {{{login}}}}}]}}]\n"
-    )
+    login = {"basic_auth": {"username": user, "password_file": str(password_file)}}
+    rule = {"alert": "Lost", "labels": {"severity": "page"}, "annotations": {"summary": "a rail"}, "expr": expression}
+    rules = {"groups": [{"name": "rails", "rules": [rule]}]}
+    scrape = {"job_name": "ibpulse", **login, "static_configs": [{"targets": [url.removeprefix("http://")]}]}
+    webhook = {"url": f"{url}/api/v1/captures/alertmanager", "http_config": login}
+    route = {"receiver": "ibpulse", "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1s"}
+    receivers = [{"name": "ibpulse", "webhook_configs": [webhook]}]
+    with alert_servers(directory, rules, scrape, {"route": route, "receivers": receivers}):
+        yield
+
+
+@contextmanager
+def alert_servers(
+    directory: Path, rules: Mapping[str, Any], scrape: Mapping[str, Any], notifications: Mapping[str, Any]
+) -> Iterator[str]:
+    """Prometheus with one scrape job and rules that it evaluates every second, and an Alertmanager; yields its URL."""
+    prometheus, alertmanager = free_address(), free_address()
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(directory / "rules.yml")],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "scrape_configs": [scrape],
+    }
+    for name, document in (("rules", rules), ("prometheus", config), ("alertmanager", notifications)):
+        (directory / f"{name}.yml").write_text(yaml.safe_dump(document))
     assert PROMETHEUS
     assert ALERTMANAGER
     with ExitStack() as running:
@@ -57,7 +67,7 @@ def alerting(directory: Path, url: str, expression: str, user: str, password: st
                 directory / "prometheus.log",
             )
         )
-        yield
+        yield f"http://{alertmanager}"
 
 
 @contextmanager

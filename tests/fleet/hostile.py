@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -52,6 +53,8 @@ async def hostile(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hostile]:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 state.asked.append(head)
+                if length := re.search(r"(?i)\r\ncontent-length: (\d+)", head):
+                    await reader.readexactly(int(length[1]))
                 handler = state.handlers.get(head.split()[1].partition("?")[0])
                 if handler is None:
                     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")

@@ -1,15 +1,20 @@
-"""A gateway in this process, over nodes that are listed in a file."""
+"""A gateway in this process over nodes that are listed in a file, and one that is a process of its own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from ibpulse import exposition
 from ibpulse.fleet.discovery import Discovery
@@ -21,6 +26,8 @@ from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import serve
+from tests.docs.pages import ROOT, blocks
+from tests.running import eventually
 
 VERSION = "1.2.3"
 
@@ -70,3 +77,35 @@ class Gateway:
         finally:
             self.parts.ending.set()
             await server.stop()
+
+
+@contextmanager
+def program(log: Path, *words: str) -> Iterator[None]:
+    """`ibpulse` with these words, ended by a signal with its block; it must not log errors."""
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "ibpulse", *words], stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(30)
+    assert status == 0, log.read_text()
+    assert "ERROR" not in log.read_text(), log.read_text()
+
+
+@contextmanager
+def running_gateway(directory: Path, *flags: str) -> Iterator[str]:
+    """The URL of a gateway with its log in a directory."""
+    log = directory / "gateway.log"
+    with program(log, "gateway", "--web.listen-address=127.0.0.1:0", *flags):
+        found = eventually(lambda: re.search(r"serving (https?://[^ ]+)/\n", log.read_text()), 60)
+        assert found is not None
+        yield found[1]
+
+
+def documented(key: str) -> dict[str, Any]:
+    """The example of docs/gateway.md that has this key at its top."""
+    examples = [block for block in blocks(ROOT / "docs" / "gateway.md") if re.search(f"(?m)^{key}:", block)]
+    (found,) = map(yaml.safe_load, examples)
+    assert isinstance(found, dict)
+    return found

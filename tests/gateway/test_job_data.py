@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import re
@@ -210,18 +211,28 @@ async def test_a_capture_of_the_job_is_on_all_nodes_and_one_archive(gateway: Gat
     assert all(part[:4] == part[-4:] == b"PAR1" for part in parts)
 
 
-async def test_a_notification_takes_one_capture_of_the_job_of_its_alerts(gateway: Gateway) -> None:
+async def test_an_archive_names_the_nodes_without_a_file(gateway: Gateway, urls: dict[str, str]) -> None:
     job = await job_id(gateway)
-    alerts = [
-        {"status": "firing", "labels": {"alertname": "Stalled", "job_id": job, "instance": node}, "fingerprint": node}
-        for node in NODES
-    ]
-    body = {"version": "4", "alerts": [*alerts, {"status": "firing", "labels": {"alertname": "Other"}}]}
-    found = (await gateway.client.post("/api/v1/captures/alertmanager", json=body)).json()
-    assert found["ignored"] == 1
-    assert [len(each["nodes"]) for each in found["captures"]] == [4]
-    again = (await gateway.client.post("/api/v1/captures/alertmanager", json=body)).json()
-    assert again["captures"] == []
+    group = f"job{hashlib.sha256(f'simulated:{job}'.encode()).hexdigest()[:5]}00000"
+    async with httpx.AsyncClient() as client:
+        for node, after in (("node1", "10ms"), ("node2", "20s")):
+            body = {"reason": group, "before": "1s", "after": after}
+            (await client.post(f"{urls[node]}/api/v1/captures", json=body)).raise_for_status()
+    for _ in range(50):
+        answer = await gateway.client.get(f"/api/v1/jobs/{job}/captures/{group}")
+        if answer.status_code == 200:
+            break
+        await asyncio.sleep(0.2)
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        capture, missing = archive.getnames()
+        text = archive.extractfile(missing)
+        assert text is not None
+        assert text.read().decode().splitlines() == [
+            "node2: its file is not complete yet",
+            "node3: it has no file of this capture",
+            "node4: it has no file of this capture",
+        ]
+    assert (capture.split("/")[1], missing) == ("node1", f"{group}/missing.txt")
 
 
 async def test_reading_gives_no_right_to_capture(tmp_path: Path, urls: dict[str, str]) -> None:

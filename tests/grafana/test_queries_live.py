@@ -97,7 +97,7 @@ class Fleet:
     def ask_node(self, target: Target) -> Any:
         """The answer of a node to an Infinity query, about the last ten seconds."""
         now_ms = int(time.time() * 1000)
-        url = target.body["url"].replace("${scheme}", "http").replace("${instance}", self.instances[1])
+        url = fill(target.body["url"], {"scheme": "http", "gateway": "", "instance": self.instances[1]})
         times = {"${__timeFrom}": str(now_ms - 10_000), "${__timeTo}": str(now_ms)}
         params = {each["key"]: times.get(each["value"], each["value"]) for each in target.body["url_options"]["params"]}
         answer = httpx.get(url, params=params, timeout=20)

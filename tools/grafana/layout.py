@@ -52,6 +52,11 @@ def choice(name: str, label: str, description: str, values: tuple[str, ...]) -> 
     return variable.options(options).current(options[0])
 
 
+def text(name: str, label: str, description: str) -> Variable:
+    """Variable: any text, none by default."""
+    return build.TextBoxVariable(name).label(label).description(description).default_value("")
+
+
 def board_links(own: Board, boards: Sequence[Board]) -> list[Builder[model.DashboardLink]]:
     """Links to the other boards that keep the time range and the variables."""
     return [

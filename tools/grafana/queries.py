@@ -16,7 +16,7 @@ RATE = "$__rate_interval"
 RANGE = "$__range"
 PLUGIN = "yesoreyeram-infinity-datasource"
 INFINITY = common.DataSourceRef(type_val=PLUGIN, uid="$infinity")
-NODE_ADDRESS = "${scheme}://${instance}"
+NODE_ADDRESS = "${scheme}://${gateway}${instance}"
 TIMES = {"from": "${__timeFrom}", "to": "${__timeTo}"}
 MAX_POINTS = 2000
 

@@ -18,6 +18,7 @@ PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
 GATEWAY_WEB = ("web.listen-address", "web.config.file", "web.hosts")
+GATEWAY_CAPTURES = ("capture.before", "capture.after", "capture.cooldown", "capture.allow-unauthenticated")
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
@@ -101,7 +102,7 @@ VERBS = {
             "gateway",
             "Serve the pages and the data of many nodes at one address.",
             "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
-            settings=("nodes", *GATEWAY_WEB, "capture.allow-unauthenticated", "log"),
+            settings=("nodes", *GATEWAY_WEB, *GATEWAY_CAPTURES, "log"),
         ),
         Verb(
             "simulate",

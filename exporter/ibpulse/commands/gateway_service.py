@@ -18,7 +18,7 @@ from ibpulse.fleet.discovery import REFRESH_SECONDS, Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
 from ibpulse.metrics.web import WebCounts
 from ibpulse.sampler.scheduling import allow_open_files
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -58,7 +58,7 @@ class Gateway:
         self._discovery, self._nodes = discovery, Nodes()
         self._table = NodeTable(discovery, self._nodes)
         counts = WebCounts()
-        web_config = settings.web.config_file
+        web_config, capture = settings.web.config_file, settings.capture
         self._web_config = WebConfigReloader(web_config, counts) if web_config else None
         self._parts = GatewayParts(
             discovery=discovery,
@@ -67,9 +67,10 @@ class Gateway:
             version=__version__,
             registry=exposition.process_registry(),
             counts=counts,
+            captures=GatewayCaptures(capture.before, capture.after, capture.cooldown),
             web_config=self._web_config,
             hosts=HostCheck(self._address.host, settings.web.hosts),
-            allow_unauthenticated=settings.capture.allow_unauthenticated,
+            allow_unauthenticated=capture.allow_unauthenticated,
         )
         self._problems: tuple[str, ...] = ()
 

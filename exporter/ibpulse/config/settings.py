@@ -41,6 +41,7 @@ from ibpulse.defaults import (
     ACTIVE_BYTES_PER_SECOND,
     CAPTURE_AFTER_NS,
     CAPTURE_BEFORE_NS,
+    CAPTURE_COOLDOWN_NS,
     CAPTURE_RULES,
     HISTORY_NS,
     MAX_CAPTURE_BYTES,
@@ -298,7 +299,7 @@ class CaptureSettings:
     )
     cooldown: int = setting(
         duration("1s", "30d"),
-        "10m",
+        CAPTURE_COOLDOWN_NS,
         "Minimum time between captures of the same rule or alert, 1s to 30d.",
     )
     max_count: int = setting(

@@ -30,33 +30,49 @@ class Alert:
     starts_ns: int | None = None
 
 
+class Cooldown:
+    """Remembers the newest keys that were captured, each for `length_ns`."""
+
+    def __init__(self, length_ns: int) -> None:
+        self._length_ns = length_ns
+        self._captured_ns: dict[str, int] = {}
+
+    def covers(self, key: str, now_ns: int) -> bool:
+        """Whether the key was captured so recently that it is not captured again."""
+        captured_ns = self._captured_ns.get(key)
+        return captured_ns is not None and now_ns - captured_ns < self._length_ns
+
+    def begin(self, key: str, now_ns: int) -> None:
+        """Record a capture; of more than `REMEMBERED` keys, the oldest is forgotten."""
+        self._captured_ns.pop(key, None)
+        self._captured_ns[key] = now_ns
+        while len(self._captured_ns) > REMEMBERED:
+            del self._captured_ns[next(iter(self._captured_ns))]
+
+    def cancel(self, key: str) -> None:
+        """Forget a key whose capture failed."""
+        self._captured_ns.pop(key, None)
+
+
 class AlertReceiver:
     """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down."""
 
     def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
         self._names = tuple(name.lower() for name in names)
-        self._cooldown_ns = cooldown_ns
-        self._captured_ns: dict[str, int] = {}
+        self._cooldown = Cooldown(cooldown_ns)
 
     def choose(self, alerts: Iterable[Alert], now_ns: int) -> list[Alert]:
         """The firing alerts that name this node or no node and were not captured within the cool-down."""
         return [
             alert
             for alert in alerts
-            if alert.firing and self._is_here(alert.labels) and not self._is_known(alert, now_ns)
+            if alert.firing and self._is_here(alert.labels) and not self._cooldown.covers(alert.fingerprint, now_ns)
         ]
 
     def remember(self, alerts: Iterable[Alert], now_ns: int) -> None:
         """Record that these alerts were captured."""
         for alert in alerts:
-            self._captured_ns.pop(alert.fingerprint, None)
-            self._captured_ns[alert.fingerprint] = now_ns
-        while len(self._captured_ns) > REMEMBERED:
-            del self._captured_ns[next(iter(self._captured_ns))]
-
-    def _is_known(self, alert: Alert, now_ns: int) -> bool:
-        captured_ns = self._captured_ns.get(alert.fingerprint)
-        return captured_ns is not None and now_ns - captured_ns < self._cooldown_ns
+            self._cooldown.begin(alert.fingerprint, now_ns)
 
     def _is_here(self, labels: Mapping[str, str]) -> bool:
         named = [host_of(labels[label]) for label in NODE_LABELS if labels.get(label)]

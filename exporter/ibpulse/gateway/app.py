@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from ibpulse.gateway.alert_captures import alert_router
 from ibpulse.gateway.gateway_metrics import gateway_metrics_router
 from ibpulse.gateway.job_stream import job_router
 from ibpulse.gateway.node_data import node_router
@@ -33,7 +34,8 @@ def create_gateway(parts: GatewayParts) -> FastAPI:
     install_problem_handlers(app)
     # from the middleware, for every path but the probes
     refusals = problems(401, 414, 421, 429)
-    for router in (node_list_router, job_router, node_router, node_stream_router, gateway_metrics_router):
+    data = (node_list_router, job_router, alert_router, node_router, node_stream_router, gateway_metrics_router)
+    for router in data:
         app.include_router(router(parts), responses=refusals)
     app.include_router(probe_router(parts))
     app.include_router(page_router(parts, app.openapi))

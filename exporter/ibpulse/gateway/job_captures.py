@@ -11,7 +11,7 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -20,38 +20,23 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
 from ibpulse.fleet.node_answers import ask_node, read_answer
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeCapture, NodeCaptures, NodePendingCapture
-from ibpulse.flightrecorder.alertmanager import NODE_LABELS, Alert, AlertReceiver, join_labels
 from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.parameters import read_duration
 from ibpulse.web.problems import ProblemError
-from ibpulse.web.routes.capture_bodies import (
-    MAX_LABELS,
-    CaptureRequest,
-    Notification,
-    json_response,
-    read_alerts,
-    read_body,
-    refusals,
-    request_schema,
-)
+from ibpulse.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
 from ibpulse.web.routes.captures_route import check_writer
 
 CAPTURES = "/api/v1/captures"
 PATH = "/api/v1/jobs/{job}/captures"
-JOB_LABEL = "job_id"
 SHORTEST_NS = 100 * MILLISECOND_NS
-# an alert that began earlier saves the samples around now
-REACH_NS = 120 * SECOND_NS
-COOLDOWN_NS = 300 * SECOND_NS
 MAX_ARCHIVES, MAX_LISTS = 2, 4
 # the reason in the name of a file has at most 40 characters
 MOST_REASON = 26
@@ -59,17 +44,30 @@ _GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """What to capture: a time before and after now, as of a moment of the monotonic clock."""
+class WantedCapture:
+    """A capture: its reason, its labels, and the time before and after `at_ns` of the monotonic clock."""
 
+    reason: str
+    labels: Mapping[str, str]
     before_ns: int
     after_ns: int
     at_ns: int
 
-    def now(self) -> tuple[int, int]:
-        """Before and after, for a request that is sent now."""
-        passed = time.monotonic_ns() - self.at_ns
-        return self.before_ns + passed, max(SHORTEST_NS, self.after_ns - passed)
+    async def ask(self, node: Node) -> NodePendingCapture:
+        """The capture that a node takes.
+
+        Raises:
+            DaemonError: it takes none.
+        """
+        passed_ns = time.monotonic_ns() - self.at_ns
+        before_ns, after_ns = self.before_ns + passed_ns, max(SHORTEST_NS, self.after_ns - passed_ns)
+        body = {
+            "reason": self.reason,
+            "labels": dict(self.labels),
+            "before": f"{before_ns // MILLISECOND_NS}ms",
+            "after": f"{after_ns // MILLISECOND_NS}ms",
+        }
+        return read_answer(NodePendingCapture, await node.post(CAPTURES, orjson.dumps(body)))
 
 
 def captures_router(parts: GatewayParts) -> APIRouter:
@@ -103,6 +101,9 @@ def captures_router(parts: GatewayParts) -> APIRouter:
             for capture in answer.captures
             if _group_of(capture.reason) == group
         ]
+        for node in found.keys() - {member.node for member in members}:
+            waits = any(_group_of(capture.reason) == group for capture in found[node].pending)
+            missing[node] = "its file is not complete yet" if waits else "it has no file of this capture"
         if not members:
             raise ProblemError("unknown-capture", 404, f"No such finished capture of the job: {group[:100]!r}.")
         return send_archive(request, parts.nodes, group, members, missing, archives)
@@ -111,9 +112,8 @@ def captures_router(parts: GatewayParts) -> APIRouter:
 
 
 def captures_writing_router(parts: GatewayParts) -> APIRouter:
-    """The routes that take captures of jobs."""
-    router = APIRouter()
-    receiver = AlertReceiver((), COOLDOWN_NS)
+    """The route that takes captures of jobs."""
+    router, settings = APIRouter(), parts.captures
 
     @router.post(
         PATH,
@@ -126,26 +126,14 @@ def captures_writing_router(parts: GatewayParts) -> APIRouter:
         """Save the samples around now on all nodes of a job."""
         check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
-        before_ns = CAPTURE_BEFORE_NS if body.before is None else read_duration("before", body.before)
-        after_ns = CAPTURE_AFTER_NS if body.after is None else read_duration("after", body.after)
+        before_ns = settings.before_ns if body.before is None else read_duration("before", body.before)
+        after_ns = settings.after_ns if body.after is None else read_duration("after", body.after)
         chosen = choose_job(parts.table.rows(), job)
-        taken = await _take(parts, chosen, body.reason, body.labels, Span(before_ns, after_ns, time.monotonic_ns()))
+        wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, time.monotonic_ns())
+        taken = await capture_job(parts, chosen, wanted)
         if not taken["nodes"]:
-            reasons = "; ".join(f"{each['node']}: {each['reason']}" for each in taken["missing"][:3])
-            raise ProblemError("no-captures", 503, f"No node of the job takes a capture. {reasons}"[:1000])
+            raise ProblemError("no-captures", 503, say_missing(taken))
         return json_response(202, taken, {"Location": taken["url"]})
-
-    @router.post(
-        f"{CAPTURES}/alertmanager",
-        responses={200: {"description": "Notification accepted."}, **refusals(403, 413, 422)},
-        response_class=Response,
-        openapi_extra=request_schema(Notification, required=True),
-    )
-    async def take_notification(request: Request) -> Response:
-        """Alertmanager's webhook: alerts with the label job_id save the samples around their start on its nodes."""
-        check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
-        alerts = read_alerts(read_body(Notification, await request.body()))
-        return json_response(200, await _take_alerts(parts, receiver, alerts))
 
     return router
 
@@ -160,28 +148,14 @@ def _group_of(reason: str) -> str | None:
     return found[2] if found else None
 
 
-async def _take(
-    parts: GatewayParts, job: FleetJob, reason: str, labels: Mapping[str, str], span: Span
-) -> dict[str, Any]:
-    """Take a capture on all nodes; the answer names those that do not."""
+async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture) -> dict[str, Any]:
+    """Take a capture on all nodes of a job; the answer names those that take none."""
     group = f"job{_key_hash(job.text)}{secrets.token_hex(3)[:5]}"
-    words = re.sub("[^a-z0-9]+", "-", reason.lower())[:MOST_REASON].strip("-")
-    full = f"{words}-{group}" if words else group
+    words = re.sub("[^a-z0-9]+", "-", wanted.reason.lower())[:MOST_REASON].strip("-")
     trigger_ms = time.time_ns() // MILLISECOND_NS
-
-    async def ask(node: Node) -> NodePendingCapture:
-        before_ns, after_ns = span.now()
-        body = {
-            "reason": full,
-            "labels": dict(labels),
-            "before": f"{before_ns // MILLISECOND_NS}ms",
-            "after": f"{after_ns // MILLISECOND_NS}ms",
-        }
-        return read_answer(NodePendingCapture, await node.post(CAPTURES, orjson.dumps(body)))
-
     running = [name for name, each in job.nodes.items() if each.running] or list(job.nodes)
     nodes = [node for name in running if (node := parts.nodes.get(name)) is not None]
-    found = await parts.nodes.ask_all(nodes, ask)
+    found = await parts.nodes.ask_all(nodes, replace(wanted, reason=f"{words}-{group}" if words else group).ask)
     missing = {name: GONE[1] for name in running if parts.nodes.get(name) is None} | found.missing
     return {
         "id": group,
@@ -189,56 +163,21 @@ async def _take(
         "scheduler": job.key[0],
         "reason": words,
         "trigger_ms": trigger_ms,
-        "nodes": [
-            {"node": name, "name": each.name, "trigger_ms": each.trigger_ms, "ready_ms": each.ready_ms}
-            for name in running
-            if (each := found.answers.get(name)) is not None
-        ],
+        "nodes": [describe_pending(name, found.answers[name]) for name in running if name in found.answers],
         "missing": _missing(missing),
         "url": f"{PATH.format(job=quote(job.text, safe=''))}/{group}",
     }
 
 
-async def _take_alerts(parts: GatewayParts, receiver: AlertReceiver, alerts: Iterable[Alert]) -> dict[str, Any]:
-    """Take one capture for each job that firing alerts name."""
-    now_ns = time.time_ns()
-    by_job: dict[str, list[Alert]] = {}
-    ignored = 0
-    for alert in alerts:
-        named = alert.labels.get(JOB_LABEL, "")
-        if alert.firing and named:
-            by_job.setdefault(named, []).append(alert)
-        elif alert.firing:
-            ignored += 1
-    captures, problems = [], []
-    for text, firing in by_job.items():
-        # one capture for all nodes, so an alert of another node of the job is the same one
-        mine = [
-            replace(
-                alert,
-                fingerprint=f"{text} {alert.labels.get('alertname', '')}",
-                labels={name: value for name, value in alert.labels.items() if name not in NODE_LABELS},
-            )
-            for alert in firing
-        ]
-        chosen = receiver.choose(mine, now_ns)
-        if not chosen:
-            continue
-        try:
-            job = choose_job(parts.table.rows(), text)
-        except ProblemError as error:
-            problems.append({"job_id": text, "reason": error.detail})
-            continue
-        starts = [each.starts_ns for each in chosen if each.starts_ns is not None]
-        age_ns = now_ns - min((start for start in starts if now_ns - REACH_NS <= start <= now_ns), default=now_ns)
-        span = Span(CAPTURE_BEFORE_NS + age_ns, max(SHORTEST_NS, CAPTURE_AFTER_NS - age_ns), time.monotonic_ns())
-        # a file holds at most so many
-        labels = dict(list(join_labels([alert.labels for alert in firing]).items())[:MAX_LABELS])
-        taken = await _take(parts, job, labels.get("alertname", "alert"), labels, span)
-        captures.append(taken)
-        if taken["nodes"]:
-            receiver.remember(chosen, now_ns)
-    return {"captures": captures, "problems": problems, "ignored": ignored}
+def describe_pending(node: str, pending: NodePendingCapture) -> dict[str, Any]:
+    """The members of a capture that a node takes."""
+    return {"node": node, "name": pending.name, "trigger_ms": pending.trigger_ms, "ready_ms": pending.ready_ms}
+
+
+def say_missing(taken: Mapping[str, Any]) -> str:
+    """Why no node of a job takes a capture."""
+    reasons = "; ".join(f"{each['node']}: {each['reason']}" for each in taken["missing"][:3])
+    return f"No node of the job takes a capture. {reasons}"[:1000]
 
 
 async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeCaptures], dict[str, str]]:
@@ -264,8 +203,10 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeC
     found = await parts.nodes.ask_all(nodes, ask)
     names = (text,) if known is None else (known.text,)
     mine = {name: _only(answer, names, found_all=known is not None) for name, answer in found.answers.items()}
-    if known is None and not any(answer.captures for answer in mine.values()):
-        raise unknown
+    if known is None:
+        mine = {name: answer for name, answer in mine.items() if answer.captures or answer.pending}
+        if not mine:
+            raise unknown
     return mine, found.missing
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,12 +78,16 @@ def _newness(job: NodeJob) -> tuple[bool, int]:
 
 
 def choose_job(states: Iterable[NodeState], text: str) -> FleetJob:
-    """The job with an id, or with a scheduler and an id (`slurm:42`).
+    """The job of some nodes with an id, or with a scheduler and an id (`slurm:42`).
 
     Raises:
         ProblemError: there is no such job, or several schedulers have one.
     """
-    jobs = list_jobs(states)
+    return pick_job(list_jobs(states), text)
+
+
+def pick_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
+    """The same of jobs that are listed already."""
     found = [job for key, job in jobs.items() if text in (key[1], job.text)]
     if not found:
         ids = list(dict.fromkeys(identity for _, identity in jobs))

@@ -83,12 +83,18 @@ def _window(answer: PeerAnswer, wanted: str) -> Response:
     return Response(found.model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
 
 
+def _summary(answer: PeerAnswer, _: str) -> Response:
+    found = read_answer(NodeSpanSummary, answer)
+    # only a query that names a job has one in its answer
+    return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+
+
 RESOURCES = (
     NodeResource("ports", "Every port of the node: identity, state, and files of its byte counters.", _json(NodePorts)),
     NodeResource("topology", "The devices of the node with their PCIe links, and its GPUs.", _json(NodeTopology)),
     NodeResource("jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)),
     NodeResource("events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")),
-    NodeResource("summary", "All statistics of one span of whole seconds.", _json(NodeSpanSummary)),
+    NodeResource("summary", "All statistics of one span of whole seconds.", _summary),
     NodeResource("captures", "The captures of the node.", _json(NodeCaptures)),
     NodeResource("clock", "The wall clock of the node.", _json(NodeClock)),
     NodeResource("window", "Rates of single samples, or of bins of samples.", _window, ("port",), MAX_WINDOW_BYTES),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, CAPTURE_COOLDOWN_NS
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
@@ -26,6 +27,15 @@ class GatewayLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayCaptures:
+    """Captures through the gateway: their default span, and the least time between two of the same alert."""
+
+    before_ns: int = CAPTURE_BEFORE_NS
+    after_ns: int = CAPTURE_AFTER_NS
+    cooldown_ns: int = CAPTURE_COOLDOWN_NS
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayParts:
     """The gateway, as the routes see it.
 
@@ -41,6 +51,7 @@ class GatewayParts:
     registry: CollectorRegistry
     counts: WebCounts = field(default_factory=WebCounts)
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    captures: GatewayCaptures = field(default_factory=GatewayCaptures)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None
     hosts: HostCheck = field(default_factory=HostCheck)

@@ -143,17 +143,16 @@ def _captures() -> dashboard.Panel:
         Field("reason", "Reason", "string"),
         Field("size_bytes", "Size"),
         Field("name", "File", "string"),
-        Field("url", "Address", "string"),
     ]
     face = PanelHead(
         "Captures on this node",
         "Files that the flight recorder wrote, newest first. Click a file to download it as Parquet, if your browser "
-        "can reach the node; `ibpulse report` and `ibpulse render` read it.",
+        "can reach the node or the gateway; `ibpulse report` and `ibpulse render` read it.",
         "none",
         "No capture is stored, or the flight recorder has no directory",
         width=24,
     )
-    link = Link("Download", NODE_ADDRESS + "${__data.fields.Address}")
+    link = Link("Download", f"{NODE_ADDRESS}{CAPTURES}/${{__data.fields.File}}")
     return _listing(face, InfinityQuery("A", CAPTURES, {}, "captures").as_table(columns), ("File", link))
 
 
@@ -173,6 +172,11 @@ def board() -> Board:
             layout.instance(single=True),
             layout.choice(
                 "scheme", "Scheme", "Scheme that Grafana's server uses for requests to the node.", ("http", "https")
+            ),
+            layout.text(
+                "gateway",
+                "Gateway",
+                "Where a gateway has the nodes, such as gateway:10056/node/; empty to ask each node itself.",
             ),
         ],
         sections=[

@@ -1,0 +1,289 @@
+"""Alertmanager's notifications to a real gateway over real daemons, with the configuration of docs/gateway.md."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import ssl
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import httpx
+import numpy as np
+import pytest
+
+from ibpulse.flightrecorder.alertmanager import Alert
+from ibpulse.gateway.alert_captures import AlertGroup
+from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.job_nodes import FleetJob
+from ibpulse.gateway.parts import GatewayCaptures
+from ibpulse.recordings import load
+from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
+from tests.fleet.hostile import Hostile
+from tests.gateway.gateways import Gateway, documented, program, running_gateway
+from tests.running import eventually
+from tests.web.certificates import make_authority, sign
+
+NODES = ("node1", "node2", "node3")
+PATH = "/api/v1/captures/alertmanager"
+USER, PASSWORD = "alertmanager", "correct horse"
+SECOND_NS = 10**9
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Three nodes with one job, and the gateway; `client` asks it as a user."""
+
+    client: httpx.Client
+    job: str
+    directory: Path
+    scratch: Path
+    targets: Mapping[str, str]
+
+    def notify(self, *alerts: dict[str, Any]) -> dict[str, Any]:
+        answer = self.client.post(PATH, json={"version": "4", "alerts": alerts})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def captures(self, reason: str) -> list[dict[str, Any]]:
+        """Those of the job with this reason."""
+        listed = self.client.get(f"/api/v1/jobs/{self.job}/captures").json()
+        return [each for each in listed["captures"] if each["reason"] == reason]
+
+    def tell(self, node: str, **faults: object) -> None:
+        """Set exactly these faults on a node."""
+        path = self.scratch / "sys" / node / "faults.json"
+        fresh = path.with_name("faults.new")
+        fresh.write_text(json.dumps({name.replace("_", "-"): value for name, value in faults.items()}))
+        fresh.rename(path)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Nodes that want a password, and a gateway that wants one too, over TLS."""
+    directory = tmp_path_factory.mktemp("fleet")
+    sign(make_authority(directory), directory, "server", "IP:127.0.0.1")
+    users = f"basic_auth_users: {{{USER}: {bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}}}\n"
+    for name, text in {
+        "password": PASSWORD,
+        "node.yml": users,
+        "gateway.yml": f"{users}tls_server_config: {{cert_file: server.crt, key_file: server.key}}\n",
+        "access.yml": f"basic_auth: {{username: {USER}, password_file: password}}\n",
+    }.items():
+        (directory / name).write_text(text)
+    demo = ("demo", "--nodes=3", "--ports=2", "--slow.interval=1s", "--capture.min-free=0B")
+    demo += ("--web.listen-address=127.0.0.1:0", f"--web.config.file={directory / 'node.yml'}")
+    with program(directory / "demo.log", *demo):
+        text = eventually(lambda: found[1] if (found := re.search(r"listed in (\S+)", log(directory))) else "", 60)
+        eventually(lambda: "node3: http" in log(directory), 60)
+        flags = [f"--nodes.sources={text}", f"--nodes.config.file={directory / 'access.yml'}"]
+        flags += [f"--web.config.file={directory / 'gateway.yml'}", "--capture.before=4s", "--capture.after=1s"]
+        with running_gateway(directory, *flags) as url:
+            tls = ssl.create_default_context(cafile=directory / "authority.crt")
+            with httpx.Client(base_url=url, auth=(USER, PASSWORD), verify=tls, timeout=20) as client:
+                job = eventually(lambda: whole_job(client), 60)
+                entries = json.loads(Path(text).read_text())
+                targets = {entry["labels"]["node"]: entry["targets"][0] for entry in entries}
+                yield Fleet(client, job, directory, Path(text).parent, targets)
+
+
+def log(directory: Path) -> str:
+    return (directory / "demo.log").read_text()
+
+
+def whole_job(client: httpx.Client) -> str:
+    """The job of all nodes, once all are known to have it."""
+    jobs = client.get("/api/v1/jobs").json()["jobs"]
+    return next((str(job["job_id"]) for job in jobs if len(job["nodes"]) == len(NODES)), "")
+
+
+def alert(name: str, status: str = "firing", **labels: str) -> dict[str, Any]:
+    return {"status": status, "labels": {"alertname": name, **labels}}
+
+
+def configuration(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The rules and the notifications of the page, for these servers, without delays."""
+    rules, notifications = documented("groups"), documented("receivers")
+    for rule in rules["groups"][0]["rules"]:
+        rule["for"] = "0s"
+    (webhook,) = next(each for each in notifications["receivers"] if each["name"] == "captures")["webhook_configs"]
+    assert webhook["url"] == f"https://gateway:10056{PATH}"
+    webhook["url"] = f"{str(fleet.client.base_url).rstrip('/')}{PATH}"
+    webhook["http_config"]["basic_auth"]["password_file"] = str(fleet.directory / "password")
+    webhook["http_config"]["tls_config"]["ca_file"] = str(fleet.directory / "authority.crt")
+    # the page leaves out resolved alerts; here they come, to show that they do nothing
+    webhook["send_resolved"] = True
+    notifications["route"] |= {"group_wait": "0s", "group_interval": "1s", "repeat_interval": "1s"}
+    return rules, notifications
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
+def test_an_alert_about_a_job_takes_one_capture_on_all_its_nodes(fleet: Fleet, tmp_path: Path) -> None:
+    rules, notifications = configuration(fleet)
+    login = {"basic_auth": {"username": USER, "password_file": str(fleet.directory / "password")}}
+    scrape = {"job_name": "ibpulse", **login, "static_configs": [{"targets": list(fleet.targets.values())}]}
+    with alert_servers(tmp_path, rules, scrape, notifications) as alertmanager:
+        time.sleep(5)
+        told_ns = time.time_ns()
+        fleet.tell("node2", link_flap=["mlx5_1"])
+        try:
+            taken = eventually(lambda: complete(fleet.captures("jobraildown")), 60, 0.5)
+            # Alertmanager repeats itself every second
+            time.sleep(3)
+        finally:
+            fleet.tell("node2")
+        eventually(lambda: httpx.get(f"{alertmanager}/api/v2/alerts").json() == [], 60)
+        time.sleep(2)
+    assert fleet.captures("jobraildown") == [taken]
+    assert [each["node"] for each in taken["nodes"]] == list(NODES)
+    files = download(fleet, taken["url"], tmp_path)
+    assert list(files) == list(NODES)
+    for node, path in files.items():
+        recording = load(path)
+        assert (recording.meta.host, recording.meta.labels["alertname"]) == (node, "JobRailDown")
+        assert recording.meta.labels["job_id"] == fleet.job
+        assert [record.job.claim.id for record in recording.meta.jobs] == [fleet.job]
+        # clocks of nodes differ by at most 50 ms
+        assert recording.start_ns < told_ns < recording.end_ns
+        assert np.nanmax(recording.bytes_per_second) > 1e9
+        down = [str(event.subject) for event in recording.meta.events if event.kind == "link-down"]
+        assert down == (["mlx5_1:1"] if node == "node2" else [])
+
+
+def complete(captures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first of these captures once all of its files are there."""
+    return next((each for each in captures if all(node["size_bytes"] for node in each["nodes"])), None)
+
+
+def download(fleet: Fleet, url: str, directory: Path) -> dict[str, Path]:
+    """The files of an archive by node."""
+    content = fleet.client.get(url).content
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive.getmembers():
+            _, node, name = member.name.split("/")
+            file = archive.extractfile(member)
+            assert file is not None
+            found[node] = directory / f"{node}-{name}"
+            found[node].write_bytes(file.read())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("node", "labels"),
+    [
+        ("node1", {"instance": "{node1}"}),
+        ("node2", {"node": "node2", "instance": "10.255.255.254:9100"}),
+        ("node3", {"hostname": "NODE3.cluster.example.org"}),
+    ],
+)
+def test_an_alert_without_a_job_takes_a_capture_on_the_node_that_it_names(
+    fleet: Fleet, node: str, labels: dict[str, str]
+) -> None:
+    given = {name: text.format(**fleet.targets) for name, text in labels.items()}
+    found = fleet.notify(alert("Alone", **given))
+    assert [each["node"] for each in found["nodes"]] == [node]
+    assert (found["captures"], found["repeated"], found["problems"]) == ([], 0, [])
+    name = found["nodes"][0]["name"]
+    captures = f"/node/{node}/api/v1/captures"
+    eventually(lambda: name in {each["name"] for each in fleet.client.get(captures).json()["captures"]}, 60)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ({}, "it names neither a job (job_id) nor a node (instance, node, nodename, hostname)"),
+        ({"instance": "gpu-9:10055"}, "no node is called 'gpu-9:10055'; see /api/v1/nodes for those that exist"),
+        (
+            {"instance": "127.0.0.1:9100"},
+            "'127.0.0.1:9100' could be node1, node2, node3; name one of them in the label node",
+        ),
+        ({"job_id": "7", "node": "node1"}, "No such job: '7'. Known jobs: 1001."),
+    ],
+    ids=str,
+)
+def test_an_alert_without_one_node_or_job_is_told_by_a_sentence(
+    fleet: Fleet, labels: dict[str, str], reason: str
+) -> None:
+    found = fleet.notify(alert("Vague", **labels))
+    assert found["problems"] == [{"alert": "Vague", "reason": reason}]
+    assert (found["captures"], found["nodes"]) == ([], [])
+    assert reason in (fleet.directory / "gateway.log").read_text()
+
+
+def test_a_resolved_alert_does_nothing(fleet: Fleet) -> None:
+    resolved = [alert("Over", "resolved", job_id=fleet.job), alert("Over", "resolved", node="node1")]
+    assert fleet.notify(*resolved) == {"captures": [], "nodes": [], "repeated": 0, "problems": []}
+
+
+def test_the_same_alert_is_captured_once_even_if_it_comes_twice_at_the_same_time(fleet: Fleet) -> None:
+    # of each node, as rules by instance have it
+    alerts = [alert("Twice", job_id=fleet.job, instance=target) for target in fleet.targets.values()]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: fleet.notify(*alerts), range(2)))
+    found.append(fleet.notify(alert("Twice", job_id=f"simulated:{fleet.job}")))
+    assert sorted(len(each["captures"]) for each in found) == [0, 0, 1]
+    assert sorted(each["repeated"] for each in found) == [0, 1, 3]
+    other = fleet.notify(alert("Another", job_id=fleet.job))
+    assert [each["node"] for each in other["captures"][0]["nodes"]] == list(NODES)
+
+
+@pytest.mark.parametrize(
+    ("before", "age", "expected"),
+    [
+        (60, 0, (60, 10)),
+        (60, 4, (64, 6)),
+        (60, 120, (180, 0.1)),
+        (60, 121, (60, 10)),
+        (240, 50, (290, 0.1)),
+        # with a history of five minutes, a node would refuse
+        (240, 51, (240, 10)),
+        (60, -5, (60, 10)),
+    ],
+)
+def test_a_capture_lies_around_the_start_of_its_alert(before: int, age: int, expected: tuple[float, float]) -> None:
+    now_ns = 1_763_683_200 * SECOND_NS
+    group = AlertGroup(FleetJob(("slurm", "7")))
+    group.alerts.append(Alert("f", True, {"alertname": "Stalled"}, now_ns - age * SECOND_NS))
+    group.news.add(group.key(group.alerts[0]))
+    wanted = group.plan(GatewayCaptures(before_ns=before * SECOND_NS), now_ns)
+    assert (wanted.before_ns / SECOND_NS, wanted.after_ns / SECOND_NS) == expected
+
+
+async def test_a_capture_that_failed_is_taken_when_alertmanager_tries_again(tmp_path: Path, server: Hostile) -> None:
+    gateway = Gateway(tmp_path)
+    app = create_gateway(replace(gateway.parts, allow_unauthenticated=True))
+    body = {"version": "4", "alerts": [alert("Stalled", node="gpu-1")]}
+    try:
+        await gateway.list(**{"gpu-1": server.url})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client:
+            refused = await client.post(PATH, json=body)
+            assert (refused.status_code, refused.json()["type"]) == (503, "/api/docs#no-captures")
+            assert refused.json()["detail"].startswith("gpu-1 takes no capture: ")
+            name = "20261123T053000.123Z-stalled-0123abcd.parquet"
+            pending = {"name": name, "trigger_ms": 1, "reason": "stalled", "ready_ms": 2}
+            server.answer("/api/v1/captures", json.dumps(pending).encode(), status="202 Accepted")
+            assert [each["name"] for each in (await client.post(PATH, json=body)).json()["nodes"]] == [name]
+            assert (await client.post(PATH, json=body)).json()["repeated"] == 1
+    finally:
+        await gateway.close()
+
+
+async def test_reading_gives_no_right_to_notify(gateway: Gateway) -> None:
+    answer = await gateway.client.post(PATH, json={"version": "4", "alerts": []})
+    assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#writing-needs-user")
+
+
+def test_only_a_user_of_the_gateway_may_notify(fleet: Fleet) -> None:
+    for login in (None, (USER, "wrong")):
+        answer = fleet.client.post(PATH, json={"version": "4", "alerts": []}, auth=login)
+        assert answer.status_code == 401
