@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ibpulse.arrays import Singles
-from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges, find_hot_rail
+from ibpulse.fleet.hot_rail import find_hot_rail
+from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
