@@ -1,4 +1,4 @@
-"""Keeps an exception within the part of the daemon in which it happened: counted, logged once, shown as a notice."""
+"""Keeps an exception within the part of the process in which it happened: counted, logged once, shown as a notice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ibpulse.errors import IbpulseError
@@ -23,7 +23,13 @@ PARTS: Mapping[str, str] = {
     "plan": "plans and processes of the sampler",
     "web": "reloads of the web configuration",
 }
-"""The parts that go on after an exception."""
+"""The parts of the daemon that go on after an exception."""
+GATEWAY_PARTS: Mapping[str, str] = {
+    "discovery": "the sources of nodes",
+    "nodes": "polls of the nodes",
+    "web": PARTS["web"],
+}
+"""Those of the gateway."""
 # what is logged is logged again after it was absent for this long
 FORGET_SECONDS = 3600.0
 # a notice stays for this long after the block succeeded again
@@ -57,11 +63,11 @@ def find_cause(error: BaseException) -> Hashable:
 
 
 class InternalErrors:
-    """The exceptions that parts of the daemon ended with, and went on; any thread may use it."""
+    """The exceptions that parts of the process ended with, and went on; any thread may use it."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, parts: Iterable[str] = PARTS) -> None:
         self._monotonic = monotonic
-        self._counts = dict.fromkeys(PARTS, 0)
+        self._counts = dict.fromkeys(parts, 0)
         self._occurrences = Occurrences(monotonic)
         self._shown: dict[tuple[str, str], tuple[float, str]] = {}
         self._lock = threading.Lock()
@@ -74,8 +80,8 @@ class InternalErrors:
     def boundary(self, part: str, subject: str = "") -> Iterator[None]:
         """End the block at an exception, which is counted; the caller repeats the block later.
 
-        `part` is one of `PARTS`, `subject` what of it failed, such as a device. An error that ibpulse raises on purpose
-        is logged as a sentence, any other one with its stack trace.
+        `part` is one of the parts of the process, `subject` what of it failed, such as a device. An error that ibpulse
+        raises on purpose is logged as a sentence, any other one with its stack trace.
         """
         try:
             yield
@@ -88,6 +94,11 @@ class InternalErrors:
     def counts(self) -> dict[str, int]:
         """The number of exceptions of every part since the start."""
         return dict(self._counts)
+
+    def summary(self) -> str:
+        """How many exceptions each part had, as a sentence; empty if there were none."""
+        failed = ", ".join(f"{part} {count}" for part, count in self._counts.items() if count)
+        return failed and f"there were internal errors: {failed}"
 
     def notices(self) -> tuple[str, ...]:
         """A sentence for each part and subject that fails, or did so until `SHOWN_SECONDS` ago."""

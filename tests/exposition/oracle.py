@@ -63,7 +63,8 @@ class ServerCollector(Collector):
         failed = CounterMetricFamily(
             "ibpulse_internal_errors",
             "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
-            "Parts: aggregation, captures, counters, events, fabric, jobs, plan, web.",
+            "Parts: aggregation, captures, counters, events, fabric, jobs, plan, web; "
+            "of a gateway: discovery, nodes, web.",
             labels=["part"],
         )
         for number, part in enumerate(

@@ -20,6 +20,7 @@ class Hostile:
     handlers: dict[str, Handler] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     connections: int = 0
+    open: int = 0
     url: str = ""
 
     def answer(
@@ -46,9 +47,11 @@ async def hostile(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hostile]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         state.connections += 1
+        state.open += 1
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        task.add_done_callback(tasks.discard)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -64,6 +67,7 @@ async def hostile(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hostile]:
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
+            state.open -= 1
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
@@ -91,6 +95,15 @@ async def endless(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
+async def endless_gzip(writer: asyncio.StreamWriter) -> None:
+    """A compressed body without an end."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n\r\n")
+    writer.write(zlib.compress(bytes(1_000_000), wbits=31))
+    while True:
+        writer.write(bytes(65_536))
+        await writer.drain()
+
+
 async def drip(writer: asyncio.StreamWriter) -> None:
     """A byte every 50 ms, so that no single read is late."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
@@ -113,9 +126,3 @@ async def informational(writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
         await writer.drain()
-
-
-def bomb() -> bytes:
-    """Half a gigabyte in half a megabyte."""
-    packer = zlib.compressobj(wbits=31)
-    return b"".join(packer.compress(bytes(1_000_000)) for _ in range(500)) + packer.flush()

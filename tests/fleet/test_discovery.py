@@ -14,8 +14,10 @@ from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import discovery, target_sources
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
 from ibpulse.fleet.targets import Target
+from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from tests.fleet.hostile import Hostile, hostile, never
 
 NODES = [{"targets": ["node1:1"], "labels": {"rack": "r1"}}]
@@ -65,6 +67,50 @@ async def test_a_file_is_read_again_when_it_changes_and_stays_when_it_is_broken(
     assert (found.targets, found.problems) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "half"),
+    [
+        ("nodes.json", '[{"targets": ["node1:1"]}]', ""),
+        ("nodes.json", '[{"targets": ["node1:1"]}]', '[{"targets": ["node2:1"'),
+        ("nodes.yml", "- targets: [node1:1]\n", ""),
+        ("nodes.yml", "- targets: [node1:1]\n", "# nodes\n"),
+        ("nodes.yml", "- targets: [node1:1]\n", "- targets: [node2:1, nod"),
+        ("nodes.yml", "- targets: [node1:1]\n", "- targ"),
+    ],
+)
+async def test_a_file_that_is_being_written_keeps_the_nodes_of_the_whole_one(
+    tmp_path: Path, name: str, good: str, half: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(good)
+    found = discover(str(path))
+    await found.refresh()
+    path.write_text(half)
+    await found.refresh()
+    assert [*urls(found)] == ["node1"]
+    assert found.problems[0].endswith("; the nodes of its last good answer stay")
+    # as a ConfigMap is replaced
+    (tmp_path / "new").write_text(good.replace("node1", "node3"))
+    (tmp_path / "new").replace(path)
+    await found.refresh()
+    assert ([*urls(found)], found.problems) == (["node3"], ())
+
+
+async def test_a_file_that_grows_too_large_keeps_its_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps(NODES))
+    found = discover(str(path))
+    await found.refresh()
+    for text in ("[" + " " * 8_000_000 + "]", json.dumps([{"targets": [f"n{number}" for number in range(5001)]}])):
+        path.write_text(text)
+        await found.refresh()
+        assert [*urls(found)] == ["node1"]
+        assert found.problems[0].endswith("list fewer nodes; the nodes of its last good answer stay") or (
+            "more than 5000 nodes; list fewer" in found.problems[0]
+        )
+    assert found.failures() == {str(path): 2}
+
+
 async def test_a_source_that_never_answered_has_no_nodes(tmp_path: Path) -> None:
     found = discover(str(tmp_path / "none.yml"))
     await found.refresh()
@@ -100,6 +146,20 @@ async def test_a_list_over_http(server: Hostile) -> None:
     assert server.asked[0].startswith("GET /list?a=b HTTP/1.1")
 
 
+async def test_the_server_of_a_list_gets_no_password_and_its_nodes_do(server: Hostile, tmp_path: Path) -> None:
+    server.answer("/list", json.dumps([{"targets": [server.url], "labels": {"node": "a"}}]).encode())
+    server.answer("/x", b"1")
+    (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, password: x}")
+    found = Discovery([(parse_source(f"{server.url}/list"), NodeConfigFile(tmp_path / "nodes.yml"))])
+    await found.refresh()
+    nodes = Nodes()
+    nodes.update(found.targets, found.access)
+    await nodes.all()[0].get("/x")
+    await nodes.close()
+    await found.close()
+    assert [(head.split()[1], "uthorization" in head) for head in server.asked] == [("/list", False), ("/x", True)]
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "reason"),
     [
@@ -110,6 +170,9 @@ async def test_a_list_over_http(server: Hostile) -> None:
         (b" " * 9_000_000, "application/json", "200 OK", "its answer is longer than 8000000 bytes"),
         (b'[{"targets": ["file:///x"]}]', "application/json", "200 OK", "'file' is not a scheme"),
         (json.dumps([{"targets": ["a"] * 1_000_000}]).encode(), "application/json", "200 OK", "a second node"),
+        (b"[" * 100_000, "application/json", "200 OK", "answer: not JSON"),
+        (b'[{"targets": ["a"], "labels": {"x": "\\u202e"}}]', "application/json", "200 OK", "has control characters"),
+        (b'[{"targets": ["a"], "labels": {"x": NaN}}]', "application/json", "200 OK", "answer: not JSON"),
     ],
 )
 async def test_a_bad_list_over_http_keeps_the_last_good_one(
@@ -128,14 +191,19 @@ async def test_a_bad_list_over_http_keeps_the_last_good_one(
 async def test_a_source_that_hangs_holds_up_no_other(
     server: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "SOURCE_SECONDS", 0.3)
+    monkeypatch.setattr(discovery, "SOURCE_SECONDS", 1.0)
     server.handlers["/list"] = never
     path = tmp_path / "nodes.json"
     path.write_text(json.dumps(NODES))
     found = discover(f"{server.url}/list", str(path))
-    await found.refresh()
+    refreshing = asyncio.create_task(found.refresh())
+    await found.asked.wait()
     assert [*urls(found)] == ["node1"]
-    assert "no answer within 0.3 s" in found.problems[0]
+    assert not refreshing.done()
+    await refreshing
+    assert "no answer within 1 s" in found.problems[0]
+    assert found.failures() == {f"{server.url}/list": 1, str(path): 0}
+    await found.close()
 
 
 async def test_a_name_leads_to_all_its_addresses() -> None:
@@ -186,8 +254,41 @@ async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
     await found.refresh()
     await found.refresh()
     assert [*urls(found)] == ["node1"]
-    assert found.problems == (f"{path}: internal error; see the log; the nodes of its last good answer stay",)
-    assert caplog.text.count("internal error while reading") == 1
+    kept = "internal error of the gateway; see its log; the nodes of its last good answer stay"
+    assert found.problems == (f"{path}: {kept}",)
+    assert caplog.text.count(f"internal error in discovery ({path}): ZeroDivisionError") == 1
+    assert found.failures() == {str(path): 2}
+
+
+async def test_a_fault_of_ours_does_not_end_the_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(discovery, "REFRESH_SECONDS", 0.01)
+    path = tmp_path / "nodes.json"
+    path.write_text("[")
+    errors = InternalErrors(parts=GATEWAY_PARTS)
+    found = Discovery([(parse_source(str(path)), NodeConfigFile())], errors)
+    merge = found._merge
+
+    def break_twice() -> None:
+        if errors.counts()["discovery"] < 2:
+            raise ZeroDivisionError
+        merge()
+
+    monkeypatch.setattr(found, "_merge", break_twice)
+    task = asyncio.create_task(found.run())
+    await found.asked.wait()
+    while errors.counts()["discovery"] < 2:
+        await asyncio.sleep(0.01)
+    path.write_text(json.dumps(NODES))
+    while not found.targets:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert caplog.text.count("internal error in discovery: ZeroDivisionError; retrying") == 1
+    # a problem is logged when it is new
+    assert caplog.text.count(f"{path}: {path}: not JSON") == 1
+    assert not errors.counts()["nodes"]
 
 
 async def test_nothing_is_left_after_closing(server: Hostile) -> None:
@@ -229,6 +330,9 @@ async def test_a_url_is_a_source() -> None:
         ("dns+a b:1", "'a b:1' is not an address"),
         ("dns+ftp://a:1", "'ftp' is not a scheme"),
         ("dns+a:1/b", "has more than a name and a port"),
+        ("dnssrv+a:1", "'dnssrv+a:1' has more than a name; write it like dnssrv+_http._tcp.NAME"),
+        ("dnssrv+a/b", "has more than a name"),
+        ("dnssrv+ftp://a", "'ftp' is not a scheme"),
         ("http://a:b@c/d", "has a user name"),
         ("http://a/b#c", "has more than a host, a port and a plain path"),
         ("http://a/b?x#c", "is not a URL for a list of nodes"),

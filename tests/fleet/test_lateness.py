@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.fleet.lateness import IDLE_PART, Floats, Lateness, StepEdges, compare_nodes, find_edges, find_hot_rail
+from ibpulse.fleet.hot_rail import find_hot_rail
+from ibpulse.fleet.lateness import (
+    IDLE_PART,
+    Floats,
+    Lateness,
+    StepEdges,
+    compare_nodes,
+    find_edges,
+    medians_of_others,
+)
 
 INTERVAL, LINE, STEPS = 10.0, 50e9, 12
 
@@ -69,13 +79,6 @@ def test_a_lateness_below_its_uncertainty_is_not_claimed(late_ms: float) -> None
     assert not lateness_of(late_ms, 17.0).late
 
 
-def test_the_own_receptions_say_so_without_any_other_node() -> None:
-    found = lateness_of(40.0)
-    assert found.own_lead_ms is not None
-    assert found.own_lead_uncertainty_ms is not None
-    assert abs(found.own_lead_ms - 40.0) <= found.own_lead_uncertainty_ms + 1
-
-
 def test_what_peers_send_ahead_into_buffers_is_their_first_transmission() -> None:
     def node(late_ms: float, shift_ms: float) -> list[StepEdges]:
         rates = traffic(20.0, shift_ms)
@@ -106,6 +109,11 @@ def test_missing_data_at_an_edge_widens_it() -> None:
     cut = edges(rates)
     assert cut[0].transmit.low <= 366 <= cut[0].transmit.high
     assert cut[0].transmit.uncertainty > whole[0].transmit.uncertainty
+
+
+@given(st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=12))
+def test_the_median_of_the_others_is_that_without_the_own_value(values: list[float]) -> None:
+    assert medians_of_others(values) == [median(values[:at] + values[at + 1 :]) for at in range(len(values))]
 
 
 def test_nothing_is_said_of_one_node_or_of_silence() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import threading
 from pathlib import Path
 
 import pytest
 
 from ibpulse.errors import ConfigError
+from ibpulse.fleet import node_config
 from ibpulse.fleet.node_config import NodeConfigFile
 from tests.web.certificates import make_authority, sign
 
@@ -144,3 +146,41 @@ def test_a_changed_password_is_read_again_and_a_broken_one_keeps_the_last(tmp_pa
     password.write_text("third")
     assert config.poll()
     assert (config.access.authorization, config.problem) == (basic("ops:third"), "")
+
+
+def test_two_sources_that_read_one_file_at_a_time_agree_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load(tmp_path, "basic_auth: {username: ops, password: one}")
+    read, began, goes_on = node_config.read_node_config, threading.Event(), threading.Event()
+
+    def read_slowly(path: Path) -> object:
+        began.set()
+        goes_on.wait(60)
+        return read(path)
+
+    # the first one reads half of the file, and the second one the whole
+    (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, pass")
+    monkeypatch.setattr(node_config, "read_node_config", read_slowly)
+    first = threading.Thread(target=config.poll)
+    first.start()
+    began.wait(60)
+    second = threading.Thread(target=config.poll)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    goes_on.set()
+    first.join(60)
+    (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, password: other}")
+    config.poll()
+    second.join(60)
+    assert (config.access.authorization, config.problem) == (basic("ops:other"), "")
+
+
+def test_a_password_file_that_is_too_long_or_has_two_lines_is_refused(tmp_path: Path) -> None:
+    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
+        (tmp_path / "password").write_text(text)
+        (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
+        assert fault.endswith("password is not a password; write it into the file, in one line")
+    (tmp_path / "password").write_text("x" * 4096)
+    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization

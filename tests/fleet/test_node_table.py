@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import time
-import tracemalloc
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 
 import bcrypt
+import httpx
 import pytest
 
 from ibpulse.fleet import node_table
 from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.http_peer import HttpPeer, PeerAnswer
 from ibpulse.fleet.node_answers import NodePorts, ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.node_table import NodeState, NodeTable
-from ibpulse.fleet.nodes import Nodes
+from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
+from ibpulse.fleet.nodes import Node, Nodes
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
+from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from tests.daemon.fabrics import simulated
-from tests.fleet.hostile import Hostile, bomb, drip, endless, hostile, never
+from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
 from tests.running import Running
 
 RELEASED = Path(__file__).parents[1] / "upgrade" / "released"
@@ -65,7 +68,8 @@ class Fleet:
         self.config = NodeConfigFile(self.secret)
         self.discovery = Discovery([(parse_source(str(self.path)), self.config)])
         self.nodes = Nodes()
-        self.table = NodeTable(self.discovery, self.nodes)
+        self.errors = InternalErrors(parts=GATEWAY_PARTS)
+        self.table = NodeTable(self.discovery, self.nodes, self.errors)
 
     async def list(self, **urls: str) -> None:
         self.path.write_text(json.dumps([{"targets": [url], "labels": {"node": name}} for name, url in urls.items()]))
@@ -136,9 +140,7 @@ async def test_a_node_that_stops_answering_keeps_its_last_answers_and_comes_back
     before = (await fleet.poll())["frozen"]
     daemons["frozen"].signal(signal.SIGSTOP)
     try:
-        begin = time.monotonic()
         rows = await fleet.poll()
-        assert time.monotonic() - begin < 2.5
     finally:
         daemons["frozen"].signal(signal.SIGCONT)
     assert [row.name for row in fleet.table.rows()] == ["frozen", "open"]
@@ -165,10 +167,7 @@ HOSTILE: dict[str, tuple[Callable[[Hostile], None], str]] = {
     "huge": (lambda s: s.handlers.update({"/api/v1/ports": endless}), "longer than 1000000 bytes"),
     "slow": (lambda s: s.handlers.update({"/api/v1/ports": drip}), "no answer within 1 s"),
     "hung": (lambda s: s.handlers.update({"/api/v1/ports": never}), "no answer within 1 s"),
-    "bomb": (
-        lambda s: s.answer("/api/v1/ports", bomb(), "application/json", "200 OK", "Content-Encoding: gzip"),
-        "its answer is compressed",
-    ),
+    "bomb": (lambda s: s.handlers.update({"/api/v1/ports": endless_gzip}), "its answer is compressed"),
 }
 
 
@@ -179,9 +178,7 @@ async def test_a_hostile_node_is_down_with_a_sentence_and_the_others_are_not(
     make, reason = HOSTILE[kind]
     make(server)
     await fleet.list(open=daemons["open"].url, bad=server.url)
-    begin = time.monotonic()
     rows = await fleet.poll()
-    assert time.monotonic() - begin < 2.5
     assert (rows["open"].state, rows["bad"].state) == ("up", "down")
     assert reason in rows["bad"].problem
     assert "<script>" not in rows["bad"].problem
@@ -235,10 +232,9 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
     server.answer("/metrics", b"", "text/plain")
     server.handlers["/api/v1/clock"] = tell
     await fleet.list(n=server.url)
-    for steps, ahead_ns in ((0, 20_000_000), (1, 620_000_000)):
+    for ahead_ns in (20_000_000, 620_000_000):
         for _ in range(5):
             row = (await fleet.poll())["n"]
-        assert row.clock_steps == steps
         assert row.offset is not None
         assert abs(row.offset.offset_ns - ahead_ns) <= row.offset.uncertainty_ns < 100_000_000
         assert row.clock is not None
@@ -281,31 +277,42 @@ async def test_rails_with_problems_degrade_their_node(
     assert (row.state, row.problem) == ("degraded" if problem else "up", problem)
 
 
-async def test_descriptors_and_memory_are_where_they_were_after_many_bad_answers(fleet: Fleet) -> None:
+def kept() -> Counter[str]:
+    """Objects that would be more after each bad answer if anything kept them, by type, and open descriptors."""
+    gc.collect()
+    types = (HttpPeer, Node, PolledNode, PeerAnswer, asyncio.Task, asyncio.BaseTransport, httpx.Response, bytearray)
+    found = Counter(type(each).__name__ for each in gc.get_objects() if isinstance(each, types))
+    large = Counter("large" for each in gc.get_objects() if isinstance(each, list | dict) and len(each) > 10_000)
+    return found + large + Counter(descriptors=len(os.listdir("/proc/self/fd")))
+
+
+async def test_nothing_is_kept_of_many_bad_answers_and_of_nodes_that_are_gone(fleet: Fleet) -> None:
     async with hostile() as one, hostile() as other:
-        one.answer("/html/api/v1/ports", b"<html>" * 10_000, "text/html")
-        one.handlers["/huge/api/v1/ports"] = endless
-        one.answer("/bomb/api/v1/ports", bomb(), "application/json", "200 OK", "Content-Encoding: gzip")
-        one.answer("/ports/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-        kinds = ("html", "huge", "bomb", "ports", "none")
-        tracemalloc.start()
+        for server in (one, other):
+            server.answer("/html/api/v1/ports", b"<html>" * 10_000, "text/html")
+            server.handlers["/huge/api/v1/ports"] = endless
+            server.handlers["/bomb/api/v1/ports"] = endless_gzip
+            server.answer("/wrong/api/v1/ports", b'{"interval_seconds": 1, "ports": [%s0]}' % (b"0," * 100_000))
+            server.answer("/ports/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+        kinds = ("html", "huge", "bomb", "wrong", "ports", "none")
         counts = []
-        for round_ in range(40):
-            server = (one, other)[round_ % 2]
+        for number in range(12):
+            # the same names at other addresses are other nodes
+            server = (one, other)[number % 2]
             await fleet.list(**{kind: f"{server.url}/{kind}" for kind in kinds})
             await fleet.poll()
-            await asyncio.sleep(0)
-            counts.append((len(os.listdir("/proc/self/fd")), tracemalloc.get_traced_memory()[0]))
-        tracemalloc.stop()
-    (early, used_early), (late, used_late) = counts[9], counts[39]
-    assert late <= early + 2
-    assert used_late < used_early + 1_000_000
+            await fleet.list()
+            fleet.table.update()
+            while one.open or other.open:
+                await asyncio.sleep(0.01)
+            counts.append(kept())
+    assert counts[-1] == counts[1]
 
 
 async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.8)
+    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.4)
     names = [f"n{number}" for number in range(8)]
     times: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
@@ -319,14 +326,58 @@ async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
 
         server.handlers[f"/{name}/api/v1/ports"] = handler
     await fleet.list(**{name: f"{server.url}/{name}" for name in names})
+    begin = time.monotonic()
     task = asyncio.create_task(fleet.table.run())
-    await asyncio.sleep(1.5)
+    while len(times["n7"]) < 2:
+        await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    firsts = [times[name][0] for name in names]
-    gaps = [later - earlier for earlier, later in pairwise(firsts)]
-    assert all(0.05 < gap < 0.2 for gap in gaps), gaps
-    assert [len(times[name]) for name in names] == [2] * 7 + [1]
+    # no sleep ends early, however slow the machine is
+    for place, name in enumerate(names):
+        assert times[name][0] - begin >= 0.05 * place - 0.01
+    assert [times[name][0] for name in names] == sorted(times[name][0] for name in names)
+    # the poll that hung ended after a second, and the others were asked in the meantime
+    assert times["n7"][1] - times["n7"][0] >= 0.99
+    assert all(len([one for one in times[name] if one < times["n7"][1]]) >= 2 for name in names[:7])
+    assert [task for task in asyncio.all_tasks() if "NodeTable._poll" in repr(task.get_coro())] == []
+
+
+async def test_a_fault_of_ours_ends_neither_the_poll_of_another_node_nor_the_table(
+    fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.05)
+    server.answer("/a/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+    server.answer("/a/metrics", b"", "text/plain")
+    server.answer("/b/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+    await fleet.list(a=f"{server.url}/a", b=f"{server.url}/b")
+    read, update = PolledNode._read_figures, fleet.table.update
+
+    async def break_one(polled: PolledNode, node: Node) -> None:
+        if node.name == "b":
+            raise ZeroDivisionError
+        await read(polled, node)
+
+    def break_twice() -> None:
+        if fleet.errors.counts()["nodes"] < 2:
+            raise ZeroDivisionError
+        update()
+
+    monkeypatch.setattr(PolledNode, "_read_figures", break_one)
+    monkeypatch.setattr(fleet.table, "update", break_twice)
+    task = asyncio.create_task(fleet.table.run())
+    while fleet.errors.counts()["nodes"] < 5:
+        await asyncio.sleep(0.01)
+    rows = {row.name: (row.state, row.problem, row.kind) for row in fleet.table.rows()}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert rows == {
+        "a": ("up", "", None),
+        "b": ("down", "internal error of the gateway; see its log", "bad-answer"),
+    }
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "internal error in nodes: ZeroDivisionError; retrying",
+        "internal error in nodes (b): ZeroDivisionError; retrying",
+    ]
 
 
 async def test_ports_are_asked_of_all_nodes_at_once(fleet: Fleet, daemons: dict[str, Running], server: Hostile) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from ibpulse.errors import DiscoveryError
-from ibpulse.fleet.targets import MAX_FAULTS, MAX_TARGETS, Target, make_target, make_targets, read_json, read_yaml
+from ibpulse.fleet.targets import (
+    EXAMPLE,
+    MAX_FAULTS,
+    MAX_TARGETS,
+    Target,
+    make_target,
+    make_targets,
+    read_json,
+    read_yaml,
+)
 from ibpulse.yaml_file import YamlFile
 
 NOT_AN_ADDRESS = "is not an address; write it like node1:10055"
@@ -24,13 +33,14 @@ MORE = "has more than a host, a port and a plain path; write it like node1:10055
         ("Node1.Example.", "node1.example.", "http://node1.example.:10055"),
         ("10.0.0.7", "10.0.0.7", "http://10.0.0.7:10055"),
         ("[fd00::1]:1", "fd00::1", "http://[fd00::1]:1"),
+        ("[::1]:1", "::1", "http://[::1]:1"),
         ("https://node1", "node1", "https://node1:10055"),
         ("http://node1/a/b-c.d/", "node1", "http://node1:10055/a/b-c.d"),
     ],
 )
 def test_addresses(address: str, name: str, url: str) -> None:
     found = make_target(address, {}, "s")
-    assert found == Target(name, url, {}, "s", named=name not in ("10.0.0.7", "fd00::1"))
+    assert found == Target(name, url, {}, "s", named=name not in ("10.0.0.7", "fd00::1", "::1"))
     assert found.key == (name if found.named else url)
 
 
@@ -170,6 +180,12 @@ def test_what_is_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "[" * 10_000, "yaml")[0].startswith("list:1: more than 20 levels deep")
     with pytest.raises(DiscoveryError, match="not JSON"):
         make_targets(read_json(b"[" * 100_000, "list"), "s")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# no nodes\n", "---\n"])
+def test_an_empty_file_is_not_a_list_without_nodes(tmp_path: Path, text: str) -> None:
+    (fault,) = faults(tmp_path, text, "yaml")
+    assert "is empty; write [] if there are no nodes" in fault or f"is not a list; write it like {EXAMPLE}" in fault
 
 
 def test_numbers_as_labels_are_refused_in_json(tmp_path: Path) -> None:

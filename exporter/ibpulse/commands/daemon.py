@@ -234,8 +234,8 @@ class Daemon:
         self._events.close()
         for task in done - {waiting}:
             task.result()
-        if failed := ", ".join(f"{part} {count}" for part, count in self._errors.counts().items() if count):
-            log.warning("there were internal errors: %s", failed)
+        if failed := self._errors.summary():
+            log.warning("%s", failed)
         log.info("stopped")
         return 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ibpulse.config import Settings
     from ibpulse.fleet.discovery import Discovery
+    from ibpulse.internal_errors import InternalErrors
 
 LISTEN_ADDRESS = ":10056"
 MOST_NODES = 64
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.config.loading import DEFAULT
     from ibpulse.config.setting_types import ADDRESS
+    from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 
     set_up_log(settings.log.level, settings.log.format)
     if arguments.origins["web.listen-address"] == DEFAULT:
@@ -56,13 +58,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError([EXTRA]) from error
 
     check(arguments, settings)
+    errors = InternalErrors(parts=GATEWAY_PARTS)
     if arguments.demo is None:
-        return run_gateway(settings, make_discovery(settings))
+        return run_gateway(settings, make_discovery(settings, errors), errors)
     with demo(arguments.demo) as path:
         if path is None:
             return 0
         demonstrated = replace(settings, nodes=replace(settings.nodes, sources=(str(path),)))
-        return run_gateway(demonstrated, make_discovery(demonstrated))
+        return run_gateway(demonstrated, make_discovery(demonstrated, errors), errors)
 
 
 def check(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -79,7 +82,7 @@ def check(arguments: argparse.Namespace, settings: Settings) -> None:
         raise ConfigError([f"flag --demo: {arguments.demo} is not possible; choose 2 to {MOST_NODES}"])
 
 
-def make_discovery(settings: Settings) -> Discovery:
+def make_discovery(settings: Settings, errors: InternalErrors) -> Discovery:
     """The discovery of all sources, which all have the access of `nodes.config.file`.
 
     Raises:
@@ -99,7 +102,7 @@ def make_discovery(settings: Settings) -> Discovery:
     if faults:
         raise ConfigError(faults)
     try:
-        return Discovery(sources)
+        return Discovery(sources, errors)
     except ValueError as error:
         raise ConfigError([f"nodes.sources: {error}"]) from error
 

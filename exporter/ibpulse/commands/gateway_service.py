@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,12 @@ import uvloop
 from ibpulse import __version__, exposition
 from ibpulse.config import Settings
 from ibpulse.deadline import DaemonThreads
-from ibpulse.fleet.discovery import REFRESH_SECONDS, Discovery
+from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.metrics.web import WebCounts
 from ibpulse.sampler.scheduling import allow_open_files
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -28,36 +30,62 @@ from ibpulse.web.server import plain, serve
 log = logging.getLogger(__name__)
 # 320 connections of clients, and 8 of each of some hundred nodes
 OPEN_FILES = 8192
-MAX_LOOKUPS = 16
+# names whose lookups may hang before others have to wait
+MAX_LOOKUPS = 64
 
 
 class LookupLoop(uvloop.Loop):
-    """An event loop that resolves host names in daemon threads: the end of no other pool waits for hung lookups."""
+    """An event loop that resolves host names in daemon threads: the end of no other pool waits for hung lookups.
+
+    Those who ask for the same host at a time share a lookup, so a name that hangs takes one thread, however often it is
+    asked for.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._lookups = DaemonThreads(MAX_LOOKUPS, "lookup")
+        self._lookup_threads = DaemonThreads(MAX_LOOKUPS, "lookup")
+        self._lookups: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def getaddrinfo(self, host: Any, port: Any, **hints: int) -> Any:
         """The addresses of a host."""
-        return await self.run_in_executor(self._lookups, partial(socket.getaddrinfo, host, port, **hints))
+        key = (host, port, *sorted(hints.items()))
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            call = partial(socket.getaddrinfo, host, port, **hints)
+            lookup = self._lookups[key] = asyncio.ensure_future(self.run_in_executor(self._lookup_threads, call))
+            lookup.add_done_callback(partial(self._forget, key))
+        # whoever leaves leaves it to the others
+        return await asyncio.shield(lookup)
+
+    def close(self) -> None:
+        """Close the loop; lookups that hang are abandoned."""
+        for lookup in self._lookups.values():
+            lookup.cancel()
+        super().close()
+
+    def _forget(self, key: Hashable, lookup: asyncio.Future[Any]) -> None:
+        del self._lookups[key]
+        if not lookup.cancelled():
+            # all who asked may have left; one that nobody takes would be logged
+            lookup.exception()
 
 
-def run_gateway(settings: Settings, discovery: Discovery) -> int:
+def run_gateway(settings: Settings, discovery: Discovery, errors: InternalErrors) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     allow_open_files(OPEN_FILES)
     with asyncio.Runner(loop_factory=LookupLoop) as runner:
-        return runner.run(Gateway(settings, discovery).run())
+        return runner.run(Gateway(settings, discovery, errors).run())
 
 
 class Gateway:
     """One gateway over the nodes of a discovery."""
 
-    def __init__(self, settings: Settings, discovery: Discovery) -> None:
+    def __init__(self, settings: Settings, discovery: Discovery, errors: InternalErrors) -> None:
         self._address = settings.web.listen_address
         self._discovery, self._nodes = discovery, Nodes()
-        self._table = NodeTable(discovery, self._nodes)
-        counts = WebCounts()
+        self._errors = errors
+        self._table = NodeTable(discovery, self._nodes, errors)
+        counts = WebCounts(internal_errors=errors.counts)
         web_config, capture = settings.web.config_file, settings.capture
         self._web_config = WebConfigReloader(web_config, counts) if web_config else None
         self._parts = GatewayParts(
@@ -72,7 +100,6 @@ class Gateway:
             hosts=HostCheck(self._address.host, settings.web.hosts),
             allow_unauthenticated=capture.allow_unauthenticated,
         )
-        self._problems: tuple[str, ...] = ()
 
     async def run(self) -> int:
         """Run all parts until a signal arrives or one of them fails."""
@@ -80,11 +107,12 @@ class Gateway:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         tasks = [
-            asyncio.create_task(self._watch_nodes(), name="nodes"),
+            asyncio.create_task(self._discovery.run(), name="discovery"),
+            asyncio.create_task(self._table.run(), name="nodes"),
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
-            tasks.append(asyncio.create_task(self._web_config.watch(), name="web configuration"))
+            tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
         for task in (waiting, *reversed(tasks)):
@@ -94,29 +122,15 @@ class Gateway:
         await self._discovery.close()
         for task in done - {waiting}:
             task.result()
+        if failed := self._errors.summary():
+            log.warning("%s", failed)
         log.info("stopped")
         return 0
 
-    async def _watch_nodes(self) -> None:
-        """Read the sources, then poll their nodes while the sources are read again and again."""
-        await self._discover()
-        polling = asyncio.create_task(self._table.run(), name="table")
-        try:
-            while not polling.done():
-                await asyncio.wait([polling], timeout=REFRESH_SECONDS)
-                if not polling.done():
-                    await self._discover()
-            polling.result()
-        finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
-
-    async def _discover(self) -> None:
-        await self._discovery.refresh()
-        for problem in self._discovery.problems:
-            if problem not in self._problems:
-                log.warning("%s", problem)
-        self._problems = self._discovery.problems
+    async def _watch_web_config(self, config: WebConfigReloader) -> None:
+        while True:
+            with self._errors.boundary("web"):
+                await config.watch()
 
     async def _serve(self) -> None:
         tls = self._web_config.tls if self._web_config else plain

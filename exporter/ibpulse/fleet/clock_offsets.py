@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 DRIFT = 50e-6
 KEPT_NS = 300_000_000_000
-MAX_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,11 @@ class _Exchange:
     half_ns: int
     at_ns: int
 
+    @property
+    def rank(self) -> float:
+        """Orders exchanges by their uncertainty at any later time: all grow by the same drift."""
+        return self.half_ns - DRIFT * self.at_ns
+
     def uncertainty_ns(self, now_ns: int) -> int:
         return self.half_ns + round(DRIFT * abs(now_ns - self.at_ns))
 
@@ -39,9 +43,8 @@ class ClockOffsets:
     """The exchanges with one node. Times are those of the monotonic clock, in nanoseconds."""
 
     def __init__(self) -> None:
-        self._kept: deque[_Exchange] = deque(maxlen=MAX_KEPT)
-        self.steps = 0
-        self.stepped_at_ns: int | None = None
+        # the best one first; those after it are younger and, until it is too old, worse
+        self._kept: deque[_Exchange] = deque()
 
     def add(self, sent_ns: int, received_ns: int, node_ns: int) -> bool:
         """Add an exchange, in which the node's clock was `node_ns`; whether that clock was stepped since the last ones.
@@ -55,44 +58,24 @@ class ClockOffsets:
             raise ValueError(f"a reply {sent_ns - received_ns} ns before its request")
         middle_ns = (sent_ns + received_ns) // 2
         new = _Exchange(node_ns - middle_ns, -(-(received_ns - sent_ns) // 2), middle_ns)
-        while self._kept and new.at_ns - self._kept[0].at_ns > KEPT_NS:
-            self._kept.popleft()
-        best = self._best(new.at_ns)
+        best = self._find_best(new.at_ns)
         stepped = best is not None and abs(new.lead_ns - best.lead_ns) > new.half_ns + best.uncertainty_ns(new.at_ns)
         if stepped:
             self._kept.clear()
-            self.steps += 1
-            self.stepped_at_ns = new.at_ns
+        while self._kept and self._kept[-1].rank >= new.rank:
+            self._kept.pop()
         self._kept.append(new)
         return stepped
 
     def offset(self, now_ns: int, wall_ns: int) -> ClockOffset | None:
         """The offset at this moment, at which this clock is `wall_ns`; None without an exchange in the last minutes."""
-        best = self._best(now_ns)
-        if best is None or now_ns - best.at_ns > KEPT_NS:
+        best = self._find_best(now_ns)
+        if best is None:
             return None
         return ClockOffset(best.lead_ns - (wall_ns - now_ns), best.uncertainty_ns(now_ns))
 
-    def _best(self, now_ns: int) -> _Exchange | None:
-        return min(self._kept, key=lambda exchange: exchange.uncertainty_ns(now_ns), default=None)
-
-
-def apart(first: ClockOffset | None, second: ClockOffset | None) -> ClockOffset | None:
-    """The clock of the first node minus that of the second one; None if either is unknown."""
-    if first is None or second is None:
-        return None
-    return ClockOffset(first.offset_ns - second.offset_ns, first.uncertainty_ns + second.uncertainty_ns)
-
-
-def is_after(
-    first_ns: int, second_ns: int, first: ClockOffset | None, second: ClockOffset | None, own_ns: int = 0
-) -> bool | None:
-    """Whether a moment by the first node's clock is after one by the second node's; None if nobody can know.
-
-    `own_ns` is by how much the moments themselves may be wrong, together.
-    """
-    between = apart(first, second)
-    if between is None:
-        return None
-    later_ns = first_ns - second_ns - between.offset_ns
-    return None if abs(later_ns) <= between.uncertainty_ns + own_ns else later_ns > 0
+    def _find_best(self, now_ns: int) -> _Exchange | None:
+        """The best exchange that is not too old; older ones are forgotten."""
+        while self._kept and now_ns - self._kept[0].at_ns > KEPT_NS:
+            self._kept.popleft()
+        return self._kept[0] if self._kept else None

@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
 from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource
 from ibpulse.fleet.targets import MAX_TARGETS, Target
-from ibpulse.internal_errors import Occurrences, find_cause
+from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.validation import show
 
 log = logging.getLogger(__name__)
@@ -46,11 +47,18 @@ class _Known:
     failures: int = 0
     running: asyncio.Task[None] | None = None
 
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with it now."""
+        kept = "; the nodes of its last good answer stay" if self.problem and self.answered_at is not None else ""
+        return tuple(filter(None, (self.problem + kept, self.config.problem, *self.notices)))
+
 
 class Discovery:
     """The nodes of all sources. Of nodes with one name, that of the first source counts."""
 
-    def __init__(self, sources: Sequence[tuple[TargetSource, NodeConfigFile]]) -> None:
+    def __init__(
+        self, sources: Sequence[tuple[TargetSource, NodeConfigFile]], errors: InternalErrors | None = None
+    ) -> None:
         """Nothing is read yet.
 
         Raises:
@@ -61,10 +69,11 @@ class Discovery:
         if twice:
             raise ValueError(f"{show(twice[0])} is given twice; give each source of nodes once")
         self._known = [_Known(source, config) for source, config in sources]
-        self._failures = Occurrences()
+        self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         self._threads = DaemonThreads(MAX_THREADS, "discovery")
         self.targets: tuple[Target, ...] = ()
-        self.problems: tuple[str, ...] = ()
+        self.asked = asyncio.Event()
+        """Set once a source has listed nodes, or all were asked."""
 
     def sources(self) -> tuple[SourceState, ...]:
         """The sources in their order."""
@@ -73,11 +82,16 @@ class Discovery:
             SourceState(
                 known.source.name,
                 len(known.targets),
-                "; ".join((*filter(None, (known.problem, known.config.problem)), *known.notices)),
+                "; ".join(known.problems()),
                 None if known.answered_at is None else now - known.answered_at,
             )
             for known in self._known
         )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the sources, as sentences."""
+        return tuple(f"{known.source.name}: {problem}" for known in self._known for problem in known.problems())
 
     def failures(self) -> dict[str, int]:
         """How often each source could not be read."""
@@ -88,7 +102,7 @@ class Discovery:
         return next(known.config.access for known in self._known if known.source.name == target.source)
 
     async def refresh(self) -> None:
-        """Read all sources in parallel; late ones go on, and count the next time."""
+        """Read all sources in parallel. What each lists counts at once; late ones go on."""
         for known in self._known:
             if known.running is None or known.running.done():
                 known.running = asyncio.create_task(self._read(known))
@@ -98,13 +112,19 @@ class Discovery:
         for known in self._known:
             if known.running and not known.running.done():
                 known.problem = f"no answer within {SOURCE_SECONDS:g} s"
-                known.failures += 1
+            known.failures += bool(known.problem)
         self._merge()
 
     async def run(self) -> None:
-        """Refresh every `REFRESH_SECONDS`, forever."""
+        """Refresh every `REFRESH_SECONDS`, forever. New problems are logged."""
         while True:
-            await self.refresh()
+            known = self.problems
+            with self._errors.boundary("discovery"):
+                await self.refresh()
+            self.asked.set()
+            for problem in self.problems:
+                if problem not in known:
+                    log.warning("%s", problem)
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
@@ -116,36 +136,28 @@ class Discovery:
             await known.source.close()
 
     async def _read(self, known: _Known) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
-            known.targets = await known.source.ask(self._threads)
-            known.problem, known.answered_at = "", time.monotonic()
-        except DiscoveryError as error:
-            known.problem = "; ".join(error.faults)
-            known.failures += 1
-        except Exception as error:
-            # a fault of ours with this one source; the others go on
-            known.problem = "internal error; see the log"
-            known.failures += 1
-            if self._failures.is_news((known.source.name, find_cause(error))):
-                log.exception("internal error while reading %s", known.source.name)
+        problem = "internal error of the gateway; see its log"
+        with self._errors.boundary("discovery", known.source.name):
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
+                known.targets = await known.source.ask(self._threads)
+                problem, known.answered_at = "", time.monotonic()
+            except DiscoveryError as error:
+                problem = "; ".join(error.faults)
+        known.problem = problem
+        with self._errors.boundary("discovery"):
+            self._merge()
 
     def _merge(self) -> None:
         found: dict[str, Target] = {}
-        problems: list[str] = []
         for known in self._known:
-            if known.problem:
-                kept = "; the nodes of its last good answer stay" if known.answered_at is not None else ""
-                problems.append(f"{known.source.name}: {known.problem}{kept}")
-            if known.config.problem:
-                problems.append(f"{known.source.name}: {known.config.problem}")
-            twice = [target.name for target in known.targets if target.name in found]
-            notices = [f"{twice[0]!r} is a node of an earlier source, which counts"] if twice else []
-            for target in known.targets:
-                if len(found) >= MAX_TARGETS:
-                    notices.append(f"more than {MAX_TARGETS} nodes in all; the others are left out")
-                    break
-                found.setdefault(target.name, target)
+            new = {target.name: target for target in known.targets if target.name not in found}
+            twice = next((target.name for target in known.targets if target.name in found), None)
+            notices = [] if twice is None else [f"{twice!r} is a node of an earlier source, which counts"]
+            if len(found) + len(new) > MAX_TARGETS:
+                notices.append(f"more than {MAX_TARGETS} nodes in all; the others are left out")
+            found |= islice(new.items(), MAX_TARGETS - len(found))
             known.notices = tuple(notices)
-            problems += (f"{known.source.name}: {notice}" for notice in notices)
-        self.targets, self.problems = tuple(found.values()), tuple(problems)
+        self.targets = tuple(found.values())
+        if found:
+            self.asked.set()

@@ -14,10 +14,13 @@ from ibpulse.fleet.node_answers import (
     NOT_OURS,
     Amount,
     Count,
+    Few,
     Name,
     Names,
     NodeMember,
     Sentence,
+    at_most,
+    check_series,
     read_answer,
 )
 from ibpulse.fleet.window_answers import MAX_VALUES, NodeWindowGrid
@@ -31,9 +34,7 @@ _CSV_LINES = re.compile(rb"(?:[0-9]{1,18}(?:,[0-9.eE+-]{0,30}){1,4096}+\n)*+")
 
 
 def _field_name(text: str) -> str:
-    if text != "time" and not re.fullmatch(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?", text):
-        raise ValueError("is not the name of a series")
-    return text
+    return text if text == "time" else check_series(text)
 
 
 class FrameUnit(NodeMember):
@@ -62,15 +63,13 @@ class FrameSchema(NodeMember):
 
     name: Literal["ibpulse"]
     meta: FrameMeta
-    fields: Annotated[list[FrameField], Field(min_length=1, max_length=4 * MAX_PORTS + 1)]
+    fields: Annotated[list[FrameField], Field(min_length=1), at_most(4 * MAX_PORTS + 1)]
 
 
 class FrameData(NodeMember):
     """The columns of a frame, times first."""
 
-    values: Annotated[
-        list[Annotated[list[Amount | None], Field(max_length=MAX_VALUES)]], Field(max_length=4 * MAX_PORTS + 1)
-    ]
+    values: Annotated[list[Annotated[list[Amount | None], at_most(MAX_VALUES)]], at_most(4 * MAX_PORTS + 1)]
 
 
 class NodeFrame(NodeMember):
@@ -136,12 +135,12 @@ class NodePlace(NodeMember):
     numa_node: int | None
     local_cpus: Name
     chain: Names
-    links: Annotated[list[NodeLink], Field(max_length=MAX_LINKS)]
+    links: Annotated[list[NodeLink], at_most(MAX_LINKS)]
     pcie_bytes_per_second: Amount | None
     pcie_max_bytes_per_second: Amount | None
     gpus: Names
     gpu_distance: Name
-    verdicts: Annotated[list[NodeVerdict], Field(max_length=MAX_LINKS)]
+    verdicts: Annotated[list[NodeVerdict], at_most(MAX_LINKS)]
     source: Name
 
 
@@ -160,8 +159,6 @@ class NodeGpu(NodeMember):
 class NodeTopology(NodeMember):
     """`/api/v1/topology`."""
 
-    devices: Annotated[list[NodePlace], Field(max_length=MAX_PORTS)]
-    gpus: Annotated[list[NodeGpu], Field(max_length=MAX_PORTS)]
-    distances: Annotated[
-        dict[Name, Annotated[dict[Name, Name], Field(max_length=MAX_PORTS)]], Field(max_length=MAX_PORTS)
-    ]
+    devices: Annotated[list[NodePlace], at_most(MAX_PORTS)]
+    gpus: Annotated[list[NodeGpu], at_most(MAX_PORTS)]
+    distances: Annotated[dict[Name, Annotated[dict[Name, Name], Few]], Few]

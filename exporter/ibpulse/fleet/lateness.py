@@ -1,15 +1,14 @@
-"""How much later a node begins a step than the others, and which rail is hot on most nodes; from samples alone.
+"""How much later a node begins a step than the others, from samples alone.
 
 The ends of a collective coincide on all its members to a fraction of a millisecond, so the silence between an end and
-the first transmission of the next step needs no clock between nodes: it is longer by as much as the node is late. A
-node that receives before it sends itself computes longer, which needs no other node at all. Both are bounds: an edge
-lies somewhere in its sample, but at the line rate its bytes need a part of it. Pipeline stages end at different times,
-so what this says of them is a hint.
+the first transmission of the next step needs no clock between nodes: it is longer by as much as the node is late. It
+has bounds: an edge lies somewhere in its sample, but at the line rate its bytes need a part of it. Pipeline stages end
+at different times, so what this says of them is a hint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
@@ -26,7 +25,6 @@ LONG_QUANTILE, LONG_PART, FEWEST_IDLE = 0.9, 0.5, 3
 MOST_MISSING = 5
 FEWEST_STEPS = 3
 ENOUGH_MS = 1.0
-HOT_FACTOR = 1.15
 Floats = npt.NDArray[np.floating]
 IDLE, ACTIVE, MISSING = 0, 1, 2
 
@@ -53,11 +51,10 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepEdges:
-    """One step by the clock of its node: the end of the traffic before, first transmission, first reception."""
+    """One step by the clock of its node: the end of the traffic before, and the first transmission."""
 
     end_before: Bounds
     transmit: Bounds
-    receive: Bounds | None
 
     @property
     def silence(self) -> Bounds:
@@ -67,17 +64,11 @@ class StepEdges:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Lateness of a node in ms, as the median of `steps` steps, and the most by which it may be wrong.
-
-    `own_lead_ms` is how much later than its own first reception the node began to transmit, None if it does not receive
-    at the beginning of steps; `own_lead_uncertainty_ms` is by how much that may be wrong.
-    """
+    """Lateness of a node in ms, as the median of `steps` steps, and the most by which it may be wrong."""
 
     lateness_ms: float
     uncertainty_ms: float
     steps: int
-    own_lead_ms: float | None = None
-    own_lead_uncertainty_ms: float | None = None
 
     @property
     def late(self) -> bool:
@@ -107,10 +98,9 @@ def find_edges(rates: Floats, start_ms: float, interval_ms: float, line_rate: fl
     chosen = [one for one, length in zip(silences, lengths, strict=True) if length >= least]
     found = []
     for (first, end), until in zip(chosen, [*(first for first, _ in chosen[1:]), len(both)], strict=True):
-        transmit = clock.begin(0, states, idle_below, end, until)
+        transmit = clock.begin(idle_below, end, until)
         if transmit is not None:
-            receive = clock.begin(1, states, idle_below, end, until)
-            found.append(StepEdges(clock.end(first), transmit, receive))
+            found.append(StepEdges(clock.end(first), transmit))
     return found
 
 
@@ -144,18 +134,19 @@ class _Clock:
     interval_ms: float
     line_rate: float | None
 
-    def begin(self, way: int, states: npt.NDArray[np.int_], idle_below: float, first: int, until: int) -> Bounds | None:
-        """When a direction begins in samples from `first` on: after its last idle sample; None if it does not."""
-        active = np.flatnonzero(self.rates[way, first:until] > idle_below)
+    def begin(self, idle_below: float, first: int, until: int) -> Bounds | None:
+        """When transmission begins in samples from `first` on: after its last idle sample; None if it does not."""
+        transmitted = self.rates[0]
+        active = np.flatnonzero(transmitted[first:until] > idle_below)
         if not len(active):
             return None
         at = first + int(active[0])
         known = at - 1
-        while known >= 0 and np.isnan(self.rates[way, known]):
+        while known >= 0 and np.isnan(transmitted[known]):
             known -= 1
         if at - known - 1 > MOST_MISSING:
             return None
-        return Bounds(self._time(known + 1), self._time(at + 1) - self._needed(float(self.rates[way, at])))
+        return Bounds(self._time(known + 1), self._time(at + 1) - self._needed(float(transmitted[at])))
 
     def end(self, first_idle: int) -> Bounds:
         """When the traffic before a silence ended: at or after its last active sample, before the first idle one."""
@@ -187,20 +178,17 @@ def compare_nodes(
     ends = {node: [step.end_before.middle - known.get(node, 0.0) for step in each] for node, each in usual.items()}
     reference = max(usual, key=lambda node: len(usual[node]))
     near = float(median(np.diff(ends[reference]))) / 3
-    # by the step of the reference node
+    late: dict[str, list[Bounds]] = {node: [] for node in usual}
     matched = {node: _match(ends[reference], ends[node], near) for node in usual}
-    silences = {
-        node: {place: usual[node][own].silence for place, own in each.items()} for node, each in matched.items()
-    }
-    found = {}
-    for node, mine in silences.items():
-        pairs = [(silence, _median(silences, node, place)) for place, silence in mine.items()]
-        late = [silence - others for silence, others in pairs if others is not None]
-        if len(late) >= FEWEST_STEPS:
-            usually = _median_of(late)
-            lead = _own_lead(usual[node])
-            found[node] = Lateness(usually.middle, usually.uncertainty, len(late), *lead)
-    return found
+    for place in range(len(usual[reference])):
+        silences = {node: usual[node][own[place]].silence for node, own in matched.items() if place in own}
+        if len(silences) < 2:
+            continue
+        lows = medians_of_others([silence.low for silence in silences.values()])
+        highs = medians_of_others([silence.high for silence in silences.values()])
+        for (node, silence), low, high in zip(silences.items(), lows, highs, strict=True):
+            late[node].append(silence - Bounds(low, high))
+    return {node: _make_lateness(each) for node, each in late.items() if len(each) >= FEWEST_STEPS}
 
 
 def _match(reference: Sequence[float], ends: Sequence[float], near: float) -> dict[int, int]:
@@ -214,54 +202,17 @@ def _match(reference: Sequence[float], ends: Sequence[float], near: float) -> di
     return found
 
 
-def _median(silences: Mapping[str, Mapping[int, Bounds]], node: str, place: int) -> Bounds | None:
-    """Bounds of the median silence of the other nodes before a step."""
-    others = [each[place] for name, each in silences.items() if name != node and place in each]
-    return Bounds(median(one.low for one in others), median(one.high for one in others)) if others else None
+def medians_of_others(values: Sequence[float]) -> list[float]:
+    """For each of at least two values, the median of all others."""
+    order = np.argsort(values)
+    ranks = np.argsort(order)
+    by_rank = np.asarray(values)[order]
+    middle = np.array([(len(values) - 2) // 2, (len(values) - 1) // 2])
+    # without a value, those after it are one place further ahead
+    others = by_rank[middle + (middle >= ranks[:, np.newaxis])]
+    return [float(found) for found in others.mean(axis=1)]
 
 
-def _median_of(every: Sequence[Bounds]) -> Bounds:
-    return Bounds(median(one.low for one in every), median(one.high for one in every))
-
-
-def _own_lead(steps: Iterable[StepEdges]) -> tuple[float | None, float | None]:
-    leads = [step.transmit - step.receive for step in steps if step.receive is not None]
-    if len(leads) < FEWEST_STEPS:
-        return None, None
-    usually = _median_of(leads)
-    return usually.middle, usually.uncertainty
-
-
-@dataclass(frozen=True, slots=True)
-class HotRail:
-    """A rail that carries more than its share on most nodes: the median of its share there, and what is usual."""
-
-    port: str
-    share_ratio: float
-    usual_ratio: float
-    nodes: int
-
-
-def find_hot_rail(rails: Mapping[str, Mapping[str, float]]) -> HotRail | None:
-    """The hot rail by the bytes of every rail on every node; None if there is none.
-
-    It carries the most on more than half of the nodes with traffic, and clearly more than an equal share.
-    """
-    shares: dict[str, list[tuple[float, float]]] = {}
-    nodes = 0
-    for carried in rails.values():
-        total = sum(carried.values())
-        if total <= 0 or len(carried) < 2:
-            continue
-        nodes += 1
-        port = max(carried, key=carried.__getitem__)
-        share, usual = carried[port] / total, 1 / len(carried)
-        if share >= HOT_FACTOR * usual:
-            shares.setdefault(port, []).append((share, usual))
-    if not shares:
-        return None
-    port = max(shares, key=lambda name: len(shares[name]))
-    found = shares[port]
-    if 2 * len(found) <= nodes:
-        return None
-    return HotRail(port, median(share for share, _ in found), median(usual for _, usual in found), len(found))
+def _make_lateness(steps: Sequence[Bounds]) -> Lateness:
+    usually = Bounds(median(one.low for one in steps), median(one.high for one in steps))
+    return Lateness(usually.middle, usually.uncertainty, len(steps))

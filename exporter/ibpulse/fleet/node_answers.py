@@ -6,13 +6,11 @@ encoded anew from its model. `web.schemas` describes the same members to clients
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import MAX_INTEGER
@@ -24,8 +22,11 @@ from ibpulse.text import escape_controls
 from ibpulse.validation import explain, show
 
 MAX_NAME, MAX_SENTENCE = 256, 2000
-MAX_PORTS, MAX_JOBS, MAX_WORDS = 1024, 1000, 5000
+MAX_PORTS, MAX_JOBS, MAX_WORDS, MAX_MEMBERS = 1024, 1000, 5000, 1000
+# more than the numbers of the longest window and of its uncertainty; one takes 50 bytes of memory
+MAX_ITEMS = 2_100_000
 NOT_OURS = "is this an ibpulse daemon of a compatible version?"
+_SERIES = re.compile(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?")
 
 
 def _name(text: str) -> str:
@@ -42,6 +43,17 @@ def _host(text: str) -> str:
     return text if is_node_name(text) else ""
 
 
+def check_series(text: str) -> str:
+    """The text, if it names one direction of a port.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not _SERIES.fullmatch(text):
+        raise ValueError("is not the name of a series")
+    return text
+
+
 def _role(text: str) -> str:
     return text if text in ROLES else UNKNOWN_ROLE
 
@@ -49,10 +61,27 @@ def _role(text: str) -> str:
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 HostName = Annotated[str, AfterValidator(_host)]
-Names = Annotated[list[Name], Field(max_length=MAX_WORDS)]
 Role = Annotated[str, AfterValidator(_role)]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+SeriesName = Annotated[Name, AfterValidator(check_series)]
+
+
+def at_most(items: int) -> Any:
+    """The bound of a list. Its first wrong item ends the check, because every fault takes a kilobyte of memory."""
+    return Field(max_length=items, fail_fast=True)
+
+
+def _few(members: Any) -> Any:
+    if isinstance(members, dict) and len(members) > MAX_MEMBERS:
+        raise ValueError(f"has too many members; use at most {MAX_MEMBERS}")
+    return members
+
+
+Names = Annotated[list[Name], at_most(MAX_WORDS)]
+Few = BeforeValidator(_few)
+"""The bound of an object whose members have any names."""
 
 
 class NodeMember(BaseModel):
@@ -124,8 +153,8 @@ class NodePorts(NodeMember):
     """`/api/v1/ports`; 0.1 does not say whether they are simulated."""
 
     interval_seconds: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)]
-    ports: Annotated[list[NodePort], Field(max_length=MAX_PORTS)]
-    notices: Annotated[list[Sentence], Field(max_length=MAX_WORDS)] = []
+    ports: Annotated[list[NodePort], at_most(MAX_PORTS)]
+    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
     stuck_devices: Names = []
     simulated: bool | None = None
 
@@ -156,9 +185,9 @@ class NodeJobs(NodeMember):
 
     known: bool
     sources: Names = []
-    jobs: Annotated[list[NodeJob], Field(max_length=MAX_JOBS)]
+    jobs: Annotated[list[NodeJob], at_most(MAX_JOBS)]
     pods: Names = []
-    notices: Annotated[list[Sentence], Field(max_length=MAX_WORDS)] = []
+    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
 
 
 Answer = TypeVar("Answer", bound=NodeMember)
@@ -180,8 +209,11 @@ def read_members(model: type[Answer], content: bytes | str) -> Answer:
     """The checked members of a text in JSON.
 
     Raises:
-        DaemonError: it is not JSON, or a member is missing or wrong.
+        DaemonError: it is not JSON, has too many items, or a member is missing or wrong.
     """
+    items = content.count(b",") if isinstance(content, bytes) else content.count(",")
+    if items > MAX_ITEMS:
+        raise DaemonError(f"its answer has more than {MAX_ITEMS} items; {NOT_OURS}", kind="bad-answer")
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
@@ -200,63 +232,3 @@ async def ask_node(
         DaemonError: there is no answer, the node refuses, or the answer is not the expected one.
     """
     return read_answer(model, await node.get(path, query, max_bytes=max_bytes))
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFigures:
-    """What only metrics have; None if the daemon does not export it.
-
-    `line_rate` is that of the node in bytes per second, transmit and receive together. `idle` and `slow` are the rails
-    that are said to be so.
-    """
-
-    version: str | None
-    line_rate: float | None
-    idle: tuple[str, ...] = ()
-    slow: tuple[str, ...] = ()
-
-
-FIGURES = tuple(
-    ("name[]", name)
-    for name in (
-        "ibpulse_build_info",
-        "ibpulse_node_line_rate_bytes_per_second",
-        "ibpulse_port_rail_idle",
-        "ibpulse_port_rail_slow",
-    )
-)
-# 256 bytes for each of 1024 rails
-MAX_FIGURES_BYTES = 300_000
-_VERSION = re.compile(rb'^ibpulse_build_info\{[^\n]*?\bversion="([0-9A-Za-z.+-]{1,40})"', re.MULTILINE)
-_LINE_RATE = re.compile(rb"^ibpulse_node_line_rate_bytes_per_second ([0-9.e+]{1,30})$", re.MULTILINE)
-_RAILS = re.compile(rb"^ibpulse_port_rail_(idle|slow)\{([^}\n]{1,500})\} 1(?:\.0)?$", re.MULTILINE)
-_DEVICE, _PORT = re.compile(rb'\bdevice="([A-Za-z0-9_.-]{1,64})"'), re.compile(rb'\bport="([0-9]{1,3})"')
-
-
-async def ask_figures(node: Node) -> NodeFigures:
-    """The figures of a node that only its metrics have.
-
-    Raises:
-        DaemonError: there is no answer, or the node refuses.
-    """
-    body = (await node.get("/metrics", FIGURES, max_bytes=MAX_FIGURES_BYTES)).body
-    version, line_rate = _VERSION.search(body), _LINE_RATE.search(body)
-    return NodeFigures(
-        version[1].decode() if version else None,
-        _number(line_rate[1]) if line_rate else None,
-        _find_rails(body, b"idle"),
-        _find_rails(body, b"slow"),
-    )
-
-
-def _find_rails(body: bytes, word: bytes) -> tuple[str, ...]:
-    places = ((_DEVICE.search(labels), _PORT.search(labels)) for said, labels in _RAILS.findall(body) if said == word)
-    return tuple(f"{device[1].decode()}:{port[1].decode()}" for device, port in places if device and port)
-
-
-def _number(digits: bytes) -> float | None:
-    try:
-        value = float(digits)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

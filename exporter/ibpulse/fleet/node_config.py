@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ssl
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,18 +78,21 @@ class NodeConfigFile:
         self.problem = ""
         self._files: tuple[Path, ...] = ()
         self._seen: tuple[FileSignature, ...] = ()
+        # several sources have the same file, and are read in parallel
+        self._lock = threading.Lock()
         self.access = NodeAccess() if path is None else self._load(path)
 
     def poll(self) -> bool:
         """Read the files again if one changed; whether there is a new access. Blocks."""
-        if self.path is None or tuple(map(sign_file, self._files)) == self._seen:
-            return False
-        try:
-            self.access, self.problem = self._load(self.path), ""
-        except ConfigError as error:
-            self.problem = f"{'; '.join(error.faults)}; the previous configuration stays active"
-            return False
-        return True
+        with self._lock:
+            if self.path is None or tuple(map(sign_file, self._files)) == self._seen:
+                return False
+            try:
+                self.access, self.problem = self._load(self.path), ""
+            except ConfigError as error:
+                self.problem = f"{'; '.join(error.faults)}; the previous configuration stays active"
+                return False
+            return True
 
     def _load(self, path: Path) -> NodeAccess:
         config, source = read_node_config(path)
@@ -144,14 +148,15 @@ def _make_authorization(auth: BasicAuthSection, source: ConfigSource) -> str:
 
 
 def _read_secret(path: Path, place: str) -> str:
-    """The first line of a file, which must be the only one."""
+    """The only line of a file."""
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_SECRET_BYTES + 1).decode().strip()
+            content = file.read(MAX_SECRET_BYTES + 1)
+        text = content.decode().strip() if len(content) <= MAX_SECRET_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError([f"{place}: {path} cannot be read: {reason}; correct the path or the file"]) from error
-    if not text or len(text) >= MAX_SECRET_BYTES or escape_controls(text) != text:
+    if not text or escape_controls(text) != text:
         raise ConfigError([f"{place}: {path} is not a password; write it into the file, in one line"])
     return text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,13 +13,12 @@ from typing import Literal, TypeVar
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeClock, NodeFigures, NodeJobs, NodePorts, ask_figures, ask_node, read_answer
+from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodePorts, ask_node, read_answer
+from ibpulse.fleet.node_figures import NodeFigures, ask_figures
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
-from ibpulse.internal_errors import Occurrences
+from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.text import names_text, natural_key
-
-log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
 # version and line rate change seldom
@@ -51,7 +49,6 @@ class NodeState:
     jobs: NodeJobs | None = None
     clock: NodeClock | None = None
     offset: ClockOffset | None = None
-    clock_steps: int = 0
     figures: NodeFigures = NO_FIGURES
     seen_ns: int | None = None
 
@@ -81,6 +78,10 @@ class PolledNode:
         problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
         self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
 
+    def fail(self) -> None:
+        """Say that the gateway itself failed with this node."""
+        self._settle("down", "internal error of the gateway; see its log", "bad-answer")
+
     def _settle(self, state: State, problem: str, kind: DaemonFault | None) -> None:
         old = self.state
         since_ns = old.since_ns if kind == old.kind or old.state == "waiting" else time_ns()
@@ -100,7 +101,7 @@ class PolledNode:
     def view(self, target: Target) -> NodeState:
         """The state at this moment, with the name and the labels of `target`."""
         offset = self._clock.offset(monotonic_ns(), time_ns()) if self.state.clock else None
-        return replace(self.state, target=target, offset=offset, clock_steps=self._clock.steps)
+        return replace(self.state, target=target, offset=offset)
 
     async def _read_clock(self, node: Node) -> None:
         answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
@@ -142,21 +143,24 @@ def _find_problem(ports: NodePorts) -> str:
 class NodeTable:
     """The states of all nodes of a discovery; the polls are spread evenly over `POLL_SECONDS`."""
 
-    def __init__(self, discovery: Discovery, nodes: Nodes) -> None:
+    def __init__(self, discovery: Discovery, nodes: Nodes, errors: InternalErrors | None = None) -> None:
         self._discovery, self._nodes = discovery, nodes
+        self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         # pages do not wait for polls of nodes that hang
         self._parallel = asyncio.Semaphore(MAX_PARALLEL)
         self._polled: dict[str, PolledNode] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._failures = Occurrences()
         # by the keys of nodes that their source does not name: the name that each has, and why not its own one
         self._names: dict[str, str] = {}
         self._unnamed: dict[str, str] = {}
 
     def rows(self) -> tuple[NodeState, ...]:
         """The states of all nodes, those with problems first, then by name."""
-        states = [self._view(node) for node in self._nodes.all() if node.name in self._polled]
-        return tuple(sorted(states, key=lambda row: (STATES.index(row.state), natural_key(row.name))))
+        found: dict[State, list[NodeState]] = {state: [] for state in STATES}
+        for name in self._polled:
+            if row := self.row(name):
+                found[row.state].append(row)
+        return tuple(row for rows in found.values() for row in rows)
 
     def row(self, name: str) -> NodeState | None:
         """The state of a node by name; None if it is not listed."""
@@ -178,7 +182,7 @@ class NodeTable:
         named = [replace(target, name=self._names.get(target.key, target.name)) for target in targets]
         self._nodes.update(named, self._discovery.access)
         self._polled = {}
-        for node in self._nodes.all():
+        for node in sorted(self._nodes.all(), key=lambda node: natural_key(node.name)):
             known = old.get(node.target.key)
             same = known is not None and known.state.target.url == node.target.url
             self._polled[node.name] = known if known is not None and same else PolledNode(node.target)
@@ -192,25 +196,24 @@ class NodeTable:
             if not target.named and (clock := clocks.get(target.key)) and clock.node
         }
         kept = {key: name for key, name in self._names.items() if wanted.get(key) == name}
-        listed = {target.name for target in targets}
+        taken = {target.name for target in targets}
         self._names, self._unnamed = {}, {}
         for key, name in (kept | wanted).items():
-            if name in listed or name in self._names.values():
+            if name in taken:
                 self._unnamed[key] = f"its daemon calls itself {name!r}, as another node is called; give it a name"
             else:
                 self._names[key] = name
+                taken.add(name)
 
     async def run(self) -> None:
-        """Poll every node every `POLL_SECONDS`, forever."""
+        """Poll every node every `POLL_SECONDS`, forever, once the sources of nodes were asked."""
+        await self._discovery.asked.wait()
         loop = asyncio.get_running_loop()
         try:
             while True:
-                self.update()
                 begin = loop.time()
-                nodes = self._nodes.all()
-                for place, node in enumerate(nodes):
-                    await asyncio.sleep(max(0.0, begin + place * POLL_SECONDS / len(nodes) - loop.time()))
-                    self._start(node)
+                with self._errors.boundary("nodes"):
+                    await self._start_all(begin)
                 await asyncio.sleep(max(0.0, begin + POLL_SECONDS - loop.time()))
         finally:
             for task in self._running.values():
@@ -222,6 +225,14 @@ class NodeTable:
         self.update()
         await asyncio.gather(*(self._poll(self._polled[node.name], node) for node in self._nodes.all()))
 
+    async def _start_all(self, begin: float) -> None:
+        """Begin a poll of every node that is listed now, one after the other, from this time of the loop on."""
+        self.update()
+        loop, nodes = asyncio.get_running_loop(), self._nodes.all()
+        for place, node in enumerate(nodes):
+            await asyncio.sleep(max(0.0, begin + place * POLL_SECONDS / len(nodes) - loop.time()))
+            self._start(node)
+
     def _start(self, node: Node) -> None:
         """Begin a poll, unless the last one of this node still runs or the node is gone."""
         polled = self._polled.get(node.name)
@@ -231,12 +242,11 @@ class NodeTable:
         self._running[node.name] = task
         task.add_done_callback(partial(self._end, node.name))
 
-    async def _poll(self, polled: PolledNode, node: Node) -> None:
-        await polled.poll(node.limited_by(self._parallel))
-
-    def _end(self, name: str, task: asyncio.Task[None]) -> None:
+    def _end(self, name: str, _: asyncio.Task[None]) -> None:
         del self._running[name]
-        error = None if task.cancelled() else task.exception()
-        # a fault of ours with this one node; the others go on
-        if error is not None and self._failures.is_news((type(error), name)):
-            log.error("internal error while polling %s", name, exc_info=error)
+
+    async def _poll(self, polled: PolledNode, node: Node) -> None:
+        with self._errors.boundary("nodes", node.name):
+            await polled.poll(node.limited_by(self._parallel))
+            return
+        polled.fail()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -53,7 +53,8 @@ class Node:
             DaemonError: there is no answer, it is too long, or the node refuses.
         """
         async with self._parallel:
-            return await self._peer.post(path, content, seconds=seconds)
+            with self._counted():
+                return await self._peer.post(path, content, seconds=seconds)
 
     async def get(
         self, path: str, query: Sequence[tuple[str, str]] = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
@@ -64,13 +65,8 @@ class Node:
             DaemonError: there is no answer, it is too long, or the node refuses.
         """
         async with self._parallel:
-            try:
-                answer = await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
-            except DaemonError as error:
-                self._outcomes[error.kind] += 1
-                raise
-        self._outcomes[ANSWERED] += 1
-        return answer
+            with self._counted():
+                return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
 
     async def stream(
         self, path: str, query: Sequence[tuple[str, str]], media_type: str, headers: Mapping[str, str] | None = None
@@ -81,23 +77,29 @@ class Node:
             DaemonError: it does not begin in time, breaks off, is of another media type, or the node refuses.
         """
         peer = HttpPeer(self.target.url, self.access)
-        began = False
         try:
             async with aclosing(peer.stream(path, query, media_type, headers)) as parts:
+                with self._counted():
+                    first = await anext(parts, b"")
+                yield first
                 async for part in parts:
-                    if not began:
-                        self._outcomes[ANSWERED] += 1
-                        began = True
                     yield part
-        except DaemonError as error:
-            self._outcomes[error.kind] += 1
-            raise
         finally:
             await peer.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Refuse later requests, and close the connections as soon as no request runs."""
         await self._peer.close()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count how a request ends; a cancelled one does not count."""
+        try:
+            yield
+        except DaemonError as error:
+            self._outcomes[error.kind] += 1
+            raise
+        self._outcomes[ANSWERED] += 1
 
 
 Ask = Callable[[Node], Awaitable[T]]
@@ -119,7 +121,7 @@ class Nodes:
         self._parallel = asyncio.Semaphore(MAX_PARALLEL)
         self._closing: set[asyncio.Task[None]] = set()
         self.outcomes: Counter[str] = Counter()
-        """The number of requests to nodes by how they ended: `answered`, or the kind of the error."""
+        """The number of requests to nodes by how they ended, or streams began: `answered`, or the kind of the error."""
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,11 +14,14 @@ from ibpulse.fleet.node_answers import (
     MAX_SENTENCE,
     Amount,
     Count,
+    Few,
     Name,
     Names,
     NodeMember,
     Role,
+    Score,
     Sentence,
+    at_most,
 )
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.model import UNKNOWN_ROLE
@@ -65,8 +67,9 @@ def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | Non
         return [plain_value(each, depth - 1, left) for each in value]
     if value is None or isinstance(value, bool):
         return value
-    if not math.isfinite(value) or abs(value) > MAX_INTEGER:
-        raise ValueError("has a number that is not finite")
+    # false for NaN, and unlike math.isfinite without an error of its own for whole numbers of any length
+    if not abs(value) <= MAX_INTEGER:
+        raise ValueError("has a number that is too large or not finite")
     return value
 
 
@@ -91,9 +94,9 @@ class NodeEvents(NodeMember):
 
     from_ms: Count | None
     to_ms: Count
-    kinds: Annotated[dict[Name, Count], Field(max_length=1000)]
+    kinds: Annotated[dict[Name, Count], Few]
     left_out: Count
-    events: Annotated[list[NodeEvent], Field(max_length=MAX_EVENTS)]
+    events: Annotated[list[NodeEvent], at_most(MAX_EVENTS)]
 
 
 class NodeHolding(NodeMember):
@@ -112,7 +115,7 @@ class NodeJobPorts(NodeMember):
     job_id: Name
     scheduler: Name
     running: bool
-    had: Annotated[list[NodeHolding], Field(max_length=100)]
+    had: Annotated[list[NodeHolding], at_most(100)]
 
 
 class NodeRuns(NodeMember):
@@ -137,12 +140,12 @@ class NodeRailTraffic(NodeMember):
     bandwidth_peak_utilization_ratio: Amount | None = None
     peak_to_mean_ratio: Amount | None
     duty_cycle_ratio: Amount | None
-    burstiness_cv: Annotated[dict[Name, Amount | None], Field(max_length=100)]
+    burstiness_cv: Annotated[dict[Name, Amount | None], Few]
     bursts: NodeRuns
     gaps: NodeRuns
     rail_fairness_ratio: Amount | None
     step_period_seconds: Amount | None
-    step_period_score: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+    step_period_score: Score
     workload_signature: Name
     workload_signature_confidence: Amount
 
@@ -179,7 +182,7 @@ class NodeSpanSummary(NodeMember):
     start_ms: Count
     end_ms: Count
     node: NodeRailTraffic
-    ports: Annotated[list[NodePortTraffic], Field(max_length=MAX_PORTS)]
+    ports: Annotated[list[NodePortTraffic], at_most(MAX_PORTS)]
     job: NodeJobPorts | None = None
 
 
@@ -203,7 +206,7 @@ class NodeCapture(NodeMember):
     name: CaptureFile
     trigger_ms: Count
     reason: Name
-    jobs: Annotated[list[NodeCaptureJob], Field(max_length=100)] | None = None
+    jobs: Annotated[list[NodeCaptureJob], at_most(100)] | None = None
     size_bytes: Count
 
 
@@ -219,7 +222,7 @@ class NodePendingCapture(NodeMember):
 class NodeCaptures(NodeMember):
     """`/api/v1/captures`, without the addresses of the files."""
 
-    captures: Annotated[list[NodeCapture], Field(max_length=MAX_CAPTURES)]
-    pending: Annotated[list[NodePendingCapture], Field(max_length=1000)]
+    captures: Annotated[list[NodeCapture], at_most(MAX_CAPTURES)]
+    pending: Annotated[list[NodePendingCapture], at_most(1000)]
     stored_bytes: Count
     problem: Sentence = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from time import monotonic
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -20,7 +22,9 @@ from ibpulse.fleet.node_answers import (
     Names,
     NodeMember,
     Role,
+    Score,
     Sentence,
+    at_most,
     read_members,
 )
 from ibpulse.fleet.span_answers import MAX_EVENTS, NodeJobPorts, plain_value
@@ -28,10 +32,11 @@ from ibpulse.model import UNKNOWN_ROLE
 
 STREAM_TYPE = "text/event-stream"
 MAX_EVENT_BYTES = 4_000_000
+# what a stream may take of the time that all nodes share: an event counts as so many bytes in addition to its own
+BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 MAX_STATES, MAX_SAMPLES, MAX_MERGED = 10_000, 100_000, 10_000
 
 Flag = bool | None
-Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 Plain = Annotated[dict[str, Any], BeforeValidator(plain_value)]
 
 
@@ -60,7 +65,7 @@ class StreamPort(NodeMember):
     problem: Name = ""
     problem_text: Sentence = ""
     since_ms: Count | None = None
-    states: Annotated[list[StreamState], Field(max_length=MAX_STATES)] = Field(default_factory=list)
+    states: Annotated[list[StreamState], at_most(MAX_STATES)] = Field(default_factory=list)
 
 
 class StreamJobSpan(NodeMember):
@@ -81,8 +86,8 @@ class StreamPorts(NodeMember):
     interval_ms: Annotated[int, Field(ge=1, le=60_000)]
     history_ms: Count
     simulated: bool = False
-    ports: Annotated[list[StreamPort], Field(max_length=MAX_PORTS)]
-    jobs: Annotated[list[StreamJobSpan], Field(max_length=MAX_JOBS)] = Field(default_factory=list)
+    ports: Annotated[list[StreamPort], at_most(MAX_PORTS)]
+    jobs: Annotated[list[StreamJobSpan], at_most(MAX_JOBS)] = Field(default_factory=list)
     job: NodeJobPorts | None = None
 
 
@@ -90,11 +95,9 @@ class StreamBatch(NodeMember):
     """The event `batch`: rates in whole MB/s, two series per port."""
 
     start_ms: Count
-    megabytes_per_second: Annotated[
-        list[Annotated[list[Count | None], Field(max_length=MAX_SAMPLES)]], Field(max_length=2 * MAX_PORTS)
-    ]
-    merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], Field(max_length=MAX_MERGED)] = (
-        Field(default_factory=list)
+    megabytes_per_second: Annotated[list[Annotated[list[Count | None], at_most(MAX_SAMPLES)]], at_most(2 * MAX_PORTS)]
+    merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], at_most(MAX_MERGED)] = Field(
+        default_factory=list
     )
 
 
@@ -112,7 +115,7 @@ class StreamEntry(NodeMember):
 class StreamEvents(NodeMember):
     """The event `events`."""
 
-    events: Annotated[list[StreamEntry], Field(max_length=MAX_EVENTS)]
+    events: Annotated[list[StreamEntry], at_most(MAX_EVENTS)]
 
 
 class StreamTraffic(NodeMember):
@@ -168,9 +171,9 @@ class StreamSummary(NodeMember):
     end_ms: Count | None
     node: StreamTraffic | None = None
     job: StreamJob | None = None
-    ports: Annotated[list[StreamPortTraffic], Field(max_length=MAX_PORTS)]
+    ports: Annotated[list[StreamPortTraffic], at_most(MAX_PORTS)]
     sampler: Plain
-    notices: Annotated[list[Sentence], Field(max_length=MAX_WORDS)] = Field(default_factory=list)
+    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = Field(default_factory=list)
 
 
 class StreamGap(NodeMember):
@@ -201,15 +204,31 @@ EVENTS: Mapping[str, type[NodeMember]] = {
 }
 
 
+class Throttle:
+    """Lets bytes pass at a limited rate, and those of a burst at once."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._free_at = 0.0
+
+    def delay(self, size: int) -> float:
+        """Let this many bytes pass; the seconds to wait before any others."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + size / BYTES_PER_SECOND
+        return max(0.0, self._free_at - now - BURST_SECONDS)
+
+
 async def read_events(
     content: AsyncIterator[bytes],
 ) -> AsyncGenerator[tuple[str, int | None, NodeMember] | None, None]:
     """Name, id and checked data of each event in the body of a stream; None for a comment. Unknown events are dropped.
 
+    A stream that is faster than any that a daemon sends is read no faster than `BYTES_PER_SECOND`.
+
     Raises:
         DaemonError: an event is too long, or its data is not as expected.
     """
-    rest = bytearray()
+    rest, throttle = bytearray(), Throttle()
     async for part in content:
         # the mark may begin in the part before
         looked = max(0, len(rest) - 1)
@@ -217,6 +236,8 @@ async def read_events(
         while (end := rest.find(b"\n\n", looked)) >= 0:
             text, looked = bytes(rest[:end]), 0
             del rest[: end + 2]
+            if seconds := throttle.delay(end + EVENT_BYTES):
+                await asyncio.sleep(seconds)
             found = _read_event(text)
             if found is not None or text.startswith(b":"):
                 yield found

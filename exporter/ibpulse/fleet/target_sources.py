@@ -15,15 +15,7 @@ from ibpulse.errors import DaemonError, DiscoveryError
 from ibpulse.fleet.dns_services import find_services
 from ibpulse.fleet.http_peer import JSON_TYPE, HttpPeer
 from ibpulse.fleet.node_config import NodeAccess
-from ibpulse.fleet.targets import (
-    SCHEMES,
-    Target,
-    TargetGroup,
-    make_targets,
-    parse_address,
-    read_json,
-    read_yaml,
-)
+from ibpulse.fleet.targets import SCHEMES, Target, TargetGroup, make_targets, parse_address, read_json, read_yaml
 from ibpulse.text import escape_controls
 from ibpulse.validation import show
 from ibpulse.yaml_file import FileSignature, YamlFile, sign_file
@@ -135,11 +127,11 @@ class FileSource(LocalSource):
 
 
 class HttpSource(TargetSource):
-    """A list in JSON at a URL; `access` is for asking for the list, not for the nodes in it."""
+    """A list in JSON at a URL, which is asked for without the password of the nodes in it."""
 
-    def __init__(self, name: str, url: str, access: NodeAccess | None = None) -> None:
-        super().__init__(name)
-        self._peer = HttpPeer(url, access or NodeAccess())
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._peer = HttpPeer(url, NodeAccess())
 
     async def ask(self, threads: DaemonThreads) -> tuple[Target, ...]:
         """The nodes of the list."""
@@ -157,7 +149,7 @@ class HttpSource(TargetSource):
         await self._peer.close()
 
 
-def parse_source(text: str, access: NodeAccess | None = None) -> TargetSource:
+def parse_source(text: str) -> TargetSource:
     """The source of a text: `dns+NAME:PORT`, `dns+https://NAME:PORT`, `dnssrv+NAME`, a file, or a URL.
 
     Raises:
@@ -169,18 +161,20 @@ def parse_source(text: str, access: NodeAccess | None = None) -> TargetSource:
         if separator and given not in SCHEMES:
             raise ValueError(f"{show(given)} is not a scheme for nodes; use http or https")
         scheme = given or "http"
-        _, url = parse_address(place, scheme)
+        host, url = parse_address(place, scheme)
         parts = urlsplit(url)
+        if kind == "dnssrv":
+            if place.lower() != host:
+                raise ValueError(f"{show(text)} has more than a name; write it like dnssrv+_http._tcp.NAME")
+            return ServiceSource(text, host, scheme)
         if parts.path:
             raise ValueError(f"{show(text)} has more than a name and a port; write it like dns+NAME:PORT")
-        if kind == "dnssrv":
-            return ServiceSource(text, place, scheme)
-        return DnsSource(text, parts.hostname or "", parts.port or 0, scheme)
+        return DnsSource(text, host, parts.port or 0, scheme)
     if text.startswith(("http://", "https://")):
         parse_address(text.partition("?")[0])
         if "#" in text or not text.isprintable():
             raise ValueError(f"{show(escape_controls(text))} is not a URL for a list of nodes")
-        return HttpSource(text, text, access)
+        return HttpSource(text)
     if Path(text).suffix in (".json", ".yml", ".yaml"):
         return FileSource(text, Path(text))
     raise ValueError(f"{show(escape_controls(text))} is not a source of nodes; use {FORMS}")

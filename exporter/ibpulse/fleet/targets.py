@@ -28,7 +28,7 @@ NODE_LABEL, SCHEME_LABEL = "node", "__scheme__"
 EXAMPLE = "[{targets: [node1:10055], labels: {node: node1, rack: r1}}]"
 
 # names are a part of paths, so no dots alone and no slashes; colons for addresses of IPv6
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
+_NODE_NAME = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:-]{0,252}", re.ASCII)
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*\.?", re.ASCII)
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)*/?", re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}", re.ASCII)
@@ -200,7 +200,10 @@ def read_yaml(file: YamlFile) -> Iterator[TargetGroup]:
         DiscoveryError: it cannot be read, is not YAML, or not such a list.
     """
     root = file.compose("correct its name or its permissions")
-    if not file.faults and root is not None and not isinstance(root, yaml.SequenceNode):
+    if not file.faults and root is None:
+        # a file that is being written is empty at first
+        file.refuse(1, "is empty; write [] if there are no nodes")
+    elif root is not None and not isinstance(root, yaml.SequenceNode):
         file.refuse(root.start_mark.line + 1, f"is not a list; write it like {EXAMPLE}")
     for node in root.value if isinstance(root, yaml.SequenceNode) else ():
         yield _read_entry(file, node)

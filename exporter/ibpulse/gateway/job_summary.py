@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ibpulse.arrays import Singles
-from ibpulse.fleet.lateness import Lateness, find_hot_rail
+from ibpulse.fleet.hot_rail import find_hot_rail
+from ibpulse.fleet.lateness import Lateness
 from ibpulse.fleet.span_answers import NodePortTraffic
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ibpulse.internal_errors import PARTS
+from ibpulse.internal_errors import GATEWAY_PARTS, PARTS
 from ibpulse.metrics.row import CountAndSum, Labels, Subject, single
 
 
@@ -18,7 +18,7 @@ class WebCounts:
     create series: each of the 15 routes and `other` has two series for its duration and one for each status that it
     returned, 32 to 112 in all. A node that is scraped and watched has about 25.
     `config_reloaded` is None without a web configuration file. `internal_errors` returns the exceptions of each part of
-    the daemon: they are not in the snapshot, because the aggregation that makes it may be the part that fails.
+    the process: they are not in the snapshot, because the aggregation that makes it may be the part that fails.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ ROWS = (
     PART.counter(
         "ibpulse_internal_errors_total",
         "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
-        f"Parts: {', '.join(PARTS)}.",
+        f"Parts: {', '.join(PARTS)}; of a gateway: {', '.join(GATEWAY_PARTS)}.",
         float,
     ),
     SERVER.gauge(

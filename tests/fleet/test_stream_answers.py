@@ -1,0 +1,77 @@
+"""The events of a stream: read as they are sent, and a stream without measure takes little time of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ibpulse.errors import DaemonError
+from ibpulse.fleet import stream_answers
+from ibpulse.fleet.stream_answers import EVENT_BYTES, StreamBatch, StreamGap, Throttle, read_events
+
+BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
+GAP = b'id: 7\nevent: gap\ndata: {"start_ms": 1, "end_ms": 2}\n\n'
+TEXT = b": hello\n\nevent: batch\ndata: " + json.dumps(BATCH).encode() + b"\n\nevent: other\ndata: {}\n\n" + GAP
+
+
+async def sent(content: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), size):
+        yield content[at : at + size]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+async def test_events_are_the_same_however_they_are_cut(size: int) -> None:
+    assert [each async for each in read_events(sent(TEXT, size))] == [
+        None,
+        ("batch", None, StreamBatch.model_validate(BATCH)),
+        ("gap", 7, StreamGap(start_ms=1, end_ms=2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"event: gap\ndata: x\n\n", "its answer is not as expected"),
+        (b"event: gap\n\n", "its answer is not as expected"),
+        (b"id: x\n" + GAP[6:], "the id of an event of its stream is not a number"),
+        (b"id: " + b"9" * 19 + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"id: -1" + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"event: batch\ndata: " + b"[" * 4_000_100, "an event of its stream is longer than 4000000 bytes"),
+    ],
+)
+async def test_a_hostile_event_ends_the_stream(content: bytes, reason: str) -> None:
+    with pytest.raises(DaemonError, match=reason) as caught:
+        _ = [each async for each in read_events(sent(content, 65_536))]
+    assert caught.value.kind == "bad-answer"
+
+
+def pass_all(sizes: list[int]) -> float:
+    """How long it takes until all of these sizes have passed."""
+    now = 0.0
+    throttle = Throttle(lambda: now)
+    for size in sizes:
+        now += throttle.delay(size)
+    return now
+
+
+def test_a_flood_passes_slowly_and_the_history_of_a_large_node_does_not() -> None:
+    # ten minutes of 32 ports every 10 ms, a second in 40 kB, of which the first second passes at once
+    assert pass_all([40_000 + EVENT_BYTES] * 600) == pytest.approx(600 * 0.0055 - 1)
+    assert pass_all([EVENT_BYTES] * 100_000) == pytest.approx(50 - 1)
+    # every 100 ms, for ever
+    assert Throttle(lambda: 5.0).delay(100_000 + EVENT_BYTES) == 0
+
+
+async def test_every_event_counts_with_its_bytes_even_if_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class Recorded(Throttle):
+        def delay(self, size: int) -> float:
+            sizes.append(size)
+            return super().delay(size)
+
+    monkeypatch.setattr(stream_answers, "Throttle", Recorded)
+    assert len([each async for each in read_events(sent(TEXT, 1000))]) == 3
+    assert sizes == [len(event) + EVENT_BYTES for event in TEXT.split(b"\n\n")[:-1]]
