@@ -14,6 +14,7 @@ from bench.bench import Bench
 from bench.cases import (
     answers,
     daemon_cost,
+    gateway_cost,
     growth,
     job_reading,
     lateness,
@@ -41,6 +42,7 @@ CASES: dict[str, ModuleType] = {
     "report": report,
     "pictures": pictures,
     "top": top,
+    "gateway": gateway_cost,
     "peers": peers,
 }
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"

@@ -1,6 +1,7 @@
 """Generates load on the daemon: clients that request 60 s windows and scrape, as fast as they get responses.
 
-`clients.py PORT CLIENTS` runs until it is terminated, and then prints the number of responses by path and status.
+`clients.py PORT CLIENTS [PATH...]` runs until it is terminated, and then prints how many responses it got, by path and
+status.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 # At 10 ms this is every sample of 60 s; at 1 ms each point is the maximum of ten samples.
 WINDOW = "/api/v1/window?last=60s&max_points=6000&format="
@@ -19,12 +21,12 @@ PATHS = (WINDOW + "json", "/metrics", WINDOW + "npy", "/metrics")
 REFUSED_PAUSE_SECONDS = 0.1
 
 
-def pull(port: int, first: int, stop: threading.Event, answers: Counter[str]) -> None:
+def pull(port: int, paths: Sequence[str], first: int, stop: threading.Event, answers: Counter[str]) -> None:
     """One client: requests each path in turn over a persistent connection, with a pause after a refused request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     turn = first
     while not stop.is_set():
-        path = PATHS[turn % len(PATHS)]
+        path = paths[turn % len(paths)]
         turn += 1
         try:
             connection.request("GET", path)
@@ -40,12 +42,12 @@ def pull(port: int, first: int, stop: threading.Event, answers: Counter[str]) ->
     connection.close()
 
 
-def main(port: int, clients: int) -> None:
+def main(port: int, clients: int, paths: Sequence[str]) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     counts = [Counter[str]() for _ in range(clients)]
     threads = [
-        threading.Thread(target=pull, args=(port, number, stop, counts[number]), daemon=True)
+        threading.Thread(target=pull, args=(port, paths, number, stop, counts[number]), daemon=True)
         for number in range(clients)
     ]
     begun = time.monotonic()
@@ -59,4 +61,4 @@ def main(port: int, clients: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or PATHS)

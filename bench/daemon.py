@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,18 +35,7 @@ class Daemon:
         Raises:
             OSError: there is no answer, or its status is not 200.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read()
-        except http.client.HTTPException as error:
-            raise OSError(f"GET {path}: {error!r}") from error
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise OSError(f"GET {path}: status {response.status}: {body[:200]!r}")
-        return body
+        return processes.get(self.port, path)
 
     def answers(self) -> bool:
         """Whether the daemon is ready."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import subprocess
 import time
@@ -29,6 +30,26 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def get(port: int, path: str, timeout: float = 30.0) -> bytes:
+    """The body of a response of a server on the loopback interface, on a connection of its own.
+
+    Raises:
+        OSError: there is no answer, or its status is not 200.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"GET {path}: {error!r}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise OSError(f"GET {path}: status {response.status}: {body[:200]!r}")
+    return body
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Viewers of the live stream that discard what they read. `viewers.py PORT VIEWERS` runs until it is terminated."""
+"""Viewers of a stream that discard what they read. `viewers.py PORT VIEWERS [PATH]` runs until it is terminated."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import sys
 import threading
 import time
 
+STREAM = "/api/v1/stream"
 
-def main(port: int, viewers: int) -> None:
+
+def main(port: int, viewers: int, path: str = STREAM) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     waiting = selectors.DefaultSelector()
     for number in range(viewers):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", "/api/v1/stream")
+        connection.request("GET", path)
         response = connection.getresponse()
         if response.status != 200:
             raise OSError(f"viewer {number}: status {response.status}")
@@ -31,4 +33,4 @@ def main(port: int, viewers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

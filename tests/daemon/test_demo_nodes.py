@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ibpulse.commands.demo_nodes import find_ports
+from ibpulse.errors import ConfigError
 from tests.running import Metrics, eventually
 
 OFFSETS_MS = {"node1": 0.3, "node2": -37.4}
@@ -191,6 +194,16 @@ def test_a_node_that_dies_does_not_end_the_others_and_all_end_with_the_demo(demo
     assert demo.end(signal.SIGINT) == 0
     assert demo.processes() == []
     assert not demo.scratch.exists()
+
+
+def test_a_port_that_is_in_use_or_impossible_is_refused_before_a_daemon_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use"):
+            find_ports("127.0.0.1", port, 2)
+    with pytest.raises(ConfigError, match="cannot listen on 127\\.0\\.0\\.1:65536"):
+        find_ports("127.0.0.1", 65536, 2)
+    assert len(set(find_ports("127.0.0.1", 0, 4))) == 4
 
 
 def test_every_process_ends_when_the_demo_is_killed(tmp_path: Path) -> None:

@@ -40,25 +40,32 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     set_up_log(settings.log.level, settings.log.format)
     nodes = simulate.parse_nodes(arguments, clocks_differ=True)
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as scratch:
-        tree = Path(scratch) / "sys"
+    with demo_folder() as scratch:
+        tree = scratch / "sys"
         if nodes:
             return run_nodes(nodes, tree, arguments, settings)
         with simulated(tree, arguments, settings.sampler.interval):
             path = replace(settings.path, sysfs=tree)
-            ring = replace(settings.ring, dir=Path(scratch) / "ring")
+            ring = replace(settings.ring, dir=scratch / "ring")
             simulate.announce(arguments, tree, settings.sampler.interval)
             print(f"check it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
             capture = settings.capture
             if arguments.origins["capture.dir"] == DEFAULT:
                 # a demo leaves no captures behind unless a directory is given
-                capture = replace(capture, dir=Path(scratch) / "captures")
+                capture = replace(capture, dir=scratch / "captures")
             jobs = settings.jobs
             if arguments.origins["jobs.owners-dir"] == DEFAULT:
                 # the jobs of this node do not run on a simulated fabric
                 jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
             return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
+
+
+@contextmanager
+def demo_folder() -> Iterator[Path]:
+    """A directory for all files of a demo, in memory if possible, which is removed at the end."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as folder:
+        yield Path(folder)
 
 
 def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.Namespace, settings: Settings) -> int:
@@ -75,7 +82,10 @@ def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.N
     with simulated(trees, arguments, interval_ns, trees / nodes[-1].name, stop) as simulator:
         simulate.announce(arguments, trees, interval_ns)
         with demo_nodes(nodes, trees, scratch, settings, arguments.origins) as running:
+            first = settings.web.listen_address.port
+            flag = f" --web.listen-address=:{first + len(nodes)}" if first else ""
             print(f"the nodes are listed in {scratch / NODES_FILE}", flush=True)
+            print(f"serve them at one address: ibpulse gateway --nodes.sources={scratch / NODES_FILE}{flag}")
             print(describe_job(nodes, arguments.ports), flush=True)
             wait_until_serving(running, stop)
             return watch_nodes(running, simulator, stop)
@@ -96,6 +106,8 @@ def simulated(
     Raises:
         FabricError: the simulation failed to start; it reports the reason on standard error.
     """
+    from ibpulse.commands.demo_nodes import end_processes  # not for help texts
+
     flags = simulate.fabric_flags(arguments, interval_ns)
     # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
     process = subprocess.Popen(
@@ -115,5 +127,5 @@ def simulated(
             time.sleep(0.02)
         yield process
     finally:
-        process.terminate()
-        process.wait()
+        # kills it if it does not end, for example because it is stopped
+        end_processes([process])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -83,13 +83,12 @@ def demo_nodes(
     """Run a daemon on each node; `trees` has their trees by name, `scratch` is for everything else.
 
     They are listed in `nodes.json` of that directory, for Prometheus's file_sd. All of them end with the block.
+
+    Raises:
+        ConfigError: a port of theirs cannot be bound.
     """
     address = settings.web.listen_address
-    ports = (
-        find_free_ports(address.host, len(nodes))
-        if not address.port
-        else range(address.port, address.port + len(nodes))
-    )
+    ports = find_ports(address.host, address.port, len(nodes))
     scheme = find_scheme(settings)
     running: list[DemoNode] = []
     try:
@@ -101,7 +100,7 @@ def demo_nodes(
         write_targets(scratch / NODES_FILE, running)
         yield running
     finally:
-        end_daemons([each.process for each in running])
+        end_processes([each.process for each in running])
 
 
 def node_settings(
@@ -145,8 +144,8 @@ def start_daemon(settings: Settings, node: SimulatedNode, folder: Path) -> subpr
         )
 
 
-def end_daemons(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End daemons, and kill those that take too long."""
+def end_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes, and kill those that take too long."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS
@@ -158,15 +157,17 @@ def end_daemons(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def find_free_ports(host: str, count: int) -> list[int]:
-    """TCP ports that are free at this moment."""
-    sockets = [
-        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) for _ in range(count)
-    ]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+def find_ports(host: str, first: int, count: int) -> list[int]:
+    """TCP ports from `first` on, or any if that is 0, that are free at this moment.
+
+    Raises:
+        ConfigError: one of them cannot be bound.
+    """
+    from ibpulse.web.server import bind  # slow to import
+
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(bind(host, first + number if first else 0)) for number in range(count)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 def find_scheme(settings: Settings) -> str:
@@ -197,8 +198,9 @@ def wait_until_serving(running: Sequence[DemoNode], stop: Event) -> None:
     Raises:
         DaemonError: one failed to start.
     """
-    deadline = time.monotonic() + START_SECONDS
     for each in running:
+        # they start at the same time, so each further one has less to do
+        deadline = time.monotonic() + START_SECONDS
         while not each.listens():
             if each.process.poll() is not None or time.monotonic() > deadline:
                 for line in each.last_lines():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no source of nodes is given, one is invalid, or httpx is not installed.
+        ConfigError: no source of nodes is given, one is invalid, the address cannot be bound, or httpx is missing.
     """
     from ibpulse.commands.logs import set_up_log  # not for help texts
     from ibpulse.config.loading import DEFAULT
@@ -51,6 +50,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.origins["web.listen-address"] == DEFAULT:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
     try:
+        from ibpulse.commands.demo_nodes import find_ports
         from ibpulse.commands.gateway_service import run_gateway
     except ModuleNotFoundError as error:
         if error.name != "httpx":
@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     errors = InternalErrors(parts=GATEWAY_PARTS)
     if arguments.demo is None:
         return run_gateway(settings, make_discovery(settings, errors), errors)
+    # before the nodes start, which takes a while
+    find_ports(settings.web.listen_address.host, settings.web.listen_address.port, 1)
     with demo(arguments.demo) as path:
         if path is None:
             return 0
@@ -116,12 +118,13 @@ def demo(count: int) -> Iterator[Path | None]:
     Raises:
         FabricError, DaemonError: the simulation or a daemon failed to start.
     """
-    import os
+    from threading import Event, Thread
 
     from ibpulse.commands import simulate
-    from ibpulse.commands.demo import simulated
-    from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving
+    from ibpulse.commands.demo import demo_folder, simulated
+    from ibpulse.commands.demo_nodes import NODES_FILE, demo_nodes, wait_until_serving, watch_nodes
     from ibpulse.config.loading import resolve
+    from ibpulse.simulate.fleet import describe_job
 
     parser = argparse.ArgumentParser()
     simulate.add_fabric_arguments(parser)
@@ -129,14 +132,22 @@ def demo(count: int) -> Iterator[Path | None]:
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
     # not those of the gateway: its password is not that of the nodes
     resolved = resolve({"web.listen-address": ["127.0.0.1:0"]}, {})
-    stop = simulate.stop_on_signals()
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as directory:
-        scratch = Path(directory)
+    stop, ending = simulate.stop_on_signals(), Event()
+    with demo_folder() as scratch:
         trees = scratch / "sys"
         with (
-            simulated(trees, fabric, resolved.settings.sampler.interval, trees / nodes[-1].name, stop),
+            simulated(trees, fabric, resolved.settings.sampler.interval, trees / nodes[-1].name, stop) as simulator,
             demo_nodes(nodes, trees, scratch, resolved.settings, resolved.origins) as running,
         ):
+            simulate.announce(fabric, trees, resolved.settings.sampler.interval)
+            print(describe_job(nodes, fabric.ports), flush=True)
             wait_until_serving(running, stop)
-            yield None if stop.is_set() else scratch / NODES_FILE
+            watch = Thread(target=watch_nodes, args=(running, simulator, ending), daemon=True)
+            watch.start()
+            try:
+                yield None if stop.is_set() else scratch / NODES_FILE
+            finally:
+                # the gateway has taken the handlers; another Ctrl-C must not leave files behind
+                simulate.stop_on_signals()
+                ending.set()
+                watch.join()

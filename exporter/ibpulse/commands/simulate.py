@@ -159,7 +159,7 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
 
     Sets the number of ports if it was not given, and the clock offsets of all nodes.
     Raises:
-        ConfigError: nodes, jobs or clock offsets are invalid; lists all errors.
+        ConfigError: nodes, ports, jobs or clock offsets are invalid; lists all errors.
     """
     from ibpulse.simulate.fleet import different_clocks, plan_nodes  # not for help texts
 
@@ -184,6 +184,8 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
         offsets[name] = -offset_ns if text.startswith("-") else offset_ns
     if not 1 <= count <= MOST_NODES:
         wrong.append(f"flag --nodes: {count} is not possible; choose 1 to {MOST_NODES}")
+    if arguments.ports < 1:
+        wrong.append(f"flag --ports: {arguments.ports} is not possible; choose 1 or more")
     if count > 1 and arguments.jobs > 1:
         wrong.append(f"flag --jobs: {arguments.jobs} jobs are not possible on several nodes, which share one job")
     if wrong:

@@ -1,13 +1,14 @@
 """How far the clock of a node is from this one, from requests and their replies, and how certain that is.
 
-A node answers at some moment between request and reply, so its clock minus the middle of both is its offset, at most
-half the round trip off. The quickest exchange of the last minutes is the best one, except that clocks drift: every
-second since adds 50 µs. Exchanges are kept by the monotonic clock, so that a step of the own clock disturbs nothing.
+A node reads its clock at some moment between request and reply. Its clock minus that of the asker is therefore at least
+as much as if it had answered with the reply, and at most as much as if it had answered with the request. The highest
+such least and the lowest such most count, from whatever exchanges, so a quick request and a quick reply are enough,
+even if never both at the same time. Clocks drift: with every second, each bound is 50 µs less sharp. All is kept by
+the monotonic clock, so that a step of the own clock disturbs nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 DRIFT = 50e-6
@@ -23,28 +24,37 @@ class ClockOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchange:
-    """A request and its reply: the node's clock minus the monotonic clock, half the round trip, and when."""
+class _Bound:
+    """The least or the most that the node's clock was ahead of the monotonic clock, and when."""
 
     lead_ns: int
-    half_ns: int
     at_ns: int
 
-    @property
-    def rank(self) -> float:
-        """Orders exchanges by their uncertainty at any later time: all grow by the same drift."""
-        return self.half_ns - DRIFT * self.at_ns
+    def drift_ns(self, now_ns: int) -> int:
+        return round(DRIFT * max(0, now_ns - self.at_ns))
 
-    def uncertainty_ns(self, now_ns: int) -> int:
-        return self.half_ns + round(DRIFT * abs(now_ns - self.at_ns))
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Both bounds."""
+
+    least: _Bound
+    most: _Bound
+
+    def at(self, now_ns: int) -> tuple[int, int]:
+        """The least and the most at a moment."""
+        return (
+            self.least.lead_ns - self.least.drift_ns(now_ns),
+            self.most.lead_ns + self.most.drift_ns(now_ns),
+        )
 
 
 class ClockOffsets:
     """The exchanges with one node. Times are those of the monotonic clock, in nanoseconds."""
 
     def __init__(self) -> None:
-        # the best one first; those after it are younger and, until it is too old, worse
-        self._kept: deque[_Exchange] = deque()
+        self._bounds: _Bounds | None = None
+        self._newest_ns = 0
 
     def add(self, sent_ns: int, received_ns: int, node_ns: int) -> bool:
         """Add an exchange, in which the node's clock was `node_ns`; whether that clock was stepped since the last ones.
@@ -56,26 +66,26 @@ class ClockOffsets:
         """
         if received_ns < sent_ns:
             raise ValueError(f"a reply {sent_ns - received_ns} ns before its request")
-        middle_ns = (sent_ns + received_ns) // 2
-        new = _Exchange(node_ns - middle_ns, -(-(received_ns - sent_ns) // 2), middle_ns)
-        best = self._find_best(new.at_ns)
-        stepped = best is not None and abs(new.lead_ns - best.lead_ns) > new.half_ns + best.uncertainty_ns(new.at_ns)
+        new = _Bounds(_Bound(node_ns - received_ns, received_ns), _Bound(node_ns - sent_ns, sent_ns))
+        known, self._newest_ns = self._bounds, received_ns
+        if known is None:
+            self._bounds = new
+            return False
+        (least_ns, most_ns), (new_least_ns, new_most_ns) = known.at(received_ns), new.at(received_ns)
+        stepped = new_least_ns > most_ns or new_most_ns < least_ns
         if stepped:
-            self._kept.clear()
-        while self._kept and self._kept[-1].rank >= new.rank:
-            self._kept.pop()
-        self._kept.append(new)
+            self._bounds = new
+        else:
+            # all bounds become less sharp at the same rate, so the sharper one stays so
+            self._bounds = _Bounds(
+                new.least if new_least_ns >= least_ns else known.least,
+                new.most if new_most_ns <= most_ns else known.most,
+            )
         return stepped
 
     def offset(self, now_ns: int, wall_ns: int) -> ClockOffset | None:
         """The offset at this moment, at which this clock is `wall_ns`; None without an exchange in the last minutes."""
-        best = self._find_best(now_ns)
-        if best is None:
+        if self._bounds is None or now_ns - self._newest_ns > KEPT_NS:
             return None
-        return ClockOffset(best.lead_ns - (wall_ns - now_ns), best.uncertainty_ns(now_ns))
-
-    def _find_best(self, now_ns: int) -> _Exchange | None:
-        """The best exchange that is not too old; older ones are forgotten."""
-        while self._kept and now_ns - self._kept[0].at_ns > KEPT_NS:
-            self._kept.popleft()
-        return self._kept[0] if self._kept else None
+        least_ns, most_ns = self._bounds.at(now_ns)
+        return ClockOffset((least_ns + most_ns) // 2 - (wall_ns - now_ns), -(-(most_ns - least_ns) // 2))

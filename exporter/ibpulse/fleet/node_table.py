@@ -23,6 +23,8 @@ from ibpulse.text import names_text, natural_key
 POLL_SECONDS = 5.0
 # version and line rate change seldom
 FIGURES_EVERY = 6
+# exchanges with the clock of a node in a poll, until it is known well enough
+MAX_EXCHANGES, CERTAIN_NS = 4, 500_000
 MAX_STATE_BYTES, MAX_CLOCK_BYTES = 1_000_000, 1000
 T = TypeVar("T")
 NO_FIGURES = NodeFigures(None, None)
@@ -100,15 +102,21 @@ class PolledNode:
 
     def view(self, target: Target) -> NodeState:
         """The state at this moment, with the name and the labels of `target`."""
-        offset = self._clock.offset(monotonic_ns(), time_ns()) if self.state.clock else None
+        offset = self._clock.offset(*read_clocks()) if self.state.clock else None
         return replace(self.state, target=target, offset=offset)
 
     async def _read_clock(self, node: Node) -> None:
-        answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
-        clock = None if answer is None else read_answer(NodeClock, answer)
-        if answer is not None and clock is not None:
+        for _ in range(MAX_EXCHANGES):
+            answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
+            if answer is None:
+                self.state = replace(self.state, clock=None)
+                return
+            clock = read_answer(NodeClock, answer)
+            self.state = replace(self.state, clock=clock)
             self._clock.add(answer.sent_ns, answer.received_ns, clock.time_ns)
-        self.state = replace(self.state, clock=clock)
+            found = self._clock.offset(*read_clocks())
+            if found is not None and found.uncertainty_ns <= CERTAIN_NS:
+                return
 
     async def _read_jobs(self, node: Node) -> None:
         jobs = await _if_known(ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES))
@@ -117,6 +125,13 @@ class PolledNode:
     async def _read_figures(self, node: Node) -> None:
         if self.state.figures.version is None or self._polls % FIGURES_EVERY == 0:
             self.state = replace(self.state, figures=await ask_figures(node))
+
+
+def read_clocks() -> tuple[int, int]:
+    """The monotonic clock and the wall clock at one moment, of several attempts the one that took the least time."""
+    reads = ((monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(3))
+    before, wall, after = min(reads, key=lambda read: read[2] - read[0])
+    return (before + after) // 2, wall
 
 
 async def _if_known(asked: Awaitable[T]) -> T | None:

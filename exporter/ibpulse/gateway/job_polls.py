@@ -34,6 +34,10 @@ SUMMARY_MS = 10_000
 SLOW_SECONDS = 5.0
 FAILED_SECONDS = 2.0
 MAX_EVENTS = 1000
+# if all nodes were asked at once, on a busy machine each answer would take as long as all of them together
+MAX_ASKED = 8
+# a node that hangs keeps others waiting for so long at most
+PLACE_SECONDS = 0.1
 MAX_WINDOW_BYTES = 8_000_000
 GONE = ("gone", "its source no longer lists it")
 WAITING = ("no-answer", "it was not asked yet")
@@ -117,6 +121,19 @@ class NodePoll:
             self._note([describe_event(node.name, each) for each in news])
 
 
+class _Place:
+    """A place among the nodes that are asked now, which is left once."""
+
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        self._places = places
+        self._held = True
+
+    def leave(self) -> None:
+        if self._held:
+            self._held = False
+            self._places.release()
+
+
 class JobPolls:
     """Polls the nodes of a job. What a node answers is in `nodes` at once; one that hangs does not hold up others."""
 
@@ -124,6 +141,7 @@ class JobPolls:
         self._parts, self._key = parts, key
         self._polls: dict[str, NodePoll] = {}
         self._failures = Occurrences()
+        self._places = asyncio.Semaphore(MAX_ASKED)
         # those that the viewers have, and those that they get next
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
@@ -154,9 +172,20 @@ class JobPolls:
         for name, poll in self._polls.items():
             node = self._parts.nodes.get(name)
             if node is not None and poll.task is None and monotonic() >= poll.again_at:
-                poll.task = asyncio.create_task(poll.read(node, self.job.text), name=f"job {name}")
+                poll.task = asyncio.create_task(self._read(poll, node), name=f"job {name}")
                 poll.task.add_done_callback(partial(self._end, name, poll))
         return [poll.task for poll in self._polls.values() if poll.task is not None]
+
+    async def _read(self, poll: NodePoll, node: Node) -> None:
+        """Read what is new from a node once there is a place."""
+        await self._places.acquire()
+        place = _Place(self._places)
+        leaving = asyncio.get_running_loop().call_later(PLACE_SECONDS, place.leave)
+        try:
+            await poll.read(node, self.job.text)
+        finally:
+            leaving.cancel()
+            place.leave()
 
     async def stop(self) -> None:
         """Cancel the polls."""

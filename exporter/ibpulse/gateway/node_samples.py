@@ -120,16 +120,20 @@ class NodeSamples:
 
         From `from_ms` up to `to_ms`, exclusive, which are multiples of the interval. An unknown rail has no samples.
         """
-        ticks = np.arange(from_ms // self.interval_ms, to_ms // self.interval_ms)
-        rates = np.full((2, len(rails), len(ticks)), np.nan, dtype=np.float32)
+        first, end = from_ms // self.interval_ms, to_ms // self.interval_ms
+        rates = np.full((2, len(rails), max(0, end - first)), np.nan, dtype=np.float32)
         merged = np.zeros(rates.shape, dtype=np.bool_)
-        held = (ticks >= self.start_ms // self.interval_ms) & (ticks < self.end_ms // self.interval_ms)
-        places = ticks[held] % self._size
-        for row, name in enumerate(rails):
-            if name in self.rails:
-                own = self.rails.index(name)
-                rates[:, row, held] = self._rates[:, own][:, places]
-                merged[:, row, held] = self._merged[:, own][:, places]
+        rows = [row for row, name in enumerate(rails) if name in self.rails]
+        own = [self.rails.index(rails[row]) for row in rows]
+        begin, until = max(first, self.start_ms // self.interval_ms), min(end, self.end_ms // self.interval_ms)
+        # slices of the ring: each tick on its own takes ten times as long
+        while begin < until:
+            place = begin % self._size
+            length = min(until - begin, self._size - place)
+            held, found = slice(begin - first, begin - first + length), slice(place, place + length)
+            rates[:, rows, held] = self._rates[:, own, found]
+            merged[:, rows, held] = self._merged[:, own, found]
+            begin += length
         return rates, merged
 
     def sum(self, rails: Sequence[str], from_ms: int, to_ms: int, *, live: bool = False) -> tuple[Singles, Flags]:

@@ -1,0 +1,81 @@
+"""The polls of the nodes of a job: how many are asked in parallel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+
+from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.gateway import job_polls
+from ibpulse.gateway.job_polls import MAX_ASKED, JobPolls
+from tests.fleet.hostile import Hostile, hostile
+from tests.gateway.gateways import Gateway
+
+PORT = {"name": "mlx5_0:1", "device": "mlx5_0", "port": 1, "state": "ACTIVE", "active": True, "rail": True}
+PORTS = {"interval_seconds": 0.01, "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}]}
+JOB = {"job_id": "7", "scheduler": "slurm", "source": "file", "ports": ["mlx5_0:1"], "running": True}
+JOBS = {"known": True, "jobs": [{**JOB, "began_ms": 1, "ended_ms": None}]}
+
+
+async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> list[Hostile]:
+    """Nodes with one job, which have no windows."""
+    nodes = [await servers.enter_async_context(hostile()) for _ in range(count)]
+    for node in nodes:
+        node.answer("/api/v1/ports", json.dumps(PORTS).encode())
+        node.answer("/api/v1/jobs", json.dumps(JOBS).encode())
+    await gateway.list(**{f"node{number}": node.url for number, node in enumerate(nodes)})
+    return nodes
+
+
+async def test_at_most_so_many_nodes_are_asked_in_parallel(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    # however slow the machine is
+    monkeypatch.setattr(job_polls, "PLACE_SECONDS", 3600.0)
+    asked, most = 0, 0
+
+    async def window(writer: asyncio.StreamWriter) -> None:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await asyncio.sleep(0.05)
+        asked -= 1
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    async with AsyncExitStack() as servers:
+        nodes = await list_nodes(gateway, servers, 2 * MAX_ASKED + 1)
+        for node in nodes:
+            node.handlers["/api/v1/window"] = window
+        polls = JobPolls(gateway.parts, ("slurm", "7"))
+        await asyncio.gather(*polls.start())
+        await polls.stop()
+        assert most == MAX_ASKED
+        assert {node.problem[0] for node in polls.nodes.values()} == {"bad-answer"}
+
+
+async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask_patiently(node: Node, *_: object) -> NodeArray:
+        return read_array(await node.get("/api/v1/window", seconds=3600))
+
+    monkeypatch.setattr(job_polls, "PLACE_SECONDS", 0.0)
+    monkeypatch.setattr(job_polls, "ask_samples", ask_patiently)
+    released = asyncio.Event()
+    asked = 0
+
+    async def window(_: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > MAX_ASKED:
+            released.set()
+        await asyncio.sleep(3600)
+
+    async with AsyncExitStack() as servers:
+        nodes = await list_nodes(gateway, servers, MAX_ASKED + 1)
+        for node in nodes:
+            node.handlers["/api/v1/window"] = window
+        polls = JobPolls(gateway.parts, ("slurm", "7"))
+        polls.start()
+        await asyncio.wait_for(released.wait(), 60)
+        await polls.stop()
