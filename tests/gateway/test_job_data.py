@@ -12,6 +12,7 @@ import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ async def gateway(tmp_path: Path, urls: dict[str, str]) -> AsyncIterator[Gateway
     await made.list(**urls)
     made.app = FastAPI(redirect_slashes=False)
     install_problem_handlers(made.app)
-    made.app.include_router(job_router(made.parts, allow_unauthenticated=True))
+    made.app.include_router(job_router(replace(made.parts, allow_unauthenticated=True)))
     made.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=made.app), base_url="http://gateway")
     yield made
     await made.close()

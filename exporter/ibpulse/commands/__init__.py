@@ -17,6 +17,7 @@ EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topolo
 PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
+GATEWAY_WEB = ("web.listen-address", "web.config.file", "web.hosts")
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
@@ -100,7 +101,7 @@ VERBS = {
             "gateway",
             "Serve the pages and the data of many nodes at one address.",
             "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
-            settings=("nodes", "web.listen-address", "web.config.file", "web.hosts", "log"),
+            settings=("nodes", *GATEWAY_WEB, "capture.allow-unauthenticated", "log"),
         ),
         Verb(
             "simulate",

@@ -124,8 +124,8 @@ def demo(count: int) -> Iterator[Path | None]:
     simulate.add_fabric_arguments(parser)
     fabric = parser.parse_args([f"--nodes={count}"])
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
-    # not those of the gateway: its password is not that of the nodes
-    resolved = resolve({"web.listen-address": ["127.0.0.1:0"]}, {})
+    # not those of the gateway, which has users of its own, and takes the captures of those who may
+    resolved = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
     stop = simulate.stop_on_signals()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as directory:

@@ -69,6 +69,7 @@ class Gateway:
             counts=counts,
             web_config=self._web_config,
             hosts=HostCheck(self._address.host, settings.web.hosts),
+            allow_unauthenticated=settings.capture.allow_unauthenticated,
         )
         self._problems: tuple[str, ...] = ()
 

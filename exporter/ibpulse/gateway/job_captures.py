@@ -106,7 +106,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     return router
 
 
-def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool) -> APIRouter:
+def captures_writing_router(parts: GatewayParts) -> APIRouter:
     """The routes that take captures of jobs."""
     router = APIRouter()
     receiver = AlertReceiver((), COOLDOWN_NS)
@@ -120,7 +120,7 @@ def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool)
     )
     async def take_captures(request: Request, job: str) -> Response:
         """Save the samples around now on all nodes of a job."""
-        check_writer(request, allow_unauthenticated=allow_unauthenticated)
+        check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
         before_ns = CAPTURE_BEFORE_NS if body.before is None else read_duration("before", body.before)
         after_ns = CAPTURE_AFTER_NS if body.after is None else read_duration("after", body.after)
@@ -139,7 +139,7 @@ def captures_writing_router(parts: GatewayParts, *, allow_unauthenticated: bool)
     )
     async def take_notification(request: Request) -> Response:
         """Alertmanager's webhook: alerts with the label job_id save the samples around their start on its nodes."""
-        check_writer(request, allow_unauthenticated=allow_unauthenticated)
+        check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         alerts = read_alerts(read_body(Notification, await request.body()))
         return json_response(200, await _take_alerts(parts, receiver, alerts))
 

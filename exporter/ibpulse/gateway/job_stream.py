@@ -64,8 +64,8 @@ class JobSummaryQuery(RowsQuery):
     to: OptionalInstant = Field(None, description=INSTANT_FORMS + "End of the span, rounded down to a second.")
 
 
-def job_router(parts: GatewayParts, *, allow_unauthenticated: bool = False) -> APIRouter:
-    """The routes of jobs. Captures need a user, unless `allow_unauthenticated`."""
+def job_router(parts: GatewayParts) -> APIRouter:
+    """The routes of jobs."""
     router = APIRouter()
     hub, windows = JobHub(parts), JobWindows(parts)
 
@@ -119,7 +119,7 @@ def job_router(parts: GatewayParts, *, allow_unauthenticated: bool = False) -> A
         return _json(await _list_events(parts, choose_job(parts.table.rows(), job), query))
 
     router.include_router(captures_router(parts))
-    router.include_router(captures_writing_router(parts, allow_unauthenticated=allow_unauthenticated))
+    router.include_router(captures_writing_router(parts))
     return router
 
 

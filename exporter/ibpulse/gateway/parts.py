@@ -29,7 +29,8 @@ class GatewayParts:
     """The gateway, as the routes see it.
 
     `registry` has the metrics of the process. Streams end when `ending` is set. `web_config` is the loaded web
-    configuration file, if any, and `hosts` the host names that are served.
+    configuration file, if any, and `hosts` the host names that are served. Captures are taken for anyone if
+    `allow_unauthenticated`, else for requests with a user.
     """
 
     discovery: Discovery
@@ -42,3 +43,4 @@ class GatewayParts:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None
     hosts: HostCheck = field(default_factory=HostCheck)
+    allow_unauthenticated: bool = False
