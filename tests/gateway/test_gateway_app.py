@@ -107,6 +107,10 @@ async def test_pages_have_relative_addresses_and_their_policy(gateway: Gateway, 
         assert "default-src 'none'" in page.headers["content-security-policy"]
         assert 'href="/' not in page.text
         assert 'src="/' not in page.text
+        assert 'id="capture"' not in page.text
+    unknown = await gateway.client.get("/node/<b>/")
+    assert (unknown.status_code, unknown.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "No such node: &#x27;&lt;b&gt;&#x27;" in unknown.text
     moved = await gateway.client.get("/node/gpu")
     assert (moved.status_code, moved.headers["location"]) == (308, "gpu/")
     assert (await gateway.client.get("/static/nodes.js")).status_code == 200
@@ -144,8 +148,10 @@ async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Running)
             assert (await gateway.client.get(path)).status_code == 401
         ready = await gateway.client.get("/-/ready")
         assert (ready.status_code, ready.text) == (200, "Ready: 1 of 1 nodes answer.\n")
-        allowed = await gateway.client.get("/api/v1/nodes", auth=httpx.BasicAuth("ops", "secret"))
-        assert allowed.status_code == 200
+        gateway.client.auth = httpx.BasicAuth("ops", "secret")
+        assert (await gateway.client.get("/api/v1/nodes")).status_code == 200
+        # users may take captures
+        assert 'id="capture"' in (await gateway.client.get("/job/4711")).text
     finally:
         await gateway.close()
 

@@ -31,6 +31,7 @@ from ibpulse.web.server import serve
 VERSION = "1.2.3"
 JOB = "4711"
 ABOUT_JOB = {"job_id": JOB, "scheduler": "slurm", "name": "llama-70b", "began_ms": 1763683203030, "ended_ms": None}
+ENDED = ABOUT_JOB | {"job_id": "4690", "ended_ms": 1763683203030, "running": False, "nodes": ["gpu-001", "gpu-002"]}
 INTERVAL_MS, BATCH_MS, HISTORY_MS, DELAY_MS = 10, 100, 300_000, 300
 PERIOD_MS, ACTIVE_PART, LATE_MS = 315, 0.6, 40
 RAILS, RAIL_RATE = 8, 50e9
@@ -287,13 +288,16 @@ class Gateway:
             return node_page(request.path_params["name"], VERSION, simulated=True)
 
         async def job(request: Request) -> Response:
-            return job_page(request.path_params["job"], VERSION, simulated=True)
+            return job_page(request.path_params["job"], VERSION, simulated=True, may_capture=False)
 
         async def static(request: Request) -> Response:
             return await self._files.get_response(request.path_params["name"], request.scope)
 
         async def list_nodes(_: Request) -> Response:
             return JSONResponse(self.fleet.list_nodes())
+
+        async def jobs(_: Request) -> Response:
+            return JSONResponse({"jobs": [ENDED], "unknown": []})
 
         async def events(_: Request) -> Response:
             return JSONResponse({"events": self.fleet.events})
@@ -304,7 +308,12 @@ class Gateway:
         api = "/api/v1/jobs/{job}/"
         paths = {"/": nodes, "/node/{name}/": node, "/job/{job}": job, "/static/{name}": static}
         paths |= {"/node/{name}/api/v1/{path:path}": nothing}
-        paths |= {"/api/v1/nodes": list_nodes, f"{api}stream": self._stream, f"{api}window": self._window}
+        paths |= {
+            "/api/v1/nodes": list_nodes,
+            "/api/v1/jobs": jobs,
+            f"{api}stream": self._stream,
+            f"{api}window": self._window,
+        }
         paths |= {f"{api}summary": self._summary, f"{api}events": events}
         return Starlette(routes=[Route(path, endpoint) for path, endpoint in paths.items()])
 

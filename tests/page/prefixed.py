@@ -25,7 +25,8 @@ def prefixed(url: str, prefix: str) -> Iterator[str]:
                 return
             upstream = http.client.HTTPConnection(target)
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
-            upstream.request("GET", self.path.removeprefix(prefix), headers=headers | {"Host": target})
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            upstream.request(self.command, self.path.removeprefix(prefix), body, headers | {"Host": target})
             answer = upstream.getresponse()
             self.send_response(answer.status)
             for name, value in answer.getheaders():
@@ -39,6 +40,9 @@ def prefixed(url: str, prefix: str) -> Iterator[str]:
                 pass  # the browser left
             finally:
                 upstream.close()
+
+        def do_POST(self) -> None:
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

@@ -213,7 +213,7 @@ def test_nodes_are_chosen(shown: JobLive) -> None:
     shown.page.uncheck("#rails input[value='gpu-002']")
     eventually(lambda: len(shown.names()) == 15)
     assert "nodes=gpu-001,gpu-003" in shown.page.url
-    link = shown.page.evaluate("ibpulse.controls.csvAddress()")
+    link = shown.page.evaluate("ibpulse.controls.samplesAddress()")
     assert link.startswith(f"../api/v1/jobs/{JOB}/window?from=")
     assert "node=gpu-001&node=gpu-003" in link
     shown.page.click("#rails button")
@@ -240,7 +240,7 @@ def test_the_rows_are_listed_in_a_table_of_a_held_view_too(shown: JobLive) -> No
 
 def test_the_page_says_more_of_the_job_than_its_id(shown: JobLive) -> None:
     shown.open()
-    eventually(lambda: shown.text("#jobs").startswith("llama-70b, slurm, since 2025-11-2"))
+    eventually(lambda: shown.text("#jobs").startswith("llama-70b, scheduler slurm, since 2025-11-2"))
 
 
 def test_events_name_their_node_and_its_clock(shown: JobLive, served: Gateway) -> None:
@@ -252,6 +252,7 @@ def test_events_name_their_node_and_its_clock(shown: JobLive, served: Gateway) -
     try:
         shown.open(held_view())
         eventually(lambda: shown.page.locator(".mark-event").count() == 2)
+        eventually(lambda: shown.clocks()[AHEAD] != "± ?")
         shown.page.locator(".mark-event").nth(0).focus()
         card = shown.text("#event-card")
         assert f"on the clock of {AHEAD}, +12.10 ± 0.12 ms" in card

@@ -256,7 +256,7 @@ def test_the_window_is_saved_as_csv(shown: Live) -> None:
     shown.press(" ")
     shown.page.click("#save-menu summary")
     with shown.page.expect_download() as waiting:
-        shown.page.click("#save-csv")
+        shown.page.click("#save-samples")
     head, *rows = list(csv.reader(io.StringIO(Path(waiting.value.path()).read_text())))
     begin, end = shown.span()
     assert head == ["time_ms", "mlx5_0:1 transmit bytes_per_second"]

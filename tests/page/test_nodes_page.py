@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.page.browser import Live, live
-from tests.page.fleet import AHEAD, DEAD, JOB, UNKNOWN, Fleet, Gateway, gateway
+from tests.page.fleet import AHEAD, DEAD, ENDED, JOB, UNKNOWN, Fleet, Gateway, gateway
 from tests.page.prefixed import prefixed
 from tests.running import eventually
 
@@ -48,20 +48,23 @@ def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
     assert [row[0] for row in found[:4]] == [DEAD, DOWN, AHEAD, UNKNOWN]
     assert [row[1] for row in found[:5]] == [
         "no answer",
-        "1 down",
+        "1 rail down",
         "clock not synchronised",
         "clock not known",
         "well",
     ]
     assert sorted(row[0] for row in found) == served.fleet.nodes
-    assert found[1] == [DOWN, "1 down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
+    assert found[1] == [DOWN, "1 rail down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
     assert shown.text("#counts") == "16 nodes, 2 with a problem"
     assert shown.page.get_attribute("#node-table tbody tr:first-child td", "title") == "no answer within 1 s"
 
 
 def test_jobs_are_listed_with_what_is_wrong_on_their_nodes(shown: Live) -> None:
     opened(shown)
-    assert rows(shown, "job") == [[JOB, "llama-70b", "slurm", "15", f"{DOWN}: 1 down"]]
+    running, ended = rows(shown, "job")
+    assert running == [JOB, "llama-70b", "slurm", "15", f"{DOWN}: 1 rail down"]
+    assert ended[:4] == [ENDED["job_id"], "llama-70b", "slurm", "2"]
+    assert ended[4].startswith("ended 2025-11-2")
 
 
 def test_nodes_and_jobs_are_opened(shown: Live) -> None:
@@ -69,7 +72,7 @@ def test_nodes_and_jobs_are_opened(shown: Live) -> None:
     shown.page.click(f"#node-table a:text-is('{DOWN}')")
     assert shown.page.url == f"{shown.url}/node/{DOWN}/"
     shown.page.click("nav a")
-    shown.page.click("#job-table a")
+    shown.page.click("#job-table a >> nth=0")
     assert shown.page.url == f"{shown.url}/job/{JOB}"
     eventually(lambda: shown.text("#host") == f"job {JOB}")
     assert shown.complaints == []

@@ -53,6 +53,6 @@ def test_a_view_is_shared_by_its_address_below_the_prefix(shown: Live) -> None:
     assert shown.page.url == f"{shown.url}/"
     shown.press("d")
     assert shown.page.url == f"{shown.url}/#direction=transmit"
-    link = shown.page.get_attribute("#save-csv", "href")
+    link = shown.page.get_attribute("#save-samples", "href")
     assert link is not None
     assert link.startswith("api/v1/window?")

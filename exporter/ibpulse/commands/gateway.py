@@ -130,8 +130,8 @@ def demo(count: int) -> Iterator[Path | None]:
     simulate.add_fabric_arguments(parser)
     fabric = parser.parse_args([f"--nodes={count}"])
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
-    # not those of the gateway: its password is not that of the nodes
-    resolved = resolve({"web.listen-address": ["127.0.0.1:0"]}, {})
+    # not those of the gateway, which has users of its own and decides who may take captures
+    resolved = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
     stop, ending = simulate.stop_on_signals(), Event()
     with demo_folder() as scratch:
         trees = scratch / "sys"

@@ -9,11 +9,13 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page
+from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page, refused_page
 from ibpulse.gateway.job_nodes import list_jobs
 from ibpulse.gateway.node_data import find_node
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.page_parts import PageFiles, page
+from ibpulse.web.problems import ProblemError
+from ibpulse.web.routes.captures_route import may_write
 from ibpulse.web.routes.pages_route import reference_body
 from ibpulse.web.schemas import text
 
@@ -29,7 +31,11 @@ def page_router(parts: GatewayParts, schema: Callable[[], dict[str, Any]]) -> AP
 
     @router.get("/node/{name}/")
     async def node(name: str) -> HTMLResponse:
-        return node_page(find_node(parts, name).name, parts.version, simulated=_is_simulated(parts, name))
+        try:
+            found = find_node(parts, name).name
+        except ProblemError as error:
+            return refused_page(error.detail, "../../")
+        return node_page(found, parts.version, simulated=_is_simulated(parts, name))
 
     @router.get("/node/{name}")
     async def node_without_slash(name: str) -> Response:
@@ -37,8 +43,9 @@ def page_router(parts: GatewayParts, schema: Callable[[], dict[str, Any]]) -> AP
         return RedirectResponse(f"{quote(find_node(parts, name).name)}/", 308)
 
     @router.get("/job/{job}")
-    async def job(job: str) -> HTMLResponse:
-        return job_page(job, parts.version, simulated=_is_simulated_job(parts, job))
+    async def job(job: str, request: Request) -> HTMLResponse:
+        may_capture = may_write(request, allow_unauthenticated=parts.allow_unauthenticated)
+        return job_page(job, parts.version, simulated=_is_simulated_job(parts, job), may_capture=may_capture)
 
     @router.get("/static/{name}")
     async def static(name: str, request: Request) -> Response:

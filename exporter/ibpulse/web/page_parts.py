@@ -36,6 +36,8 @@ NODE_WORDS: Mapping[str, str] = {
     "holders": "ports",
     "health": "Sampler health",
     "table": "All statistics by window",
+    "format": "csv",
+    "samples": "Samples as CSV",
     "order": "",
     "about_rows": "",
 }

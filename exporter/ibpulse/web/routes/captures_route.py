@@ -170,13 +170,18 @@ def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notifica
     return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
 
 
+def may_write(request: Request, *, allow_unauthenticated: bool) -> bool:
+    """Whether the client may take and delete captures."""
+    return allow_unauthenticated or bool(request.scope.get(USER))
+
+
 def check_writer(request: Request, *, allow_unauthenticated: bool) -> None:
     """Check that the client may write.
 
     Raises:
         ProblemError: the request has no user, and anonymous writes are not allowed.
     """
-    if not request.scope.get(USER) and not allow_unauthenticated:
+    if not may_write(request, allow_unauthenticated=allow_unauthenticated):
         raise ProblemError(
             "writing-needs-user",
             403,

@@ -8,6 +8,9 @@ export const NAME = given.name || location.host;
 /** The same without the port of the host, for titles and the names of files. */
 export const SHORT_NAME = given.name || location.hostname;
 
+/** Whether a gateway serves this page of a node or a job, and so has the pages of the others. */
+export const BELOW_GATEWAY = Boolean(given.root);
+
 /** The URL of a path below `/api/v1/`: of what the page shows, or of a node of a gateway. */
 export function apiAddress(path, node = "") {
   return node ? `${nodeAddress(node)}api/v1/${path}` : `${given.api ?? "api/v1/"}${path}`;

@@ -55,7 +55,7 @@ export class Controls {
 
   #save() {
     byId("save-menu").addEventListener("toggle", () => {
-      byId("save-csv").href = this.csvAddress();
+      byId("save-samples").href = this.samplesAddress();
     });
     byId("save-png").addEventListener("click", () => this.picture());
     byId("save-link").addEventListener("click", async () => {
@@ -73,11 +73,16 @@ export class Controls {
     });
   }
 
-  /** URL of the samples in the view, as CSV. */
-  csvAddress() {
+  /** The parameters of the window that has the samples in the view. */
+  get samples() {
+    const { span } = this.page;
+    return { from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" };
+  }
+
+  /** URL of the samples in the view. */
+  samplesAddress() {
     const { page, view } = this;
-    const span = page.span;
-    const query = { from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" };
+    const query = this.samples;
     if (view.direction !== "both") query.direction = view.direction;
     if (view.unit === "ratio") query.unit = "ratio";
     const only = new URLSearchParams(page.shownSelection).toString();

@@ -16,6 +16,12 @@ export function rateParts(bytesPerSecond) {
   return [gigabytes(many ? bytesPerSecond / 1000 : bytesPerSecond), many ? "TB/s" : "GB/s"];
 }
 
+/** The size of a file: 0.3 MB, 12 MB. */
+export function megabytes(bytes) {
+  const value = bytes / 1e6;
+  return `${value.toFixed(value >= 9.95 ? 0 : 1)} MB`;
+}
+
 /** A ratio as a percentage: 74.7 %, 100 %. */
 export function percent(ratio, digits = 1) {
   if (ratio === null || ratio === undefined || Number.isNaN(ratio)) return UNKNOWN;

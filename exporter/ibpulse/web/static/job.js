@@ -1,7 +1,9 @@
 // The live page of a job: one row per node, or per rail of chosen nodes.
 
 import { nodeAddress } from "./address.js";
+import { put } from "./elements.js";
 import { fullTime } from "./format.js";
+import { JobCaptures } from "./job_captures.js";
 import { JobControls } from "./job_controls.js";
 import { JobNumbers } from "./job_cards.js";
 import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } from "./job_rows.js";
@@ -25,6 +27,7 @@ class JobPage extends LivePage {
     this.marks.remark = ({ node }) => (node ? ` on the clock of ${node}, ${clockWords(this.clockOf(node))}` : "");
     this.statistics = new JobNumbers(this);
     this.controls = new JobControls(this);
+    this.captures = new JobCaptures(this);
     byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
     this.begin();
@@ -45,8 +48,11 @@ class JobPage extends LivePage {
 
   /** Say more of the job than its id. */
   nameJobs() {
-    const { name, scheduler, began_ms: began } = this.store.layout.job ?? {};
-    super.nameJobs([name, scheduler, began ? `since ${fullTime(began)}` : ""].filter(Boolean).join(", "));
+    const { name, scheduler, began_ms: began, ended_ms: ended } = this.store.layout.job ?? {};
+    const times = [began && `${ended ? "began" : "since"} ${fullTime(began)}`, ended && `ended ${fullTime(ended)}`];
+    const words = [name, `scheduler ${scheduler}`, ...times].filter(Boolean).join(", ");
+    byId("jobs").title = words;
+    put(byId("jobs"), words);
   }
 
   get nothing() {

@@ -6,6 +6,8 @@ import { asPorts } from "./job_rows.js";
 import { Numbers } from "./numbers.js";
 
 const MOST_NAMES = 3;
+// of a summary of a job
+const MOST_SECONDS = 60;
 
 const CARDS = [
   {
@@ -31,7 +33,7 @@ const CARDS = [
   {
     name: "Step period",
     title: "Length of a step as each node's own traffic shows it: the median of the nodes, the least and the most.",
-    value: (job) => spread(job.step_period_seconds, (each) => duration(each * 1000)),
+    value: (job) => spread(job.step_period_seconds, (each) => duration(each * 1000), "no clear period"),
   },
   {
     name: "Latest node",
@@ -64,9 +66,10 @@ function ways(job) {
   return total === null ? "" : `↑ ${part("transmit")}  ↓ ${part("receive")}`;
 }
 
-function spread(found, words) {
-  if (!found) return [UNKNOWN, "", ""];
+function spread(found, words, none = "") {
+  if (!found) return [UNKNOWN, "", none];
   const [median, least, most] = [found.median, found.least, found.most].map((each) => words(each).split(" "));
+  if (least.join() === most.join()) return [...median, "the same on all nodes"];
   const from = least[1] === most[1] ? least[0] : least.join(" ");
   return [...median, `${from} to ${most.join(" ")}`];
 }
@@ -99,6 +102,10 @@ export class JobNumbers extends Numbers {
 
   get windows() {
     return [];
+  }
+
+  get mostSeconds() {
+    return Math.min(MOST_SECONDS, super.mostSeconds);
   }
 
   read(answer) {

@@ -6,6 +6,8 @@ import { fillMenu } from "./rails.js";
 
 // whose rails are shown if no node was chosen
 const FIRST_NODES = 2;
+// those of a window of a job
+const MOST_VALUES = 1_000_000;
 const byId = (id) => document.getElementById(id);
 
 export class JobControls extends Controls {
@@ -42,6 +44,15 @@ export class JobControls extends Controls {
     fillMenu(byId("rails"), entries, rails ? "Rows of all nodes" : "All nodes", (chosen) => {
       view.change(chosen ? { chosen } : { chosen, rows: "nodes" });
     });
+  }
+
+  /** The highest samples of bins, if there are more samples than a window may have. */
+  get samples() {
+    const { page } = this;
+    const most = Math.floor(MOST_VALUES / (2 * page.shown.length));
+    const { fromMs, toMs } = page.span;
+    const bounded = (toMs - fromMs) / page.store.intervalMs > most - 1 ? { max_points: most } : {};
+    return { ...super.samples, format: "json", ...bounded };
   }
 
   // actions of keys

@@ -8,11 +8,25 @@ import { label, since, stateAt } from "./states.js";
 
 /** The orders of the rows; the first is the default. */
 export const ORDERS = ["lateness", "bandwidth", "name", "rack"];
+// of what all rails carry in the mean; less is no hot rail
+const HOT_SHARE = 1.15;
 const natural = new Intl.Collator("en", { numeric: true });
 
-/** A message about rows as one about ports, which the picture shows; `own` is the port of a row that is a rail. */
+/**
+ * A message about rows as one about ports, which the picture shows; `own` is the port of a row that is a rail, and `hot`
+ * whether that is the hot rail of the job and carries more here, too.
+ */
 export function asPorts({ rows, ...rest }) {
-  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true })) };
+  const hot = rest.job?.hot_rail?.port;
+  const isHot = (row) => row.row === `${row.node} ${hot}` && shareOf(row, rows) >= HOT_SHARE;
+  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row) })) };
+}
+
+/** What a rail carries, compared with the mean of the rails of its node; NaN if it is unknown. */
+function shareOf(row, rows) {
+  const sum = ({ mean_bytes_per_second: mean }) => (mean?.transmit ?? NaN) + (mean?.receive ?? NaN);
+  const siblings = rows.filter((each) => each.node === row.node);
+  return (sum(row) * siblings.length) / siblings.reduce((total, each) => total + sum(each), 0);
 }
 
 /** An event of a node as one of its row. */
@@ -118,10 +132,13 @@ export class NodeRows extends Rails {
 
 /** What is not well on a row that answers: the worst in a few words. */
 export function trouble(numbers) {
+  // the other rails of the node say that it is late
+  if (numbers?.hot) return "hot";
   if (numbers?.late) return `${duration(numbers.lateness_ms)} late`;
-  if (numbers?.rails_down?.length) return `${numbers.rails_down.length} down`;
-  if (numbers?.rails_idle?.length) return `${numbers.rails_idle.length} idle`;
-  if (numbers?.rails_slow?.length) return `${numbers.rails_slow.length} slow`;
+  for (const word of ["down", "idle", "slow"]) {
+    const count = numbers?.[`rails_${word}`]?.length;
+    if (count) return `${count} rail${count === 1 ? "" : "s"} ${word}`;
+  }
   return "";
 }
 

@@ -9,18 +9,18 @@ const MOST_NAMES = 6;
 
 /** Fill the list of what the gateway knows of the nodes and their clocks. */
 export function showClocks(list, { job }) {
-  const names = (nodes) => `${nodes.slice(0, MOST_NAMES).join(", ")}${nodes.length > MOST_NAMES ? ", …" : ""}`;
+  const names = (nodes) => (nodes.length > MOST_NAMES ? `${nodes.length} of ${job.nodes}` : nodes.join(", "));
   const free = job.unsynchronised ?? [];
   const lines = [
     ["answering", `${job.answering} of ${job.nodes}`, "Nodes of the job that answer the gateway.", job.answering < job.nodes],
     ["clocks known", `${job.clock?.nodes ?? 0} of ${job.nodes}`, "Nodes whose clock offset the gateway could measure.", false],
     [
-      "apart",
+      "clocks apart",
       job.clock ? `${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : UNKNOWN,
       "Difference between the clock that is furthest ahead and the one furthest behind. Times are those of each node's own clock.",
       false,
     ],
-    ["not synchronised", free.length ? names(free) : "", "Clocks that nothing synchronises.", true],
+    ["not synchronised", free.length ? names(free) : "", `Nodes whose kernel says that nothing synchronises its clock: ${free.join(", ")}.`, true],
   ];
   list.replaceChildren();
   element("li", "title", list).textContent = "Nodes";

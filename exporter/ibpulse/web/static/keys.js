@@ -7,7 +7,7 @@ const LETTERS = [
   [["0"], "0", "One column per sample", "natural"],
   [["Home", "End"], "Home End", "Go to the oldest samples; go live", "edge"],
   [[",", "."], ", .", "Read the previous or next sample", "step"],
-  [["↑", "↓"], "ArrowUp ArrowDown", "Move the reading to the rail above or below", "row"],
+  [["↑", "↓"], "ArrowUp ArrowDown", "Move the reading to the row above or below", "row"],
   [["d", "u"], "d u", "Change direction; change unit", "cycle"],
   [["w"], "w", "Change the statistics window", "cycle"],
   [["t", "c"], "t c", "Change theme; change colours", "cycle"],

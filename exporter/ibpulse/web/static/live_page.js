@@ -114,12 +114,15 @@ export class LivePage extends Page {
     const words = { connecting: "Connecting", open: "Live", lost: "Connection lost", closed: "Paused" };
     const held = this.view.held && name !== "lost";
     const state = held ? "held" : name === "open" ? "live" : name;
-    const text = held ? "Held" : (words[name] ?? UNKNOWN);
+    const text = held ? "Held" : detail?.refused ? "Unavailable" : (words[name] ?? UNKNOWN);
     byId("state").dataset.state = state;
     byId("state-words").textContent = text;
+    // what was refused from the first is not there
+    if (state === "lost") document.documentElement.toggleAttribute("data-empty", !this.ready && Boolean(detail.refused));
+    else if (name === "open") document.documentElement.removeAttribute("data-empty");
     const message = byId("message");
     const pauseMs = Math.max(1, Math.round((detail?.pauseMs ?? 0) / 1000)) * 1000;
-    if (state === "lost") this.say(`${detail.reason}; trying again in ${duration(pauseMs)}.`, true);
+    if (state === "lost") this.say(`${detail.reason.replace(/\.$/, "")}; trying again in ${duration(pauseMs)}.`, true);
     else if (name === "open" && message.dataset.lost) message.hidden = true;
   }
 

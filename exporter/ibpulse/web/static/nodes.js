@@ -2,12 +2,13 @@
 
 import { NAME, apiAddress, jobAddress, nodeAddress } from "./address.js";
 import { element, put } from "./elements.js";
-import { UNKNOWN, duration } from "./format.js";
+import { UNKNOWN, duration, fullTime } from "./format.js";
 import { clockSentence, clockWords, trouble } from "./job_rows.js";
 import { jobWords, problemWord } from "./states.js";
 
 const EVERY_MS = 5_000;
 const MOST_JOBS = 3;
+const MOST_ENDED = 10;
 const natural = new Intl.Collator("en", { numeric: true });
 const byId = (id) => document.getElementById(id);
 
@@ -33,21 +34,69 @@ export function jobsOf(nodes) {
   const found = new Map();
   for (const node of nodes) {
     for (const job of node.jobs) {
-      const key = `${job.scheduler}:${job.job_id}`;
-      if (!found.has(key)) found.set(key, { ...job, key, nodes: [] });
-      found.get(key).nodes.push(node);
+      if (!found.has(keyOf(job))) found.set(keyOf(job), { ...job, nodes: [] });
+      found.get(keyOf(job)).nodes.push(node);
     }
   }
-  const ids = [...found.values()].map((job) => job.job_id);
-  const whole = (job) => (ids.filter((id) => id === job.job_id).length > 1 ? job.key : job.job_id);
-  return [...found.values()]
-    .map((job) => ({ ...job, address: jobAddress(whole(job)) }))
-    .sort((a, b) => natural.compare(a.job_id, b.job_id));
+  return [...found.values()].sort((a, b) => natural.compare(a.job_id, b.job_id));
+}
+
+function keyOf({ scheduler, job_id }) {
+  return `${scheduler}:${job_id}`;
+}
+
+/** A function that returns the URL of a job's page; its id has the scheduler in front only if several have that id. */
+export function addressing(nodes) {
+  const ids = jobsOf(nodes).map((job) => job.job_id);
+  const many = new Set(ids.filter((id, index) => ids.indexOf(id) !== index));
+  return (job) => jobAddress(many.has(job.job_id) ? keyOf(job) : job.job_id);
+}
+
+/** Whether the gateway has not heard of a node yet, good or bad. */
+function isWaiting(node) {
+  return !node.problem && node.rails === null;
 }
 
 function stateOf(node) {
+  if (isWaiting(node)) return "not asked yet";
   const clock = node.clock ? "clock not synchronised" : "clock not known";
   return problemWord(node.problem) || trouble(node) || (severity(node) ? clock : "well");
+}
+
+/** The last jobs that ended and match a text, as in an answer of /api/v1/jobs. */
+function endedJobs(jobs, text) {
+  const wanted = text.trim().toLowerCase();
+  return jobs.filter((job) => !job.running && jobWords(job).toLowerCase().includes(wanted)).slice(0, MOST_ENDED);
+}
+
+function aboutJob(job, address) {
+  const about = [job.name || UNKNOWN, job.scheduler, String(job.nodes.length)].map((text) => ({ text }));
+  return [{ text: job.job_id, address: address(job) }, ...about];
+}
+
+async function ask(path) {
+  const answer = await fetch(apiAddress(path), { cache: "no-store" });
+  if (!answer.ok) throw new Error(`the gateway responded with ${answer.status}`);
+  return answer.json();
+}
+
+/** How many nodes there are and how they are, in a few words. */
+function countWords(nodes, shown) {
+  if (!nodes.length) return "No nodes";
+  const some = shown.length < nodes.length ? `${shown.length} of ` : "";
+  const bad = nodes.filter((node) => severity(node) > 1).length;
+  const waiting = nodes.filter(isWaiting).length;
+  const best = nodes.some(severity) ? "all answering" : "all well";
+  const parts = [bad && `${bad} with a problem`, waiting && `${waiting} not asked yet`].filter(Boolean);
+  return [`${some}${nodes.length} node${nodes.length === 1 ? "" : "s"}`, ...(parts.length ? parts : [best])].join(", ");
+}
+
+/** Why no node is listed, empty if one is. */
+function emptyWords(nodes, shown, sources) {
+  if (shown.length) return "";
+  if (nodes.length) return "No node, job or label matches.";
+  const named = sources.map((each) => each.source).join(", ");
+  return `No nodes are listed yet. Sources: ${named || "none"}.`;
 }
 
 function ageWords(seconds) {
@@ -63,7 +112,7 @@ class NodesPage {
     this.answer = null;
     byId("host").textContent = NAME;
     document.title = `ibpulse · ${NAME}`;
-    byId("find").value = decodeURIComponent(location.hash.slice(1));
+    byId("find").value = new URLSearchParams(`?find=${location.hash.slice(1).replaceAll("+", "%2B")}`).get("find");
     byId("find").addEventListener("input", () => {
       const text = byId("find").value;
       history.replaceState(null, "", text ? `#${encodeURIComponent(text)}` : location.pathname);
@@ -81,9 +130,7 @@ class NodesPage {
     clearTimeout(this.due);
     if (document.hidden) return;
     try {
-      const answer = await fetch(apiAddress("nodes"), { cache: "no-store" });
-      if (!answer.ok) throw new Error(`the gateway responded with ${answer.status}`);
-      this.answer = await answer.json();
+      [this.answer, this.jobs] = await Promise.all(["nodes", "jobs"].map(ask));
       this.say("live", "Live", "");
       this.show();
     } catch (error) {
@@ -103,41 +150,44 @@ class NodesPage {
   show() {
     if (!this.answer) return;
     const { nodes, sources } = this.answer;
-    const shown = chosen(nodes, byId("find").value);
-    const key = JSON.stringify([shown, sources]);
+    const text = byId("find").value;
+    const shown = chosen(nodes, text);
+    const ended = endedJobs(this.jobs.jobs, text);
+    const key = JSON.stringify([shown, sources, ended]);
     if (key === this.key) return;
     this.key = key;
-    const bad = nodes.filter((node) => severity(node) > 1).length;
-    const some = shown.length < nodes.length ? `${shown.length} of ` : "";
-    put(byId("counts"), `${some}${nodes.length} nodes${bad ? `, ${bad} with a problem` : ", all well"}`);
+    put(byId("counts"), countWords(nodes, shown));
+    put(byId("none"), emptyWords(nodes, shown, sources));
+    byId("nodes-section").hidden = !shown.length;
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =
         `${source.source}: ${source.problem}. ${ageWords(source.age_seconds)}`;
     }
-    this.#jobs(jobsOf(shown));
-    this.#nodes(shown);
+    const address = addressing([...nodes, { jobs: this.jobs.jobs }]);
+    this.#jobs(jobsOf(shown), ended, address);
+    this.#nodes(shown, address);
   }
 
-  #jobs(jobs) {
-    byId("jobs-section").hidden = !jobs.length;
+  #jobs(jobs, ended, address) {
+    byId("jobs-section").hidden = !jobs.length && !ended.length;
     const rows = jobs.map((job) => {
       const bad = job.nodes.filter((node) => severity(node) > 1);
       return {
         bad: bad.length > 0,
         cells: [
-          { text: job.job_id, address: job.address },
-          { text: job.name || UNKNOWN },
-          { text: job.scheduler },
-          { text: String(job.nodes.length) },
+          ...aboutJob(job, address),
           { text: bad.length ? bad.map((node) => `${node.node}: ${stateOf(node)}`).join(", ") : "well", tone: "bad" },
         ],
       };
     });
-    fill(byId("job-table"), ["Job", "Name", "Scheduler", "Nodes", "State"], rows);
+    const old = ended.map((job) => ({
+      cells: [...aboutJob(job, address), { text: job.ended_ms ? `ended ${fullTime(job.ended_ms)}` : "ended" }],
+    }));
+    fill(byId("job-table"), ["Job", "Name", "Scheduler", "Nodes", "State"], [...rows, ...old]);
   }
 
-  #nodes(nodes) {
+  #nodes(nodes, address) {
     const names = [...new Set(nodes.flatMap((node) => Object.keys(node.labels)))].sort(natural.compare);
     const rows = nodes.map((node) => ({
       bad: severity(node) > 1,
@@ -145,7 +195,7 @@ class NodesPage {
         { text: node.node, address: nodeAddress(node.node) },
         { text: stateOf(node), title: node.problem_text, tone: "bad" },
         { text: clockWords(node.clock), title: clockSentence(node.clock) },
-        { jobs: node.jobs },
+        { jobs: node.jobs.map((job) => ({ text: jobWords(job), address: address(job) })) },
         { text: node.version || UNKNOWN },
         ...names.map((name) => ({ text: node.labels[name] ?? "" })),
       ],
@@ -190,7 +240,7 @@ function write(holder, { text, address }) {
 function fillJobs(holder, jobs) {
   jobs.slice(0, MOST_JOBS).forEach((job, index) => {
     if (index) holder.append(", ");
-    write(holder, { text: jobWords(job), address: jobAddress(job.job_id) });
+    write(holder, job);
   });
   if (jobs.length > MOST_JOBS) holder.append(` and ${jobs.length - MOST_JOBS} more`);
 }

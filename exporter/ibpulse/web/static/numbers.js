@@ -85,6 +85,11 @@ export class Numbers {
     return rates.length ? rates.reduce((a, b) => a + b, 0) : null;
   }
 
+  /** The longest span of which there are statistics. */
+  get mostSeconds() {
+    return Math.floor((this.page.store.layout.history_ms - 2_000) / 1000);
+  }
+
   /** Fetch the statistics of a held view once it stops moving. */
   ask() {
     const { view } = this.page;
@@ -102,11 +107,11 @@ export class Numbers {
   }
 
   async #fetch() {
-    const { view, store, ready } = this.page;
+    const { view, ready } = this.page;
     if (!ready) return this.ask();
     const { endMs } = view;
-    const most = Math.floor((store.layout.history_ms - 2_000) / 1000);
-    const seconds = Math.max(1, Math.min(most, Math.ceil(view.spanMs / 1000)));
+    const whole = Math.ceil(view.spanMs / 1000);
+    const seconds = Math.max(1, Math.min(this.mostSeconds, whole));
     const answer = await fetch(this.page.address("summary", { window: `${seconds}s`, to: Math.round(endMs) })).catch(() => null);
     if (view.endMs !== endMs) return undefined;
     if (!answer?.ok) {
@@ -119,7 +124,7 @@ export class Numbers {
     this.page.learn();
     this.#cards.show(this.ofView(summary, seconds));
     byId("numbers-about").textContent =
-      `of this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
+      `of ${seconds < whole ? "the end of " : ""}this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
     this.page.draw();
     return undefined;
   }

@@ -7,6 +7,7 @@ import { fitted, put } from "./elements.js";
 import { clock } from "./format.js";
 import { drawRows, paintHeat } from "./heat.js";
 import { History } from "./history.js";
+import { showJobs } from "./jobs_line.js";
 import { Events, Marks } from "./marks.js";
 import {
   GROUND_WORD,
@@ -25,6 +26,7 @@ import { Store } from "./store.js";
 const FRAME_MS = 33;
 const OVERVIEW_MS = 1_000;
 const MOMENT_MS = 500;
+const LEAST_REACH_MS = 1_000;
 
 const byId = (id) => document.getElementById(id);
 
@@ -117,7 +119,8 @@ export class Page {
   /** The entire history: oldest and newest time that can be shown. */
   get reach() {
     const toMs = this.edge.newest(performance.now());
-    return { fromMs: toMs - this.store.layout.history_ms, toMs };
+    // a gateway that has heard of no node yet does not know the history
+    return { fromMs: toMs - Math.max(LEAST_REACH_MS, this.store.layout.history_ms), toMs };
   }
 
   /** Take over a layout; returns whether it has other ports than before. */
@@ -186,7 +189,7 @@ export class Page {
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.rails.arrange(this.store.layout, rows, this.view.unit);
     this.rails.standing(this.numbers, this.momentMs);
-    this.nameJobs(railJobs(this.store.layout, this.momentMs));
+    this.nameJobs();
     paintRows(context, box, this.store, rows, span, this.view.map, scale);
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
     const perColumnMs = Math.max(this.store.leastMs, (span.toMs - span.fromMs) / canvas.width);
@@ -200,11 +203,9 @@ export class Page {
     if (!this.view.held && !this.calm.matches) setTimeout(() => this.draw(), FRAME_MS - 16);
   }
 
-  /** Name the jobs of the rails; the tooltip has what the line has no room for. */
-  nameJobs(words) {
-    const line = byId("jobs");
-    if (line.title !== words) line.title = words;
-    put(line, words);
+  /** Name the jobs of the rails; below a gateway each leads to its page, at the same time. */
+  nameJobs() {
+    showJobs(byId("jobs"), railJobs(this.store.layout, this.momentMs), this.view.elsewhere());
   }
 
   showRates(span, columns) {

@@ -27,7 +27,6 @@ const SENTENCES = {
   gone: "No longer listed by the sources of nodes",
 };
 const MOST_NAMES = 8;
-const MOST_JOBS = 4;
 
 /**
  * Prepare the ports of a layout: `moments` are the states over the history, oldest first, each with the last data rate
@@ -94,13 +93,10 @@ export function jobWords({ job_id, name }) {
   return name ? `${job_id} (${name})` : job_id;
 }
 
-/** The jobs that have the rails at a time, as text; empty without any. */
+/** The jobs that have the rails at a time. */
 export function railJobs(layout, ms) {
   const rails = layout.ports.filter((port) => stateAt(port, ms).rail && knownAt(port, ms));
-  const found = [...new Set(rails.flatMap((port) => jobsAt(port, ms)).map(jobWords))];
-  const rest = found.length - MOST_JOBS;
-  const names = `${found.slice(0, MOST_JOBS).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
-  return found.length ? `${found.length > 1 ? "Jobs" : "Job"} ${names}` : "";
+  return [...new Set(rails.flatMap((port) => jobsAt(port, ms)))];
 }
 
 /** The states of a port within a span, oldest first. */

@@ -56,13 +56,13 @@ export class Stream {
         pause = FIRST_PAUSE_MS;
       });
       if (signal.aborted) return;
-      this.#on.state("lost", { reason: loss, pauseMs: pause });
+      this.#on.state("lost", { ...loss, pauseMs: pause });
       await this.#rest(pause, signal);
       pause = Math.min(LONGEST_PAUSE_MS, pause * 2);
     }
   }
 
-  /** Run one connection; returns the reason of its end. */
+  /** Run one connection; returns the reason of its end, and whether the server refused it. */
   async #listen(signal, opened) {
     const attempt = new AbortController();
     const give_up = () => attempt.abort();
@@ -76,7 +76,7 @@ export class Stream {
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return "the server closed the stream";
+        if (done) return { reason: "the server closed the stream" };
         clearTimeout(watchdog);
         watchdog = setTimeout(give_up, SILENCE_MS);
         const parts = (rest + value).split("\n\n");
@@ -84,7 +84,7 @@ export class Stream {
         for (const part of parts) this.#dispatch(part, opened);
       }
     } catch {
-      return "no response from the server";
+      return { reason: "no response from the server" };
     } finally {
       clearTimeout(watchdog);
       signal.removeEventListener("abort", give_up);
@@ -121,8 +121,8 @@ export class Stream {
 
 async function refusal(answer) {
   try {
-    return (await answer.json()).detail;
+    return { reason: (await answer.json()).detail, refused: true };
   } catch {
-    return `the server responded with ${answer.status}`;
+    return { reason: `the server responded with ${answer.status}`, refused: true };
   }
 }
