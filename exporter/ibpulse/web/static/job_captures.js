@@ -63,7 +63,7 @@ export class JobCaptures {
     const headers = { "Content-Type": "application/json" };
     const taken = await ask("captures", { method: "POST", headers, body });
     this.#busy = false;
-    if (taken.problem) return this.#say(`No capture was taken: ${taken.problem}`, true);
+    if (taken.problem) return this.#say(`No capture was taken. ${taken.problem}`, true);
     const at = clock(taken.trigger_ms);
     const what = heldMs ? `${clock(taken.trigger_ms - heldMs)} to ${at}` : `the time around ${at}`;
     // by the clocks of the nodes
@@ -127,7 +127,7 @@ async function ask(path, options = {}) {
     const found = await answer.json();
     return answer.ok ? found : { problem: found.detail };
   } catch {
-    return { problem: "no usable answer from the gateway." };
+    return { problem: "The gateway gave no usable answer." };
   }
 }
 

@@ -23,17 +23,17 @@ const CARDS = [
   {
     name: "Mean when active",
     title: "Mean of a node over its samples with traffic: the median of the nodes, the least and the most.",
-    value: (job) => spread(job.active_bytes_per_second, (each) => `${gigabytes(each)} GB/s`),
+    value: (job) => spread(job, "active_bytes_per_second", (each) => `${gigabytes(each)} GB/s`),
   },
   {
     name: "Duty cycle",
     title: "Fraction of the observed time with traffic: the median of the nodes, the least and the most.",
-    value: (job) => spread(job.duty_cycle_ratio, (each) => percent(each)),
+    value: (job) => spread(job, "duty_cycle_ratio", (each) => percent(each)),
   },
   {
     name: "Step period",
     title: "Length of a step as each node's own traffic shows it: the median of the nodes, the least and the most.",
-    value: (job) => spread(job.step_period_seconds, (each) => duration(each * 1000), "no clear period"),
+    value: (job) => spread(job, "step_period_seconds", (each) => duration(each * 1000), "no clear period"),
   },
   {
     name: "Latest node",
@@ -66,15 +66,17 @@ function ways(job) {
   return total === null ? "" : `↑ ${part("transmit")}  ↓ ${part("receive")}`;
 }
 
-function spread(found, words, none = "") {
+function spread(job, name, words, none = "") {
+  const found = job[name];
   if (!found) return [UNKNOWN, "", none];
   const [median, least, most] = [found.median, found.least, found.most].map((each) => words(each).split(" "));
-  if (least.join() === most.join()) return [...median, "the same on all nodes"];
+  if (least.join() === most.join()) return [...median, job.answering > 1 ? "the same on all nodes" : ""];
   const from = least[1] === most[1] ? least[0] : least.join(" ");
   return [...median, `${from} to ${most.join(" ")}`];
 }
 
 function latest(job) {
+  if (job.nodes < 2) return [UNKNOWN, "", "no other node to compare with"];
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
   if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];
   return [...duration(job.late.lateness_ms).split(" "), `${job.late.row}, ± ${duration(job.late.uncertainty_ms)}`, "bad"];
@@ -82,7 +84,8 @@ function latest(job) {
 
 function rails(job) {
   const hot = job.hot_rail;
-  const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean on ${hot.nodes} of ${job.answering} nodes`;
+  const on = job.answering > 1 ? ` on ${hot?.nodes} of ${job.answering} nodes` : "";
+  const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean${on}`;
   const missing = job.rails - job.active_rails;
   return [job.active_rails ?? UNKNOWN, `of ${job.rails}`, words ?? (missing ? `${missing} without traffic` : ""), words || missing ? "bad" : "", words];
 }
@@ -91,7 +94,7 @@ function nodes(job) {
   const missing = job.missing.map((each) => each.node);
   const rest = missing.length - MOST_NAMES;
   const names = `${missing.slice(0, MOST_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
-  const clocks = job.clock ? `clocks within ${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : "clocks not known";
+  const clocks = job.nodes < 2 ? "" : job.clock ? `clocks within ${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : "clocks not known";
   return [job.answering, `of ${job.nodes}`, missing.length ? `missing: ${names}` : clocks, missing.length ? "bad" : "", missing.join(", ")];
 }
 

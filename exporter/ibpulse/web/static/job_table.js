@@ -16,7 +16,7 @@ export function showClocks(list, { job }) {
     ["clocks known", `${job.clock?.nodes ?? 0} of ${job.nodes}`, "Nodes whose clock offset the gateway could measure.", false],
     [
       "clocks apart",
-      job.clock ? `${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : UNKNOWN,
+      job.clock && job.nodes > 1 ? `${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : "",
       "Difference between the clock that is furthest ahead and the one furthest behind. Times are those of each node's own clock.",
       false,
     ],
@@ -33,6 +33,10 @@ export function showClocks(list, { job }) {
   }
 }
 
+function known(value, words) {
+  return value === null || value === undefined ? UNKNOWN : words(value);
+}
+
 /** Fill the table of the rows. */
 export function showNodes(table, ports, found) {
   const columns = [
@@ -44,7 +48,7 @@ export function showNodes(table, ports, found) {
     ["Late", (port, n) => latenessWords(n)],
     ["Step period", (port, n) => (n?.step_period_seconds ? duration(n.step_period_seconds * 1000) : UNKNOWN)],
     ["Duty cycle", (port, n) => percent(n?.duty_cycle_ratio)],
-    ["Mean when active", (port, n) => `${gigabytes(n?.active_bytes_per_second)} GB/s`],
+    ["Mean when active", (port, n) => known(n?.active_bytes_per_second, (each) => `${gigabytes(each)} GB/s`)],
     ["Rail fairness", (port, n) => decimal(n?.rail_fairness_ratio, 3)],
   ];
   table.replaceChildren();

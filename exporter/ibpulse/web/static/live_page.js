@@ -70,6 +70,12 @@ export class LivePage extends Page {
     if (serving !== mine) this.say("The server now runs another version; reload this page.");
   }
 
+  /** The usual span depends on the width of the picture. */
+  resized() {
+    this.controls?.show();
+    super.resized();
+  }
+
   happen(events) {
     this.events.add(events);
     findDowns(this.store.layout, this.events.list);

@@ -99,6 +99,11 @@ function emptyWords(nodes, shown, sources) {
   return `No nodes are listed yet. Sources: ${named || "none"}.`;
 }
 
+/** The problem of a source with its name, which some problems begin with. */
+function problemOf({ source, problem }) {
+  return problem.startsWith(source) ? problem : `${source}: ${problem}`;
+}
+
 function ageWords(seconds) {
   if (seconds === null) return "It has not answered yet.";
   return `Its last answer is ${duration(seconds * 1000)} old and still in use.`;
@@ -162,7 +167,7 @@ class NodesPage {
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =
-        `${source.source}: ${source.problem}. ${ageWords(source.age_seconds)}`;
+        `${problemOf(source)}. ${ageWords(source.age_seconds)}`;
     }
     const address = addressing([...nodes, { jobs: this.jobs.jobs }]);
     this.#jobs(jobsOf(shown), ended, address);

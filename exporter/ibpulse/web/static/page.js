@@ -51,7 +51,7 @@ export class Page {
     this.pending = 0;
     this.overviewAt = -Infinity;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    new ResizeObserver(() => this.draw({ overview: true })).observe(byId("stage"));
+    new ResizeObserver(() => this.resized()).observe(byId("stage"));
   }
 
   get ready() {
@@ -144,6 +144,11 @@ export class Page {
   /** What is said of the picture in addition. */
   get note() {
     return "";
+  }
+
+  /** Called when the picture has another size. */
+  resized() {
+    this.draw({ overview: true });
   }
 
   /** Called when the numbers of a held view have arrived. */
