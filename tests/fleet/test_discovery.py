@@ -277,11 +277,13 @@ async def test_a_fault_of_ours_does_not_end_the_reading(
 
     monkeypatch.setattr(found, "_merge", break_twice)
     task = asyncio.create_task(found.run())
-    await found.asked.wait()
+    await asyncio.wait([task, asyncio.ensure_future(found.asked.wait())], return_when=asyncio.FIRST_COMPLETED)
     while errors.counts()["discovery"] < 2:
+        assert not task.done()
         await asyncio.sleep(0.01)
     path.write_text(json.dumps(NODES))
     while not found.targets:
+        assert not task.done()
         await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

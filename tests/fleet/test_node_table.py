@@ -329,6 +329,7 @@ async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
     begin = time.monotonic()
     task = asyncio.create_task(fleet.table.run())
     while len(times["n7"]) < 2:
+        assert not task.done()
         await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -366,6 +367,7 @@ async def test_a_fault_of_ours_ends_neither_the_poll_of_another_node_nor_the_tab
     monkeypatch.setattr(fleet.table, "update", break_twice)
     task = asyncio.create_task(fleet.table.run())
     while fleet.errors.counts()["nodes"] < 5:
+        assert not task.done()
         await asyncio.sleep(0.01)
     rows = {row.name: (row.state, row.problem, row.kind) for row in fleet.table.rows()}
     task.cancel()

@@ -117,14 +117,16 @@ class Discovery:
 
     async def run(self) -> None:
         """Refresh every `REFRESH_SECONDS`, forever. New problems are logged."""
+        known: tuple[str, ...] = ()
         while True:
-            known = self.problems
             with self._errors.boundary("discovery"):
                 await self.refresh()
             self.asked.set()
-            for problem in self.problems:
+            problems = self.problems
+            for problem in problems:
                 if problem not in known:
                     log.warning("%s", problem)
+            known = problems
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
