@@ -80,8 +80,9 @@ def test_the_period_of_bursts_is_the_strongest_line(bursts: Bursts) -> None:
 
 
 def test_the_duty_of_bursts_is_the_time_in_which_the_sender_ran(bursts: Bursts) -> None:
-    # Each burst touches one tick more than it lasts, and drains for a few.
-    assert bursts.true_duty - 0.02 < bursts.duty_by_phase().mean() < bursts.true_duty + 0.08
+    # Each burst touches one tick more than it lasts, and drains for a few. A sender that may run does not always get
+    # the one processor, which it shares with the daemon.
+    assert bursts.true_duty - 0.05 < bursts.duty_by_phase().mean() < bursts.true_duty + 0.08
 
 
 def test_the_duty_gauge_is_the_active_share_of_the_samples(bursts: Bursts) -> None:

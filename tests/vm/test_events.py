@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
 
 ENDLESS = Traffic(messages=100_000, message_bytes=65536)
 RENAMED = "mlx5_0"
-TOLERANCE_MS = 1500
+# a look at the devices takes seconds in an emulated machine whose host has other work
+TOLERANCE_MS = 15_000
 # the story, without what follows from it, such as resets of the counters of a new device
 TOLD = ("link-down", "link-up", "link-flap", "appeared", "disappeared", "unreadable")
 
