@@ -111,6 +111,17 @@ async def test_an_unknown_job_is_refused_by_name(gateway: Gateway) -> None:
     assert found["known_jobs"] == [await job_id(gateway)]
 
 
+async def test_nodes_that_a_job_does_not_have_are_refused_with_those_that_it_has(gateway: Gateway) -> None:
+    job = await job_id(gateway)
+    for path in ("stream", "window", "summary"):
+        answer = await gateway.client.get(f"/api/v1/jobs/{job}/{path}?node=node9")
+        assert answer.status_code == 404
+        assert answer.json()["detail"].endswith("has no node 'node9'. It has node1, node2, node3, node4.")
+    # one of them is enough, as on a page whose other nodes have left the job
+    window = await ask(gateway, f"/{job}/window?last=1s&node=node9&node=node2")
+    assert {one["row"] for one in window["series"]} == {"node2"}
+
+
 async def test_a_row_of_a_window_is_the_sum_of_the_rails_of_its_node(gateway: Gateway) -> None:
     job = await job_id(gateway)
     end = int(time.time() * 1000) - 2000

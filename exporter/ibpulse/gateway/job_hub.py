@@ -15,7 +15,7 @@ from ibpulse.fleet.lateness import Lateness
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
-from ibpulse.gateway.job_rows import check_rows, rows_of
+from ibpulse.gateway.job_rows import choose_rows
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import WAIT_MS, JobView
 from ibpulse.gateway.parts import GatewayParts
@@ -153,12 +153,11 @@ class JobHub:
         """The job of a request for a stream.
 
         Raises:
-            ProblemError: there is no such job, several schedulers have one, or it has too many rows.
+            ProblemError: there is no such job, several schedulers have one, it has none of the nodes, or too many rows.
         """
         states = {state.name: state for state in self._parts.table.rows()}
         found = choose_job(states.values(), job)
-        rows = rows_of(found, states, view[1], rails=view[0])
-        check_rows(rows)
+        rows = choose_rows(found, states, view[1], rails=view[0])
         feed = self._feeds.get(found.key)
         if feed is None or view not in feed.views:
             viewed = sum(each.row_count for other in self._feeds.values() for each in other.views.values())

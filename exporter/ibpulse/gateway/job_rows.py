@@ -12,11 +12,12 @@ from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.instants import parse_rfc3339
-from ibpulse.text import natural_key
+from ibpulse.text import first_names, natural_key
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.problems import ProblemError
 
 MAX_ROWS = 128
+NAMED_NODES = 20
 
 
 class RowsQuery(BaseModel):
@@ -63,12 +64,18 @@ def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str],
     return found
 
 
-def check_rows(rows: Sequence[Row]) -> None:
-    """Refuse more rows than can be sent.
+def choose_rows(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
+    """The same for a request.
 
     Raises:
-        ProblemError: there are more.
+        ProblemError: the job has none of these nodes, or there are more rows than can be sent.
     """
+    if nodes and not job.nodes.keys() & set(nodes):
+        known = first_names(sorted(job.nodes, key=natural_key), NAMED_NODES)
+        raise ProblemError(
+            "unknown-node", 404, f"Job {job.text} has no node {nodes[0][:64]!r}. It has {known or 'none'}."
+        )
+    rows = rows_of(job, table, nodes, rails=rails)
     if len(rows) > MAX_ROWS:
         raise ProblemError(
             "too-many-values",
@@ -76,6 +83,7 @@ def check_rows(rows: Sequence[Row]) -> None:
             f"The job has {len(rows)} such rows; the maximum is {MAX_ROWS}. Choose some nodes with node=.",
             bound={"name": "max_rows", "limit": MAX_ROWS, "asked": len(rows)},
         )
+    return rows
 
 
 def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tuple[str, str]) -> dict[str, Any]:

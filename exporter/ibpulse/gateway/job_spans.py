@@ -14,7 +14,7 @@ from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rows import RowsQuery, check_rows, rows_of
+from ibpulse.gateway.job_rows import RowsQuery, choose_rows
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.gateway.parts import GatewayParts
@@ -44,8 +44,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     """
     states = {state.name: state for state in parts.table.rows()}
     job = choose_job(states.values(), text)
-    rows = rows_of(job, states, query.node, rails=query.rows == "rails")
-    check_rows(rows)
+    rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
     window_ms = read_duration("window", query.window or DEFAULT_WINDOW) // MILLISECOND_NS
     if not 1000 <= window_ms <= MAX_WINDOW_MS or window_ms % 1000:
         raise bad_parameter("window", f"{query.window} is not 1s to 60s in whole seconds")

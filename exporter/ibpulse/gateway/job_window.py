@@ -22,7 +22,7 @@ from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.window_answers import NodeArray, encode_npy
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rows import Row, RowsQuery, check_rows, rails_of, rows_of
+from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of
 from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
 from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
 from ibpulse.gateway.parts import GatewayParts
@@ -141,8 +141,7 @@ class JobWindows:
         """
         states = {state.name: state for state in self._parts.table.rows()}
         job = choose_job(states.values(), text)
-        rows = rows_of(job, states, query.node, rails=query.rows == "rails")
-        check_rows(rows)
+        rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
         window = _plan(job, rows, states, query, now_ns)
         async with self._places.place(request):
             asked = self._find_nodes(window)
