@@ -15,23 +15,10 @@ hypothesis.settings.load_profile("ibpulse")
 HERE = Path(__file__).parent
 # Most of their tests start daemons, browsers or servers, and look at when things happen.
 LIVE = frozenset(
-    {
-        "daemon",
-        "docker",
-        "doctor",
-        "families",
-        "faults",
-        "fleet",
-        "fusefabric",
-        "grafana",
-        "page",
-        "sampler",
-        "terminal",
-        "web",
-    }
+    "daemon docker doctor families faults fleet fusefabric gateway grafana page sampler terminal web".split()
 )
 # Those that need the processors for themselves: many daemons at once, or one whose every missed tick counts.
-ALONE = frozenset({"faults", "fusefabric", "grafana", "sampler"})
+ALONE = frozenset({"faults", "fusefabric", "gateway", "grafana", "sampler"})
 # Their files that may run beside others: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
