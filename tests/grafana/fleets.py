@@ -1,0 +1,103 @@
+"""Simulated nodes with their daemons below a Prometheus and an Alertmanager, whose rules have short durations.
+
+The table of thresholds shortens the durations; the rules are not edited. Asserts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.daemon.fabrics import simulated
+from tests.grafana.servers import Servers, running_servers
+from tests.running import Running
+
+SHORT = {
+    "moe_window": "20s",
+    "moe_for": "5s",
+    "saturated_window": "30s",
+    "rail_idle_for": "8s",
+    "rail_slow_for": "10s",
+    "rail_missing_for": "5s",
+    "port_down_for": "5s",
+    "flap_window": "1m",
+    "reset_window": "1m",
+    "step_recent": "20s",
+    "step_memory": "1m",
+    "step_for": "10s",
+    "stall_for": "5s",
+    "degraded_for": "15s",
+    "lengthened_for": "10s",
+    "read_errors_window": "20s",
+    "read_errors_for": "10s",
+    "quarantine_for": "10s",
+    "sampler_for": "10s",
+    "exporter_for": "10s",
+    "pcie_for": "10s",
+    # samples really are missed where eight daemons share two processors
+    "missed_window": "30s",
+    "missed_for": "30s",
+    "missed_ratio": "0.5",
+}
+FLAGS = (
+    "--analysis.traffic-window=20s",
+    "--analysis.moe-saturation-hold=5s",
+    # a quarter of the reads is uncertain where several daemons and their simulators share two processors
+    "--analysis.moe-saturation-peak=0.8",
+    "--slow.interval=1s",
+)
+
+
+@dataclass
+class Node:
+    """One simulated node with its daemon."""
+
+    tree: Path
+    daemon: Running
+
+    @property
+    def instance(self) -> str:
+        return self.daemon.url.removeprefix("http://")
+
+    def suffer(self, faults: object) -> None:
+        """Set exactly these faults in the fabric."""
+        fresh = self.tree / "faults.new"
+        fresh.write_text(json.dumps(faults))
+        fresh.replace(self.tree / "faults.json")
+
+
+@dataclass
+class Fleet:
+    """All nodes by name, and the servers over them."""
+
+    nodes: dict[str, Node]
+    servers: Servers
+
+    def fired(self, seconds: int) -> dict[str, set[str]]:
+        """Names of the alerts that fired within the last seconds, by the name of the node."""
+        by_instance = self.servers.ever_fired(seconds)
+        return {name: by_instance.get(node.instance, set()) for name, node in self.nodes.items()}
+
+
+@contextmanager
+def running_fleet(directory: Path, plans: Mapping[str, tuple[str, str]]) -> Iterator[Fleet]:
+    """Healthy nodes by name, given by workload and interval, on four ports each, and the servers over them."""
+    with ExitStack() as stack:
+        nodes = {name: _start(stack, directory / name, *plan) for name, plan in plans.items()}
+        for node in nodes.values():
+            node.daemon.wait_until_counting()
+        targets = [node.instance for node in nodes.values()]
+        yield Fleet(nodes, stack.enter_context(running_servers(directory, targets, SHORT)))
+
+
+def _start(stack: ExitStack, directory: Path, workload: str, interval: str) -> Node:
+    directory.mkdir()
+    tree = stack.enter_context(simulated(directory / "sys", workload, interval=interval, ports=4))
+    flags = (*FLAGS, "--analysis.timescales=50ms,100ms,1s") if interval == "50ms" else FLAGS
+    daemon = Running(tree, directory / "ring", *flags, interval=interval)
+    stack.callback(daemon.stop)
+    daemon.launch()
+    return Node(tree, daemon)
