@@ -5,6 +5,7 @@ The clock is simulated; the mapping directory, its readings, the events and thei
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -141,9 +142,11 @@ def test_memory_and_events_are_bounded_however_many_jobs_there_were(
     tracemalloc.start()
     for _ in range(KEPT * 3 // 2):
         node.turn()
+    gc.collect()
     memory, size = tracemalloc.get_traced_memory()[0], node.path.stat().st_size
     for _ in range(KEPT):
         node.turn()
+    gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - memory
     tracemalloc.stop()
     assert grown < 200_000

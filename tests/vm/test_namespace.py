@@ -38,7 +38,7 @@ def fetch(program: Program, path: str) -> str:
 
 
 def test_a_view_without_counters_is_named_once_and_leaves_a_ready_daemon(confined: Program) -> None:
-    confined.machine.wait_until(lambda: ", serving http" in confined.output(), "ibpulse serves", 90)
+    confined.machine.wait_until(lambda: ", serving http" in confined.output(), "ibpulse serves", 240)
     # some more looks at the devices, which must not repeat the message
     confined.machine.run("sleep 4")
     log = confined.output()
