@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
-# tests that watch no clock, in parts that two processors share
-STILL := $(foreach part,1 2 3 4 5,test-still-$(part))
-# tests that watch the clock, but need no processor for themselves
-WATCHING := test-daemon test-others
+# tests that two processors share; those of the last two parts watch the clock
+STILL := $(foreach part,1 2 3 4 5,test-part-$(part))
+WATCHING := $(foreach part,6 7,test-part-$(part))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -28,7 +27,7 @@ ifdef ARGS
 else
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine $(STILL)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WATCHING)
-	$(PYTEST) -m alone || $(call again,-m alone)
+	$(PYTEST) -m live || $(call again,-m live)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
@@ -36,17 +35,11 @@ endif
 test-machine:
 	$(PYTEST) -m vm || $(call again,-m vm)
 
-$(STILL): test-still-%:
-	$(PYTEST) $(PART) || $(call again,$(PART))
-
-test-daemon: PART = -m "live and not alone" tests/daemon $(OWN_CACHE)
-test-others: PART = -m "live and not alone" --ignore=tests/daemon $(OWN_CACHE)
-$(WATCHING):
+$(STILL) $(WATCHING): test-part-%:
 	$(PYTEST) $(PART) || $(call again,$(PART))
 
 # each part remembers its own failures, because parts run at the same time
-OWN_CACHE = -o cache_dir=.pytest_cache/$@
-PART = -m "not vm and not live" --part=$* $(OWN_CACHE)
+PART = -m "not vm" --part=$* -o cache_dir=.pytest_cache/part-$*
 
 PYTEST := $(BIN)/coverage run -m pytest
 # a test may lose seconds to the machine's other work, so up to three of a run may fail once

@@ -1,4 +1,4 @@
-"""Which tests watch the clock: `make test` runs them after all others, with nothing beside them."""
+"""Which tests run side by side in `make test`, and which have the machine for themselves."""
 
 from __future__ import annotations
 
@@ -13,27 +13,11 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons, browsers or servers, and look at when things happen.
-LIVE = frozenset(
-    {
-        "daemon",
-        "docker",
-        "doctor",
-        "families",
-        "faults",
-        "fleet",
-        "fusefabric",
-        "gateway",
-        "grafana",
-        "page",
-        "sampler",
-        "terminal",
-        "web",
-    }
-)
-# Those that need the processors for themselves: many daemons at once, or one whose every missed tick counts.
-ALONE = frozenset({"faults", "fusefabric", "gateway", "grafana", "sampler"})
-# Their files that may run beside others: what they wait for may take any time, and nothing in them is late.
+# Most of their tests start daemons and look at when things happen: nothing may run beside them.
+LIVE = "daemon faults fusefabric gateway grafana sampler"
+# Most of these start daemons, browsers or servers too, but two may run at a time, one from each line.
+WATCHING = ("fleet page terminal", "docker doctor families web")
+# Files of both that may run beside any others: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
     "docker": "compose image systemd workflows",
@@ -52,7 +36,9 @@ STILL = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
-    parser.addoption("--part", type=int, choices=range(1, 6), help="collect a part of the files that watch no clock")
+    parser.addoption(
+        "--part", type=int, choices=range(1, 8), help="collect a part of the files that may run side by side"
+    )
     parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
 
 
@@ -64,23 +50,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that watch the clock."""
+    """Mark the tests that nothing may run beside."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
-            if folder(item.path) in ALONE:
-                item.add_marker(pytest.mark.alone)
 
 
 def is_live(path: Path) -> bool:
-    """Whether a file is in one of those directories, and not one of those that may run beside others."""
-    name = folder(path)
-    return name in LIVE and path.stem.removeprefix("test_") not in STILL.get(name, "").split()
+    """Whether nothing may run beside the tests of a file."""
+    return path.parent.name in LIVE.split() and not is_still(path)
 
 
-def folder(path: Path) -> str:
-    """The directory of a file below this one."""
-    return path.relative_to(HERE).parts[0]
+def is_still(path: Path) -> bool:
+    """Whether a file may run beside any others."""
+    folder = path.parent.name
+    return (
+        folder not in f"{LIVE} {' '.join(WATCHING)}".split()
+        or path.stem.removeprefix("test_") in STILL.get(folder, "").split()
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -94,9 +81,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @functools.cache
 def parts() -> tuple[frozenset[Path], ...]:
     """The files of each part; the first one, which runs beside the virtual machine, starts no daemon."""
-    files = [path for path in HERE.glob("*/test_*.py") if not is_live(path)]
+    files = list(HERE.glob("*/test_*.py"))
+    still = [path for path in files if is_still(path)]
     # a large file takes longer than a small one
-    files.sort(key=lambda path: (path.stat().st_size, path))
-    calm = [path for path in files if path.parent.name not in LIVE]
-    rest = [path for path in files if path.parent.name in LIVE or path in calm[::3]]
-    return frozenset(calm) - frozenset(rest), *(frozenset(rest[begin::4]) for begin in range(4))
+    still.sort(key=lambda path: (path.stat().st_size, path))
+    calm = [path for path in still if path.parent.name not in STILL]
+    rest = [path for path in still if path.parent.name in STILL or path in calm[::3]]
+    watching = [{path for path in files if path.parent.name in folders.split()} - {*still} for folders in WATCHING]
+    return (
+        frozenset(calm) - frozenset(rest),
+        *(frozenset(rest[begin::4]) for begin in range(4)),
+        *map(frozenset, watching),
+    )

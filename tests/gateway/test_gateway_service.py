@@ -6,19 +6,16 @@ import asyncio
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from ibpulse.commands import gateway_service
 from ibpulse.commands.gateway_service import LookupLoop
 from ibpulse.internal_errors import GATEWAY_PARTS
-from tests.gateway.test_gateway_command import address, stop
+from tests.gateway.gateway_process import GatewayProcess
 from tests.running import Metrics, Running, eventually
 
 # each fails twice, at other moments, and then does what it should
@@ -57,36 +54,29 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def test_a_part_that_fails_is_logged_once_counted_and_tried_again(tmp_path: Path, daemon: Running) -> None:
+def test_a_part_that_fails_is_logged_once_counted_and_tried_again(
+    tmp_path: Path, daemon: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         f"{BROKEN}\nimport ibpulse.fleet.discovery as each\neach.REFRESH_SECONDS = 1.0\n"
     )
-    nodes, config, log = tmp_path / "nodes.json", tmp_path / "web.yml", tmp_path / "gateway.log"
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    nodes, config = tmp_path / "nodes.json", tmp_path / "web.yml"
     nodes.write_text(json.dumps([{"targets": [daemon.url], "labels": {"node": "gpu-1"}}]))
     config.write_text("rate_limit: {interval: 1ms, burst: 1000}\n")
-    flags = (f"--nodes.sources={nodes}", f"--web.config.file={config}", "--web.listen-address=127.0.0.1:0")
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ibpulse", "gateway", *flags],
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
-        )
-    try:
-        url = address(log)
+    flags = (f"--nodes.sources={nodes}", f"--web.config.file={config}")
+    with GatewayProcess(tmp_path, *flags, broken=True) as gateway:
 
         def errors() -> dict[str, float]:
-            found = Metrics.parse(httpx.get(f"{url}/metrics").text).find("ibpulse_internal_errors_total")
+            found = Metrics.parse(gateway.ask("/metrics").text).find("ibpulse_internal_errors_total")
             return {dict(labels)["part"]: count for labels, count in found.items()}
 
         eventually(lambda: errors() == dict.fromkeys(GATEWAY_PARTS, 2.0), 60)
-        eventually(lambda: any(node["clock"] for node in httpx.get(f"{url}/api/v1/nodes").json()["nodes"]), 60)
+        eventually(lambda: any(node["clock"] for node in gateway.nodes().values()), 60)
         # the reload works again too
         config.write_text("http_server_config: {headers: {Strict-Transport-Security: max-age=1}}\n")
-        eventually(lambda: "strict-transport-security" in httpx.get(f"{url}/-/healthy").headers)
-    finally:
-        stop(process)
-    text = log.read_text()
+        eventually(lambda: "strict-transport-security" in gateway.ask("/-/healthy").headers)
+    text = gateway.log()
     for part in GATEWAY_PARTS:
         assert text.count(f"internal error in {part}: ZeroDivisionError; retrying") == 1
     assert "there were internal errors: discovery 2, nodes 2, web 2" in text

@@ -81,8 +81,8 @@ async def test_a_parameter_that_the_node_refuses_is_refused_with_its_words(gatew
 
 async def test_a_node_that_no_source_lists_is_not_there(gateway: Gateway, daemon: Running) -> None:
     await gateway.list(gpu=daemon.url)
-    for path in ("api/v1/ports", "api/v1/stream", ""):
-        found = await gateway.client.get(f"/node/other/{path}")
+    for path in ("ports", "stream"):
+        found = await gateway.client.get(f"/node/other/api/v1/{path}")
         assert (found.status_code, found.json()["title"]) == (404, "No such node")
 
 

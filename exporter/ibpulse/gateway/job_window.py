@@ -119,7 +119,9 @@ class JobWindow:
                 rates, merged = samples.sum(row.rails, begin, end)
                 if self.line_rates is not None:
                     lines = [self.line_rates[node][rail] for rail in row.rails]
-                    rates = (rates / sum_at(lines, np.arange(begin, end, head.interval_ms))).astype(np.float32)
+                    # as on the node, a change counts for all of the sample in which it was found
+                    ends = np.arange(begin, end, head.interval_ms) + head.interval_ms - 1
+                    rates = (rates / sum_at(lines, ends)).astype(np.float32)
                 self.values[place, :, part], self.marks[place, :, part] = reduce_to_bins(
                     rates, merged, begin, head.interval_ms, self.bin_ms, part.stop - part.start, self.statistic
                 )
