@@ -15,7 +15,7 @@ import httpx
 import yaml
 
 from tests.running import eventually
-from tools.grafana.rule_files import resolve, rule_files
+from tools.grafana.rule_files import ALERT_FILE, RECORDING_FILE, resolve, rule_files
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
@@ -48,7 +48,7 @@ class Servers:
             (directory / name).write_text(text.replace("[5m]", f"[{window}]"))
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(directory / "ibpulse-*.yaml")],
+            "rule_files": [str(directory / name) for name in (RECORDING_FILE, ALERT_FILE)],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [self.alertmanager]}]}]},
             "scrape_configs": [{"job_name": "ibpulse", "static_configs": [{"targets": list(targets)}]}, *scrapes],
         }

@@ -40,7 +40,9 @@ httpGet:
 {{/* The endpoint of a monitor, as (dict "of" . "monitor" .Values.podMonitor). */}}
 {{- define "ibpulse.endpoint" -}}
 {{- $monitor := .monitor }}
-{{- $own := list (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" (eq $monitor.instance "node" | ternary "instance" "node")) }}
+{{- $name := list "__meta_kubernetes_pod_node_name" }}
+{{- $own := list (dict "sourceLabels" $name "targetLabel" "node") }}
+{{- if eq $monitor.instance "node" }}{{ $own = append $own (dict "sourceLabels" $name "targetLabel" "instance") }}{{ end }}
 {{- $endpoint := dict
   "port" "metrics"
   "path" "/metrics"
