@@ -91,7 +91,7 @@ FAULTS = (
             Node(f"stalled-{n}", {"ibpulse_job_last_traffic_timestamp_seconds": stopped(early)}, job="stalled")
             for n, early in enumerate((2.0, 0.0, 0.0))
         ),
-        (Fires("IBPulseTrafficStalled", "warning", 6, 42, job="stalled"),),
+        (Fires("IBPulseTrafficStalled", "warning", 6, 47, job="stalled"),),
     ),
     Fault(
         "pauses",
@@ -117,7 +117,7 @@ FAULTS = (
     Fault(
         "step",
         _job("step", 1, step_period_seconds=during(0.96, 0.8)),
-        (Fires("IBPulseStepTimeRegressed", "info", 12, 36, job="step"),),
+        (Fires("IBPulseStepTimeRegressed", "info", 12, 41, job="step"),),
     ),
     Fault("step-little", _job("step-little", 1, step_period_seconds=during(0.84, 0.8))),
     Fault("step-double", _job("step-double", 1, step_period_seconds=during(1.6, 0.8))),
@@ -144,13 +144,13 @@ FAULTS = (
         _down(FORTY),
         Fires("IBPulseLinkDownInJob", "critical", 1, 55, **PORT0),
         Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
     ),
     _one(
         "down-unused",
         _down(FORTY) | {"ibpulse_node_last_traffic_timestamp_seconds": always(None)},
         Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
         job=NO_JOB,
     ),
     _one(
@@ -158,17 +158,17 @@ FAULTS = (
         _down(FORTY),
         Fires("IBPulseLinkDownInJob", "critical", 1, 55, **PORT0),
         Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
         job="",
     ),
     _one("down-storage", _down(FORTY, "mlx5_2")),
-    _one("flap", _down(0.08), Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0)),
+    _one("flap", _down(0.08), Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0)),
     _one("flap-storage", _down(0.08, "mlx5_2")),
     _one(
         "down-90s",
         _down(1.5),
         Fires("IBPulseLinkDownInJob", "critical", 1, 17, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
     ),
     _one(
         "missing",
@@ -202,14 +202,14 @@ FAULTS = (
     _one(
         "symbols",
         {"ibpulse_symbol_error_total mlx5_0": during(0.02)},
-        Fires("IBPulseSymbolErrors", "warning", 27, 56, **PORT0),
+        Fires("IBPulseSymbolErrors", "warning", 27, 59, **PORT0),
     ),
     _one("symbols-few", {"ibpulse_symbol_error_total mlx5_0": during(0.003)}),
     _one("symbols-once", {"ibpulse_symbol_error_total mlx5_0": jumps(10_000)}),
     _one(
         "acks",
         {"ibpulse_local_ack_timeout_errors_total mlx5_0": during(0.1)},
-        Fires("IBPulseAckTimeouts", "warning", 1, 55, **PORT0),
+        Fires("IBPulseAckTimeouts", "warning", 1, 59, **PORT0),
     ),
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
@@ -224,12 +224,12 @@ FAULTS = (
     ),
     _one("pcie-14m", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9, 14)}),
     _one("pcie-full", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(62.9e9, 63e9)}),
-    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseExporterDown", "warning", 6, 41)),
+    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseExporterDown", "warning", 6, 46)),
     _one("exporter-4m", {"up": during(0, 1, 4)}),
     _one(
         "stale",
         {"ibpulse_aggregated_until_timestamp_seconds": stopped()},
-        Fires("IBPulseNumbersStale", "warning", 5, 41),
+        Fires("IBPulseNumbersStale", "warning", 5, 46),
     ),
     _one("stale-3m", {"ibpulse_aggregated_until_timestamp_seconds": stopped(0.0, 3)}),
     _one(

@@ -150,8 +150,11 @@ def _value(name: str) -> str:
 
 def _recording_group(group: Document) -> Iterator[str]:
     sharded = group["name"] in SHARDED
-    yield from _head(group, sharded)
-    for number, rule in enumerate(group["rules"]):
+    rules = group["rules"]
+    loop = f"{{{{- range $shard := until (min $shards {len(rules)} | int) }}}}"
+    head = list(_head(group, sharded))
+    yield from [loop, *head[1:]] if sharded else head
+    for number, rule in enumerate(rules):
         yield from _if(f"eq (mod {number} $shards) $shard" if sharded else "", _item(rule))
     if sharded:
         yield "{{- end }}"

@@ -25,7 +25,8 @@ class Alert:
     """One alert: `hold` is its `for`, `numbers` are its other thresholds, `board` is the dashboard that shows it.
 
     With `when`, the right side of `and`, the alert has its severity only where that holds, and `otherwise` elsewhere.
-    `keep` says that it keeps firing for a while; `of_node` that it is silent about a node in maintenance.
+    `keep` says that it keeps firing for a while, which only expressions over a window of counters alone do not need;
+    `of_node` that it is silent about a node in maintenance.
     """
 
     name: str
@@ -38,5 +39,5 @@ class Alert:
     board: str = "ibpulse-node"
     when: str = ""
     otherwise: str = ""
-    keep: bool = False
+    keep: bool = True
     of_node: bool = True

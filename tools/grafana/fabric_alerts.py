@@ -28,7 +28,6 @@ LINKS = (
                 "Seconds. Collectives give up at about the time of NCCL_IB_TIMEOUT and its retries.",
             ),
         ),
-        keep=True,
     ),
     Alert(
         "IBPulseRailMissing",
@@ -39,7 +38,6 @@ LINKS = (
         f"{INSTANCE} lacks <$value> of its rails.",
         when=USED,
         otherwise="warning",
-        keep=True,
     ),
     Alert(
         "IBPulsePortDown",
@@ -48,7 +46,6 @@ LINKS = (
         Threshold("port_down_for", "2m", "A link that retrains is up again within seconds to a minute."),
         "A rail's port is down.",
         f"Port {PORT_NAME} has not been ACTIVE for <port_down_for>.",
-        keep=True,
     ),
     Alert(
         "IBPulseLinkWentDown",
@@ -73,7 +70,6 @@ LINKS = (
         fixed("trained_down_for", "5m", "A link that trains again passes through lower rates."),
         "A rail's link runs at a lower rate than other rails of its make.",
         f"Port {PORT_NAME} is ACTIVE, but slower than other rails of the same make on its node.",
-        keep=True,
     ),
     Alert(
         "IBPulseSymbolErrors",
@@ -115,7 +111,6 @@ RAIL = (
         f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of its job, or of the "
         "node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the "
         "routing, and whether the counters still count.",
-        keep=True,
     ),
     Alert(
         "IBPulseRailSlow",
@@ -127,7 +122,6 @@ RAIL = (
         "A rail carries much less than its siblings.",
         f"Port {PORT_NAME} has carried less than three quarters of the median of the other rails of its job, or of the "
         "node if no job is known, for <rail_slow_for>. In a collective, the slowest rail sets the pace.",
-        keep=True,
     ),
     Alert(
         "IBPulsePcieDegraded",
@@ -145,7 +139,6 @@ RAIL = (
                 "Speeds and widths change by factors of two: any loss is far below this.",
             ),
         ),
-        keep=True,
     ),
 )
 FABRIC = (*LINKS, *RAIL)

@@ -16,7 +16,8 @@ COVERAGE = (
     Alert(
         "IBPulseExportersMissing",
         "warning",
-        "1 - job:ibpulse_exporters_up:count / job:ibpulse_exporters:count > <missing_share>\n"
+        "(job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count\n"
+        "  > <missing_share>\n"
         "or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > <missing_share>\n"
         f"or absent({targets()})",
         Threshold("missing_for", "15m", "Longer than a rolling update takes for each group of nodes."),
@@ -25,6 +26,7 @@ COVERAGE = (
         (Threshold("missing_share", "0.05", "Single nodes have alerts of their own, and some are always rebooting."),),
         BOARD,
         of_node=False,
+        keep=False,
     ),
     Alert(
         "IBPulseExporterDown",
@@ -54,7 +56,6 @@ COVERAGE = (
         f"The sampler of {INSTANCE} has not sent a heartbeat for <$value | humanizeDuration>; no counters are read.",
         (fixed("heartbeat_age", "10", "Seconds. The supervisor restarts a silent sampler within three seconds."),),
         BOARD,
-        keep=True,
     ),
 )
 QUALITY = (
@@ -73,7 +74,6 @@ QUALITY = (
             Threshold("read_errors_ratio", "0.01", "Fewer than 1 % of missing samples do not affect the statistics."),
         ),
         BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseDeviceQuarantined",
@@ -84,7 +84,6 @@ QUALITY = (
         f"A read of {DEVICE_NAME} hung; the device has been quarantined (sampled by a separate process) for "
         "<quarantine_for>. The other devices are not affected.",
         board=BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseSamplerMissingTicks",
@@ -103,7 +102,6 @@ QUALITY = (
             ),
         ),
         BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseCpuThrottled",
@@ -122,6 +120,7 @@ QUALITY = (
             ),
         ),
         BOARD,
+        keep=False,
     ),
     Alert(
         "IBPulseRecorderFailing",
@@ -133,6 +132,7 @@ QUALITY = (
         "<recorder_window>. Its log gives the reason.",
         (fixed("recorder_window", "15m", "One alert per failing capture, not one per scrape."),),
         BOARD,
+        keep=False,
     ),
 )
 NOTES = (
@@ -146,7 +146,6 @@ NOTES = (
         "Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.",
         (Threshold("degraded_factor", "2", "Jitter and quiet minutes never reach twice the sampling interval."),),
         BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseIntervalLengthened",
@@ -157,7 +156,6 @@ NOTES = (
         f"Reads of {DEVICE_NAME} take so long that ibpulse samples it at a longer "
         "interval than the other devices. Its numbers are correct at that longer interval.",
         board=BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseCountersReset",
@@ -175,6 +173,7 @@ NOTES = (
             ),
         ),
         BOARD,
+        keep=False,
     ),
     Alert(
         "IBPulseErrorCounterStuck",
@@ -185,7 +184,6 @@ NOTES = (
         f"The counter <$labels.counter> of port {PORT_NAME} is at its largest value: further errors are invisible "
         "until it is cleared.",
         board=BOARD,
-        keep=True,
     ),
     Alert(
         "IBPulseFabricNotice",
@@ -195,7 +193,6 @@ NOTES = (
         "An exporter has something to say about its devices.",
         f"The last scan of the devices of {INSTANCE} gave <$value> notices; its log and its page show them.",
         board=BOARD,
-        keep=True,
     ),
 )
 INSTRUMENT = (*COVERAGE, *QUALITY, *NOTES)

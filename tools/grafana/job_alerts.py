@@ -46,7 +46,6 @@ JOBS = (
         f"  or count by ({NODE}) (instance_device_port:ibpulse_congested:bool)\n)",
         otherwise="info",
         board="ibpulse-fleet",
-        keep=True,
         of_node=False,
     ),
     Alert(
@@ -68,7 +67,6 @@ JOBS = (
                 "A link whose median is at the limit 90 % of the time has no headroom left.",
             ),
         ),
-        keep=True,
     ),
     Alert(
         "IBPulseTrafficStalled",
@@ -130,6 +128,5 @@ JOBS = (
                 "If more of the nodes differ, it is the job that is built so, for example in pipeline stages.",
             ),
         ),
-        keep=True,
     ),
 )

@@ -2,7 +2,7 @@
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
 {{- $shards := int $rule.shards }}
-{{- range $shard := until $shards }}
+{{- range $shard := until (min $shards 10 | int) }}
 - name: ibpulse-days{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: 5m
   {{- with int $rule.limit }}
@@ -68,7 +68,7 @@
       max by (cluster, job, instance, node) (sum_over_time(instance:ibpulse_link_down_seconds:increase5m[1d]))
   {{- end }}
 {{- end }}
-{{- range $shard := until $shards }}
+{{- range $shard := until (min $shards 19 | int) }}
 - name: ibpulse-nodes{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: {{ $rule.interval }}
   {{- with int $rule.limit }}
@@ -463,6 +463,8 @@
       and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > {{ dig "stallSteps" "10" $rule.thresholds }}
     for: |-
       {{ $rule.thresholds.stallFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseTrafficStalled.severity }}
@@ -490,6 +492,8 @@
       and on (cluster, job, job_id) job_id:ibpulse_step_period_seconds:median
     for: |-
       {{ $rule.thresholds.stepFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseStepTimeRegressed.severity }}
@@ -664,6 +668,8 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "atOnce" "0s" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseLinkWentDown.severity }}
@@ -714,6 +720,8 @@
         and on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_symbol_error_total[15m]))) > 0
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 15m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseSymbolErrors.severity }}
@@ -739,6 +747,8 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "atOnce" "0s" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseAckTimeouts.severity }}
@@ -847,7 +857,8 @@
   {{- if $rule.alerts.IBPulseExportersMissing.enabled }}
   - alert: IBPulseExportersMissing
     expr: |-
-      1 - job:ibpulse_exporters_up:count / job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }}
+      (job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count
+        > {{ $rule.thresholds.missingShare }}
       or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
       or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"})
     for: |-
@@ -876,6 +887,8 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.exporterFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseExporterDown.severity }}
@@ -899,6 +912,8 @@
         max by (cluster, job, instance, node) (changes(ibpulse_aggregated_until_timestamp_seconds[3m])) == 0
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 2m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseNumbersStale.severity }}
