@@ -41,21 +41,21 @@ class Series:
 
 @dataclass
 class Found:
-    """When each alert fired, as minutes, by its labels; and its annotations at the last minute of the span."""
+    """When each alert fired, as minutes, by its labels; and its labels with its annotations."""
 
     minutes: dict[frozenset[tuple[str, str]], list[int]] = field(default_factory=dict)
     annotations: list[tuple[dict[str, str], dict[str, str]]] = field(default_factory=list)
 
 
 def evaluate(
-    directory: Path, rules: Mapping[str, Any], series: Sequence[Series], minutes: int, texts_of: Sequence[str] = ()
+    directory: Path, rules: Mapping[str, Any], series: Sequence[Series], minutes: int, texts_at: Sequence[int] = ()
 ) -> Found:
     """What fires when the rules are evaluated every minute over the series.
 
     Args:
         rules: the documents of rule files by name.
         minutes: the last minute.
-        texts_of: names of alerts whose annotations at the last minute are wanted.
+        texts_at: minutes at which the annotations of the alerts that fire are wanted.
     """
     for name, document in rules.items():
         (directory / name).write_text(yaml.safe_dump(document))
@@ -67,7 +67,9 @@ def evaluate(
             {"eval_time": f"{minute}m", "expr": _FIRING, "exp_samples": nothing} for minute in range(minutes + 1)
         ],
         "alert_rule_test": [
-            {"eval_time": f"{minutes}m", "alertname": name, "exp_alerts": nothing} for name in texts_of
+            {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": nothing}
+            for minute in texts_at
+            for name in sorted(_names(rules))
         ],
     }
     path = directory / "test.yaml"
@@ -77,6 +79,12 @@ def evaluate(
     path.write_text(yaml.safe_dump({**head, "tests": [test]}))
     done = subprocess.run(["promtool", "test", "rules", str(path)], check=False, capture_output=True, text=True)
     return _read(done.stdout + done.stderr)
+
+
+def _names(rules: Mapping[str, Any]) -> set[str]:
+    """The alerts of rule files."""
+    groups = [group for document in rules.values() for group in document["groups"]]
+    return {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
 
 
 def _read(output: str) -> Found:

@@ -34,12 +34,14 @@ SHORT = {
     "rail_slow_for": "10s",
     "rail_missing_for": "5s",
     "port_down_for": "5s",
-    "flap_window": "1m",
+    "drop_window": "1m",
     "reset_window": "1m",
     "step_recent": "20s",
     "step_memory": "1m",
     "step_for": "10s",
+    "job_silent": "5",
     "stall_for": "5s",
+    "keep_for": "1s",
     "degraded_for": "15s",
     "lengthened_for": "10s",
     "read_errors_window": "20s",
@@ -60,12 +62,17 @@ FLAGS = (
     "--analysis.moe-saturation-peak=0.8",
     "--slow.interval=1s",
 )
+JOB = "7"
+"""The job of the node on which one hangs; the alert about it needs to know that there is one."""
 QUIET_SECONDS = int(os.environ.get("QUIET_SECONDS", "20"))
 """How long the healthy nodes must stay silent; the full quarter of an hour is for a manual run."""
 
 FAULTS = {
     "slow-rail": ({"slow-rail": {"mlx5_1": 0.4}}, {"IBPulseRailSlow"}),
-    "link-flap": ({"link-flap": ["mlx5_1"]}, {"IBPulsePortDown"}),
+    "link-flap": (
+        {"link-flap": ["mlx5_1"]},
+        {"IBPulsePortDown", "IBPulseLinkDownInJob", "IBPulseLinkWentDown"},
+    ),
     "vanish": ({"vanish": ["mlx5_1"]}, {"IBPulseRailMissing"}),
     "stuck": ({"stuck": ["mlx5_1"]}, {"IBPulseRailIdle"}),
     "refresh": ({"refresh": {"mlx5_1": 250}}, {"IBPulseCounterSourceDegraded"}),
@@ -129,6 +136,11 @@ def _start(stack: ExitStack, directory: Path, workload: str, interval: str) -> N
     directory.mkdir()
     tree = stack.enter_context(simulated(directory / "sys", workload, interval=interval, ports=4))
     flags = (*FLAGS, "--analysis.timescales=50ms,100ms,1s") if interval == "50ms" else FLAGS
+    if directory.name == "idle-job":
+        owners = directory / "owners"
+        owners.mkdir(mode=0o755)
+        (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
+        flags = (*flags, f"--jobs.owners-dir={owners}")
     daemon = Running(tree, directory / "ring", *flags, interval=interval)
     stack.callback(daemon.stop)
     daemon.launch()
@@ -151,14 +163,14 @@ def test_alertmanager_has_the_alert_with_its_texts(fleet: Fleet) -> None:
     instance = fleet.nodes["moe"].instance
     # on a busy machine the alert may end and begin again
     alert = eventually(lambda: fleet.servers.received("IBPulseSustainedMoESaturation", instance), 60.0, 1.0)[0]
-    assert alert["labels"]["severity"] == "warning"
-    assert alert["annotations"]["description"].startswith(f"{instance} spent ")
+    # the simulated fabric counts no waiting, marks or losses
+    assert alert["labels"]["severity"] == "info"
+    assert alert["annotations"]["description"].startswith(f"{instance} (")
     assert alert["annotations"]["runbook_url"].endswith("IBPulseSustainedMoESaturation.md")
 
 
 def test_each_fault_raises_its_alert_and_no_other(fleet: Fleet) -> None:
-    job = fleet.nodes["idle-job"].instance
-    stepped = f'count_over_time(instance:ibpulse_step_period_seconds:scored{{instance="{job}"}}[2m]) > 20'
+    stepped = f'count_over_time(job_id:ibpulse_step_period_seconds:median{{job_id="{JOB}"}}[2m]) > 20'
     eventually(lambda: fleet.servers.ask("query", query=stepped)["result"], 60.0, 1.0)
     began = time.monotonic()
     for name, (faults, _) in FAULTS.items():

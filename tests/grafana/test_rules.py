@@ -254,6 +254,12 @@ def test_every_group_has_its_interval_and_the_limit_if_there_is_one() -> None:
     assert {group["interval"] for group in groups[RECORDING_FILE]["groups"]} == {"2m", "5m"}
 
 
+def test_the_time_for_which_alerts_keep_firing_can_be_left_out() -> None:
+    kept = {rule["alert"] for rule in rules_of(written()[ALERT_FILE]) if "keep_firing_for" in rule}
+    assert kept == {alert.name for alert in alerts.ALERTS if alert.keep}
+    assert not any("keep_firing_for" in rule for rule in rules_of(written(keep_for="0s")[ALERT_FILE]))
+
+
 def test_links_are_absolute_with_the_addresses() -> None:
     rules = rules_of(written(runbooks="https://git.example.com/docs/", grafana="https://g.example.com/")[ALERT_FILE])
     for rule in rules:

@@ -159,7 +159,9 @@ def _rule(alert: Alert, severity: str, condition: str, component: str, fill_text
     chosen = "?var-cluster=<$labels.cluster>&var-job=<$labels.job>"
     # an alert that may be about a job or the fleet has no instance to choose
     chosen += f"&var-instance={INSTANCE}" * (INSTANCE in alert.description)
-    keep = {"keep_firing_for": fill_text(f"<{KEEP.name}>")} if alert.keep else {}
+    time = fill_text(f"<{KEEP.name}>")
+    # some rulers do not know the field
+    keep = {"keep_firing_for": time} if alert.keep and time != "0s" else {}
     return {
         "alert": alert.name,
         "expr": fill_text(expr),
