@@ -14,7 +14,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # phases, the pace of simulators, the daemon's own files, jobs with a file for each of their sources, many nodes, what
 # the pages of the daemon and of the gateway share, the pages of the gateway, its routes and its command, and simulated
 # nodes that share a job: its traffic, their clocks, their trees, their daemons
-MOST_FILES = 356
+MOST_FILES = 357
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

@@ -54,6 +54,11 @@ def _down(minutes: float, device: str = "mlx5_0") -> dict[str, Course]:
     return {f"{name} {device}": course for name, course in (flap | down).items()}
 
 
+def _seconds(amount: float) -> dict[str, Course]:
+    """Seconds for which the link was down between two scrapes."""
+    return {f"{P}down_seconds_total mlx5_0": jumps(amount)}
+
+
 def _job(name: str, size: int, **courses: Course) -> tuple[Node, ...]:
     """Nodes of one job, of which the first has the courses."""
     first = {f"ibpulse_job_{metric}": course for metric, course in courses.items()}
@@ -64,6 +69,15 @@ def _moe(share: float) -> dict[str, Course]:
     return {"ibpulse_node_moe_saturated": during(1), JOB_SECONDS: during(share)}
 
 
+def _silent(early: float) -> dict[str, Course]:
+    """A node whose job has no traffic, and no steps any more."""
+    return {
+        "ibpulse_job_last_traffic_timestamp_seconds": stopped(early),
+        "ibpulse_job_step_period_seconds": during(float("nan"), 0.8),
+    }
+
+
+FROM_12 = (12 * 60, float("inf"))
 FORTY = (END - BEGIN) / 60
 PORT0 = {"device": "mlx5_0", "port": "1"}
 FAULTS = (
@@ -88,11 +102,11 @@ FAULTS = (
     Fault(
         "stalled",
         tuple(
-            Node(f"stalled-{n}", {"ibpulse_job_last_traffic_timestamp_seconds": stopped(early)}, job="stalled")
-            for n, early in enumerate((2.0, 0.0, 0.0))
+            Node(f"stalled-{n}", _silent(early), job="stalled", job_span=FROM_12) for n, early in enumerate((2, 0, 0))
         ),
         (Fires("IBPulseTrafficStalled", "warning", 6, 47, job="stalled"),),
     ),
+    Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(17 * 60, float("inf"))),)),
     Fault(
         "pauses",
         tuple(
@@ -120,6 +134,9 @@ FAULTS = (
         (Fires("IBPulseStepTimeRegressed", "info", 12, 41, job="step"),),
     ),
     Fault("step-little", _job("step-little", 1, step_period_seconds=during(0.84, 0.8))),
+    # a job that is still new, and one that ends soon
+    _one("step-early", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="early", job_span=(840, 2580)),
+    _one("step-ends", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="ends", job_span=(0, BEGIN + 480)),
     Fault("step-double", _job("step-double", 1, step_period_seconds=during(1.6, 0.8))),
     Fault(
         "behind",
@@ -162,7 +179,20 @@ FAULTS = (
         job="",
     ),
     _one("down-storage", _down(FORTY, "mlx5_2")),
-    _one("flap", _down(0.08), Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0)),
+    _one("flap", _down(0.08) | _seconds(5), Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0)),
+    _one(
+        "down-10s",
+        _down(0.08) | _seconds(10),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 17, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+    ),
+    # without the counter of the kernel
+    _one(
+        "flap-uncounted",
+        {f"{P}state_changes_total mlx5_0": jumps(2)},
+        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+    ),
+    _one("came-up", {f"{P}state_changes_total mlx5_0": jumps(1)}),
     _one("flap-storage", _down(0.08, "mlx5_2")),
     _one(
         "down-90s",
@@ -214,6 +244,11 @@ FAULTS = (
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
     _one("idle", {f"{P}rail_idle mlx5_0": during(1)}, Fires("IBPulseRailIdle", "warning", 6, 46, **PORT0)),
+    _one(
+        "idle-down",
+        {f"{P}rail_idle mlx5_0": during(1), f"{P}up mlx5_0": during(0, 1)},
+        Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
+    ),
     _one("idle-4m", {f"{P}rail_idle mlx5_0": during(1, 0, 4)}),
     _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 11, 46, **PORT0)),
     _one("slow-9m", {f"{P}rail_slow mlx5_0": during(1, 0, 9)}),
@@ -234,7 +269,7 @@ FAULTS = (
     _one("stale-3m", {"ibpulse_aggregated_until_timestamp_seconds": stopped(0.0, 3)}),
     _one(
         "sampler",
-        {"ibpulse_sampler_heartbeat_age_seconds": during(60, 0.1)},
+        {"ibpulse_sampler_heartbeat_age_seconds": during(15, 0.1)},
         Fires("IBPulseSamplerDown", "warning", 3, 46),
     ),
     _one("sampler-late", {"ibpulse_sampler_heartbeat_age_seconds": during(9, 0.1)}),
@@ -249,7 +284,7 @@ FAULTS = (
         {"ibpulse_sampler_read_errors_total mlx5_0": during(2)},
         Fires("IBPulseReadsFailing", "warning", 16, 50, **PORT0),
     ),
-    _one("errors-few", {"ibpulse_sampler_read_errors_total mlx5_0": during(0.5)}),
+    _one("errors-few", {"ibpulse_sampler_read_errors_total mlx5_0": during(0.8)}),
     _one("unreadable-9m", {f"{P}left_alone mlx5_0": during(1, 0, 9)}),
     _one(
         "quarantine",
@@ -259,13 +294,13 @@ FAULTS = (
     _one("quarantine-4m", {"ibpulse_device_quarantined mlx5_0": during(1, 0, 4)}),
     _one(
         "ticks",
-        {"ibpulse_sampler_missed_ticks_total": during(5), "ibpulse_sampler_ticks_total": during(95, 100)},
+        {"ibpulse_sampler_missed_ticks_total": during(1.5), "ibpulse_sampler_ticks_total": during(98.5, 100)},
         Fires("IBPulseSamplerMissingTicks", "warning", 14, 54),
     ),
-    _one("ticks-few", {"ibpulse_sampler_missed_ticks_total": during(0.5)}),
+    _one("ticks-few", {"ibpulse_sampler_missed_ticks_total": during(0.8)}),
     _one(
         "throttled",
-        {"ibpulse_cgroup_throttled_periods_total": during(1)},
+        {"ibpulse_cgroup_throttled_periods_total": during(0.15)},
         Fires("IBPulseCpuThrottled", "warning", 12, 49),
     ),
     _one("throttled-little", {"ibpulse_cgroup_throttled_periods_total": during(0.08)}),
@@ -276,7 +311,7 @@ FAULTS = (
     ),
     _one(
         "refresh",
-        {f"{P}effective_resolution_seconds mlx5_0": during(0.05, 0.01)},
+        {f"{P}effective_resolution_seconds mlx5_0": during(0.03, 0.01)},
         Fires("IBPulseCounterSourceDegraded", "info", 11, 46, **PORT0),
     ),
     _one("refresh-little", {f"{P}effective_resolution_seconds mlx5_0": during(0.019, 0.01)}),

@@ -195,7 +195,19 @@ def ended(until: int, lasting: int) -> str:
     return f"{until - lasting} min" if until >= lasting else f"{until} min after the fault began, if it does not go on"
 
 
-TWICE = {"down-unused", "down-unknown", "down-90s", "flap", "moe-unknown", "errors"}
+TWICE = {
+    *(
+        "down-unused",
+        "down-unknown",
+        "down-90s",
+        "down-10s",
+        "flap",
+        "flap-uncounted",
+        "idle-down",
+        "moe-unknown",
+        "errors",
+    ),
+}
 """Faults whose alerts the table has from another one."""
 
 

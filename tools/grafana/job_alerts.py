@@ -113,7 +113,7 @@ JOBS = (
     Alert(
         "IBPulseNodeBehindItsJob",
         "warning",
-        f"{BEHIND}\nand on ({JOB}) job_id:ibpulse_nodes:count >= <behind_nodes>\n"
+        f"{BEHIND}\n"
         f"and on ({JOB}) count by ({JOB}) ({BEHIND}) / on ({JOB}) job_id:ibpulse_nodes:count <= <behind_minority>",
         Threshold("behind_for", "10m", "A checkpoint or a noisy neighbour is over by then."),
         "A node sends more slowly than the other nodes of its job.",
@@ -121,11 +121,10 @@ JOBS = (
         "<$labels.job_id> carries. In a collective, the slowest node sets the pace.",
         (
             Threshold("behind_ratio", "0.85", "Healthy nodes of one job differ by a few per cent."),
-            fixed("behind_nodes", "4", "A median of fewer nodes says little."),
             fixed(
                 "behind_minority",
                 "0.25",
-                "If more of the nodes differ, it is the job that is built so, for example in pipeline stages.",
+                "If more nodes differ, the job is built so, for example in pipeline stages. One of three is more.",
             ),
         ),
     ),

@@ -515,7 +515,6 @@
     expr: |-
       (
         instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}
-        and on (cluster, job, job_id) job_id:ibpulse_nodes:count >= 4
         and on (cluster, job, job_id) count by (cluster, job, job_id) (instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}) / on (cluster, job, job_id) job_id:ibpulse_nodes:count <= 0.25
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
