@@ -55,6 +55,22 @@ def test_no_alert_silences_one_that_matters_more() -> None:
         assert not causes or not effects or min(causes) >= max(effects), row
 
 
+def table() -> str:
+    """The inhibitions, as the page has them."""
+
+    def cell(names: tuple[str, ...]) -> str:
+        return ", ".join(f"`{name}`" for name in names)
+
+    lines = ["| while it fires | these notify nobody | on the same | because |", "|---|---|---|---|"]
+    lines += [f"| {cell(row.causes)} | {cell(row.effects)} | {cell(row.equal)} | {row.reason} |" for row in INHIBITIONS]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_lists_every_inhibition() -> None:
+    page = (FILE.parents[2] / "docs" / "alerts.md").read_text()
+    assert table() in page, "docs/alerts.md: the table of inhibitions differs; it is:\n" + table()
+
+
 @pytest.mark.outside
 @pytest.mark.skipif(AMTOOL is None, reason="needs amtool")
 def test_amtool_takes_the_file(tmp_path: Path) -> None:
