@@ -183,14 +183,14 @@ FAULTS = (
     _one(
         "down-10s",
         _down(0.08) | _seconds(10),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 17, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
     ),
     # without the counter of the kernel
     _one(
         "flap-uncounted",
         {f"{P}state_changes_total mlx5_0": jumps(2)},
-        Fires("IBPulseLinkWentDown", "warning", 1, 16, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 1, 21, **PORT0),
     ),
     _one("came-up", {f"{P}state_changes_total mlx5_0": jumps(1)}),
     _one("flap-storage", _down(0.08, "mlx5_2")),
@@ -295,13 +295,13 @@ FAULTS = (
     _one(
         "ticks",
         {"ibpulse_sampler_missed_ticks_total": during(1.5), "ibpulse_sampler_ticks_total": during(98.5, 100)},
-        Fires("IBPulseSamplerMissingTicks", "warning", 14, 54),
+        Fires("IBPulseSamplerMissingTicks", "warning", 18, 50),
     ),
     _one("ticks-few", {"ibpulse_sampler_missed_ticks_total": during(0.8)}),
     _one(
         "throttled",
         {"ibpulse_cgroup_throttled_periods_total": during(0.15)},
-        Fires("IBPulseCpuThrottled", "warning", 12, 49),
+        Fires("IBPulseCpuThrottled", "warning", 17, 44),
     ),
     _one("throttled-little", {"ibpulse_cgroup_throttled_periods_total": during(0.08)}),
     _one(
