@@ -98,7 +98,7 @@ def _set(root: Path, of: str, values: Mapping[str, str]) -> None:
     path = root / CHART / "values.yaml"
     text = path.read_text()
     for key, value in values.items():
-        text, places = re.subn(rf"(?m)^  {key}: .*$", lambda _, line=f"  {key}: {value}": line, text)
+        text, places = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
         if places != 1:
             raise ConfigError([f"values.yaml: {of}.{key}: must appear exactly once, found {places}"])
     path.write_text(text)
