@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.grafana.rule_engine import SCRAPE_SECONDS, Value
 from tests.grafana.rule_fleet import Course
 
-BEGIN, END, LAST = 25 * 60, 65 * 60, 83 * 60
+BEGIN, END, LAST = 25 * 60, 65 * 60, 90 * 60
 """Seconds at which every fault begins and ends, and of the last sample. A fault begins just after a scrape."""
 
 

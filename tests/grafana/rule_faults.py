@@ -232,14 +232,14 @@ FAULTS = (
     _one(
         "symbols",
         {"ibpulse_symbol_error_total mlx5_0": during(0.02)},
-        Fires("IBPulseSymbolErrors", "warning", 27, 59, **PORT0),
+        Fires("IBPulseSymbolErrors", "warning", 27, 61, **PORT0),
     ),
     _one("symbols-few", {"ibpulse_symbol_error_total mlx5_0": during(0.003)}),
     _one("symbols-once", {"ibpulse_symbol_error_total mlx5_0": jumps(10_000)}),
     _one(
         "acks",
         {"ibpulse_local_ack_timeout_errors_total mlx5_0": during(0.1)},
-        Fires("IBPulseAckTimeouts", "warning", 1, 59, **PORT0),
+        Fires("IBPulseAckTimeouts", "warning", 1, 60, **PORT0),
     ),
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
