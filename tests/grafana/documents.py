@@ -86,6 +86,18 @@ def walk(node: Any, parents: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[
         yield from walk(child, (*parents, node))
 
 
+def asked_for(selector: Any) -> set[str]:
+    """The names of the series that a selector asks for; more than one if it is a pattern."""
+    if selector.name:
+        return {selector.name}
+    return {
+        name
+        for matcher in selector.matchers.matchers
+        if matcher.name == "__name__"
+        for name in matcher.value.split("|")
+    }
+
+
 def selectors(expr: str) -> list[Any]:
     """The vector selectors of an expression, those with a range too."""
     return [node for node, _ in walk(parse(expr)) if isinstance(node, promql.VectorSelector)]

@@ -23,12 +23,14 @@ SHORT = {
     "rail_slow_for": "10s",
     "rail_missing_for": "5s",
     "port_down_for": "5s",
-    "flap_window": "1m",
+    "drop_window": "1m",
     "reset_window": "1m",
     "step_recent": "20s",
     "step_memory": "1m",
     "step_for": "10s",
+    "job_silent": "5",
     "stall_for": "5s",
+    "keep_for": "1s",
     "degraded_for": "15s",
     "lengthened_for": "10s",
     "read_errors_window": "20s",
@@ -49,6 +51,7 @@ FLAGS = (
     "--analysis.moe-saturation-peak=0.8",
     "--slow.interval=1s",
 )
+JOB, JOB_NODE = "7", "idle-job"
 
 
 @dataclass
@@ -84,7 +87,10 @@ class Fleet:
 
 @contextmanager
 def running_fleet(directory: Path, plans: Mapping[str, tuple[str, str]]) -> Iterator[Fleet]:
-    """Healthy nodes by name, given by workload and interval, on four ports each, and the servers over them."""
+    """Healthy nodes by name, given by workload and interval, on four ports each, and the servers over them.
+
+    One with the name `JOB_NODE` has the job `JOB`.
+    """
     with ExitStack() as stack:
         nodes = {name: _start(stack, directory / name, *plan) for name, plan in plans.items()}
         for node in nodes.values():
@@ -97,6 +103,11 @@ def _start(stack: ExitStack, directory: Path, workload: str, interval: str) -> N
     directory.mkdir()
     tree = stack.enter_context(simulated(directory / "sys", workload, interval=interval, ports=4))
     flags = (*FLAGS, "--analysis.timescales=50ms,100ms,1s") if interval == "50ms" else FLAGS
+    if directory.name == JOB_NODE:
+        owners = directory / "owners"
+        owners.mkdir(mode=0o755)
+        (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
+        flags = (*flags, f"--jobs.owners-dir={owners}")
     daemon = Running(tree, directory / "ring", *flags, interval=interval)
     stack.callback(daemon.stop)
     daemon.launch()

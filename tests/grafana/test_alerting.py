@@ -48,6 +48,7 @@ def test_alertmanager_has_the_alert_with_its_texts(fleet: Fleet) -> None:
     instance = fleet.nodes["moe"].instance
     # on a busy machine the alert may end and begin again
     alert = eventually(lambda: fleet.servers.received("IBPulseSustainedMoESaturation", instance), 60.0, 1.0)[0]
-    assert alert["labels"]["severity"] == "warning"
-    assert alert["annotations"]["description"].startswith(f"{instance} spent ")
+    # the simulated fabric counts no waiting, marks or losses
+    assert alert["labels"]["severity"] == "info"
+    assert alert["annotations"]["description"].startswith(f"{instance} (")
     assert alert["annotations"]["runbook_url"].endswith("IBPulseSustainedMoESaturation.md")

@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from ibpulse.exposition import process_registry
 from ibpulse.metrics.metric_table import TABLE
-from tests.grafana.documents import BOARDS, FOLDER, panels, selectors, targets, variables
+from tests.grafana.documents import BOARDS, FOLDER, asked_for, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tools.grafana import recording_rules
 from tools.grafana.__main__ import main
@@ -37,12 +37,8 @@ ROLLING = "The boards compute it from the moment counters, over the span of each
 STATES = "The boards show ibpulse_port_up; the page of the node and /api/v1/events tell what happened and when."
 JOBS = "To be joined with other metrics; docs/job-joins.md has the queries."
 UNUSED = {
-    "ibpulse_port_down_seconds_total": STATES,
-    "ibpulse_port_state_changes_total": STATES,
     "ibpulse_port_problem": STATES,
     "ibpulse_events_total": STATES,
-    "ibpulse_port_trained_down": "Doctor and the notices of /api/v1/ports name the rail.",
-    "ibpulse_node_expected_rails": "For alerts on a rail that is missing: compare it with ibpulse_node_rails.",
     "ibpulse_port_implausible_samples_total": "Says how often a sample was corrected, which the page shows too.",
     "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
     "ibpulse_port_receive_utilization_squared_seconds_total": SQUARED,
@@ -50,9 +46,7 @@ UNUSED = {
     "ibpulse_port_receive_burstiness_cv": ROLLING,
     "ibpulse_internal_errors_total": "The page and the log say what fails and why.",
     "ibpulse_port_jobs": JOBS,
-    "ibpulse_node_jobs": JOBS,
     "ibpulse_job_rail_fairness_ratio": JOBS,
-    "ibpulse_node_last_traffic_timestamp_seconds": JOBS,
     "ibpulse_simulated": "Absent on every real node.",
     "ibpulse_web_config_last_reload_successful": "Only with a web configuration file; the log has the details.",
     "ibpulse_http_stream_viewers": "Only of interest on a node that is being watched.",
@@ -286,10 +280,10 @@ def used_in_rules() -> set[str]:
     rules = [
         rule
         for path in (FOLDER / "rules").glob("*.yaml")
-        for group in yaml.safe_load(path.read_text())["groups"]
+        for group in yaml.safe_load(path.read_text()).get("groups", ())
         for rule in group["rules"]
     ]
-    return {selector.name for rule in rules for selector in selectors(rule["expr"])}
+    return {name for rule in rules for selector in selectors(rule["expr"]) for name in asked_for(selector)}
 
 
 def family(name: str) -> str:
@@ -311,12 +305,11 @@ def test_every_exported_metric_is_used_or_listed_with_the_reason() -> None:
     assert all(reason.endswith(".") for reason in UNUSED.values())
 
 
-def test_every_recording_is_used_or_is_that_of_a_job() -> None:
+def test_every_recording_is_used_or_listed_on_a_page() -> None:
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
-    of_jobs = {rule.record for rule in recording_rules.JOBS}
-    page = (FOLDER.parent / "docs" / "job-joins.md").read_text()
-    assert {record for record in of_jobs if record not in page and record not in used_in_rules()} == set()
-    assert recorded - of_jobs - used_in_boards() - used_in_rules() == set()
+    pages = "".join((FOLDER.parent / "docs" / name).read_text() for name in ("job-joins.md", "scale.md"))
+    unused = recorded - used_in_boards() - used_in_rules()
+    assert {record for record in unused if f"`{record}`" not in pages} == set()
 
 
 # the program's own refusals

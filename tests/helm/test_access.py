@@ -99,9 +99,10 @@ def test_no_password_hash_is_outside_of_the_secret() -> None:
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])
 def test_the_instance_is_the_node_or_the_address(kind: str) -> None:
     label = ["__meta_kubernetes_pod_node_name"]
-    assert endpoint(kind)["relabelings"] == [{"sourceLabels": label, "targetLabel": "instance"}]
+    node, instance = ({"sourceLabels": label, "targetLabel": name} for name in ("node", "instance"))
+    assert endpoint(kind)["relabelings"] == [node, instance]
     by_address = endpoint(kind, monitor={"instance": "address"})
-    assert by_address["relabelings"] == [{"sourceLabels": label, "targetLabel": "node"}]
+    assert by_address["relabelings"] == [node]
 
 
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])

@@ -93,6 +93,15 @@ def test_an_image_without_a_registry_is_noted() -> None:
     assert "image.registry is empty" not in notes({"image": {"registry": "registry.example.com"}})
 
 
+def test_links_that_lead_nowhere_are_noted() -> None:
+    links = {"runbooks": "https://git.example.com/docs", "grafana": "https://grafana.example.com"}
+    said = "links in notifications lead nowhere"
+    assert said in notes({"prometheusRule": {"enabled": True}})
+    assert said in notes({"prometheusRule": {"enabled": True, **links, "grafana": "/"}})
+    assert said not in notes({"prometheusRule": {"enabled": True, **links}})
+    assert said not in notes()
+
+
 def test_without_a_service_the_third_command_shows_the_log() -> None:
     text = notes({"service": {"enabled": False}, "webConfig": {"existingSecret": "x", "tls": True}})
     assert "kubectl -n monitoring logs daemonset/r-ibpulse\n" in text

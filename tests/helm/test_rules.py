@@ -11,8 +11,19 @@ import yaml
 
 from tests.helm.rendering import CASES, ROOT, Document, case_values, merged, needs, needs_helm, one, refusal, render
 from tools.chart.rules_template import RETIRED, camel
+from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
-from tools.grafana.rule_files import TABLE, alert_groups, fill_for_prometheus, recording_groups, resolve
+from tools.grafana.rule_files import (
+    ALERT_FILE,
+    RECORDING_FILE,
+    TABLE,
+    alert_groups,
+    divided,
+    fill_for_prometheus,
+    recording_groups,
+    resolve,
+    rule_files,
+)
 from tools.grafana.rule_numbers import ADDRESSES, kind
 
 pytestmark = needs_helm
@@ -32,7 +43,8 @@ def alerts_of(document: Document) -> dict[str, Document]:
 
 
 def test_with_the_charts_own_values_the_rules_are_those_of_the_files() -> None:
-    files = [yaml.safe_load(path.read_text()) for path in (ROOT / "dashboards" / "rules").glob("*.yaml")]
+    folder = ROOT / "dashboards" / "rules"
+    files = [yaml.safe_load((folder / name).read_text()) for name in (RECORDING_FILE, ALERT_FILE)]
     groups = {group["name"]: group for document in files for group in document["groups"]}
     assert {group["name"]: group for group in spec()["groups"]} == groups
 
@@ -56,13 +68,13 @@ def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_
     fill = fill_for_prometheus(resolve(numbers | addresses))
     thresholds = as_values(numbers) | (addresses if in_thresholds else {})
     document = spec(thresholds=thresholds, **({} if in_thresholds else addresses))
-    assert document["groups"] == [*recording_groups(fill), *alert_groups(fill)]
+    assert document["groups"] == divided([*recording_groups(fill), *alert_groups(fill)], shards=1)
 
 
 def test_the_chart_has_the_thresholds_that_operators_tune_and_no_others() -> None:
     values = yaml.safe_load((ROOT / "helm/ibpulse/values.yaml").read_text())["prometheusRule"]
     assert list(values["thresholds"]) == [camel(number.name) for number in TABLE if number.tunable]
-    assert len(values["thresholds"]) == 25
+    assert len(values["thresholds"]) == 35
     assert set(values["alerts"]) == {alert.name for alert in ALERTS}
 
 
@@ -74,7 +86,7 @@ def test_each_alert_can_be_left_out_alone(name: str) -> None:
 
 def test_a_group_without_alerts_is_left_out() -> None:
     off = spec(alerts={alert.name: {"enabled": False} for alert in ALERTS})
-    assert [group["name"] for group in off["groups"]] == ["ibpulse-nodes", "ibpulse-fleet", "ibpulse-jobs"]
+    assert [group["name"] for group in off["groups"]] == list(recording_rules.GROUPS)
 
 
 def test_labels_annotations_and_severity_can_be_ones_own() -> None:
@@ -85,7 +97,7 @@ def test_labels_annotations_and_severity_can_be_ones_own() -> None:
         extraGroups=[{"name": "own", "rules": [{"record": "a:b:c", "expr": "1"}]}],
     )
     alerts = alerts_of(document)
-    assert alerts["IBPulsePortDown"]["labels"] == {"severity": "info", "team": "fabric"}
+    assert alerts["IBPulsePortDown"]["labels"] == {"severity": "info", "component": "fabric", "team": "fabric"}
     assert all(alert["labels"]["team"] == "fabric" for alert in alerts.values())
     assert all(alert["annotations"]["team_url"] == "https://example.com" for alert in alerts.values())
     assert document["groups"][-1]["name"] == "own"
@@ -105,17 +117,43 @@ def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
     assert done.stdout.count("SUCCESS") == len(CASES)
 
 
-@pytest.mark.outside
-@needs("promtool")
-def test_the_cases_that_fire_and_those_that_do_not_hold_for_the_charts_rules_too(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec()))
-    cases = yaml.safe_load((ROOT / "dashboards" / "tests" / "alerts.yaml").read_text())
-    cases["rule_files"] = ["rules.yaml"]
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(cases))
-    done = subprocess.run(
-        ["promtool", "test", "rules", str(tmp_path / "tests.yaml")], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("own", "overrides"),
+    [
+        ({"shards": 3}, {"shards": "3"}),
+        ({"shards": 16, "limit": 5000}, {"shards": "16", "limit": "5000"}),
+        ({"maintenance": 'x{a="b"} == 1'}, {"maintenance": 'x{a="b"} == 1'}),
+        ({"expectedNodes": "slurm_node", "interval": "2m"}, {"expected_nodes": "slurm_node", "interval": "2m"}),
+        ({"alertInterval": "15s"}, {"alert_interval": "15s"}),
+    ],
+    ids=str,
+)
+def test_values_of_groups_and_queries_give_the_rules_that_the_program_writes_with_them(
+    own: dict[str, Any], overrides: dict[str, str]
+) -> None:
+    files = rule_files(resolve(overrides))
+    groups = [group for name in (RECORDING_FILE, ALERT_FILE) for group in yaml.safe_load(files[name])["groups"]]
+    assert spec(**own)["groups"] == groups
+
+
+def test_the_severity_without_a_job_is_a_value_of_its_own() -> None:
+    document = spec(alerts={"IBPulseRailMissing": {"severity": "warning", "otherwise": "info"}})
+    rules = [
+        rule for group in document["groups"] for rule in group["rules"] if rule.get("alert") == "IBPulseRailMissing"
+    ]
+    assert [rule["labels"]["severity"] for rule in rules] == ["warning", "info"]
+
+
+def test_a_shard_whose_alerts_are_all_off_is_left_out() -> None:
+    kept = "IBPulsePortDown"
+    document = spec(shards=4, alerts={alert.name: {"enabled": alert.name == kept} for alert in ALERTS})
+    alerts = [group for group in document["groups"] if "alert" in group["rules"][0]]
+    assert [[rule["alert"] for rule in group["rules"]] for group in alerts] == [[kept]]
+
+
+def test_every_group_can_have_more_fields() -> None:
+    more = {"partial_response_strategy": "warn", "query_offset": "30s"}
+    assert all(more.items() <= group.items() for group in spec(extraGroupFields=more)["groups"])
 
 
 @pytest.mark.parametrize(
@@ -131,6 +169,10 @@ def test_the_cases_that_fire_and_those_that_do_not_hold_for_the_charts_rules_too
         ({"alerts": {"IBPulsePortDown": {"severity": "page"}}}, "must be one of 'critical', 'warning', 'info'"),
         ({"alerts": {"PortDown": {"enabled": False}}}, "additional properties 'PortDown' not allowed"),
         ({"additionalRuleLabels": {"severity": "info"}}, "severity"),
+        ({"additionalRuleLabels": {"component": "mine"}}, "component"),
+        ({"maintenance": "a\nb"}, "value must be 'PromQL in one line'"),
+        ({"shards": 0}, "minimum: got 0, want 1"),
+        ({"alerts": {"IBPulsePortDown": {"otherwise": "info"}}}, "additional properties 'otherwise' not allowed"),
     ],
 )
 def test_what_would_break_a_rule_is_refused(rule: dict[str, Any], said: str) -> None:

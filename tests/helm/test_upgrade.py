@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.helm.rendering import ROOT, Document, merged, needs_helm, notes, one, refusal, render
-from tools.chart.rules_template import RETIRED, camel
+from tools.chart.rules_template import REPLACED, REPLACED_ALERTS, RETIRED, camel
+from tools.grafana.alerts import ALERTS
 from tools.grafana.rule_numbers import ADDRESSES
 
 pytestmark = needs_helm
@@ -17,7 +18,7 @@ pytestmark = needs_helm
 OLD: Document = yaml.safe_load((Path(__file__).parent / "values-0.1.yaml").read_text())
 """Every value of the chart of 0.1 with its default."""
 
-GONE = {*map(camel, RETIRED), *(address.name for address in ADDRESSES)}
+GONE = {*map(camel, (*RETIRED, *REPLACED)), *(address.name for address in ADDRESSES)}
 
 
 def deprecated(text: str) -> list[str]:
@@ -27,7 +28,8 @@ def deprecated(text: str) -> list[str]:
 
 def test_the_old_file_sets_every_threshold_that_is_gone() -> None:
     kept = set(yaml.safe_load((ROOT / "helm/ibpulse/values.yaml").read_text())["prometheusRule"]["thresholds"])
-    assert set(OLD["prometheusRule"]["thresholds"]) == kept | GONE
+    assert set(OLD["prometheusRule"]["thresholds"]) >= GONE
+    assert set(OLD["prometheusRule"]["thresholds"]) <= kept | GONE
     assert not kept & GONE
 
 
@@ -37,14 +39,27 @@ def test_the_old_file_gives_one_warning_for_each_of_them() -> None:
 
 def test_the_old_file_gives_the_rules_of_this_version() -> None:
     rules = one(render(merged(OLD, {"prometheusRule": {"enabled": True}})), "PrometheusRule")["spec"]
-    assert rules == one(render({"prometheusRule": {"enabled": True}}), "PrometheusRule")["spec"]
+    # what it says of severities holds
+    severities = {alert.name: OLD["prometheusRule"]["alerts"].get(alert.name, {}) for alert in ALERTS}
+    assert rules == one(render({"prometheusRule": {"enabled": True, "alerts": severities}}), "PrometheusRule")["spec"]
+
+
+def test_an_alert_that_is_gone_is_warned_of_and_its_replacement_is_named() -> None:
+    for old, new in REPLACED_ALERTS.items():
+        text = notes({"prometheusRule": {"alerts": {old: {"enabled": False, "severity": "info"}}}})
+        assert f"WARNING: prometheusRule.alerts.{old} is deprecated." in text
+        assert f"prometheusRule.alerts.{new}" in text
 
 
 @pytest.mark.parametrize(
     ("name", "value", "instead"),
     [
         ("jobs", ".*other.*", "Set prometheusRule.jobs instead."),
-        ("flapWindow", "1h", "Set prometheusRule.alerts.IBPulsePortFlapping.enabled=false, and put rules of your own"),
+        (
+            "resetWindow",
+            "1h",
+            "Set prometheusRule.alerts.IBPulseCountersReset.enabled=false, and put rules of your own",
+        ),
         ("moeWindow", "1h", "`python -m tools.grafana rules DIR --set moe_window=VALUE`"),
     ],
 )
@@ -58,7 +73,13 @@ def test_one_old_value_holds_and_is_warned_of_alone(name: str, value: str, inste
 
 def test_an_old_value_of_zero_holds_too() -> None:
     values: Document = {"prometheusRule": {"enabled": True, "thresholds": {"stallSteps": 0}}}
-    assert "scored[30m]) > 0)" in str(one(render(values), "PrometheusRule")["spec"])
+    assert "median[6h]) > 0" in str(one(render(values), "PrometheusRule")["spec"])
+
+
+def test_a_value_that_no_rule_uses_any_more_is_accepted_and_warned_of() -> None:
+    text = notes({"prometheusRule": {"thresholds": {"flapWindow": "1h"}}})
+    assert deprecated(text) == ["flapWindow"]
+    assert "It has no effect. IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead." in text
 
 
 def test_a_wrong_old_value_is_refused() -> None:

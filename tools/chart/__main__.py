@@ -1,7 +1,8 @@
 """The generated parts of the Helm chart, from the tables and the rules.
 
 `python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
-release also sets its image, `python -m tools.chart . NAME@sha256:...`: the chart then installs exactly that one.
+release also sets its image and the address of its runbooks, `python -m tools.chart . NAME@sha256:... https://...`: the
+chart then installs exactly that image, and links in notifications lead to the pages of that release.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,28 @@ def pin_image(root: Path, image: str) -> None:
     parts = IMAGE.fullmatch(image)
     if parts is None:
         raise ConfigError([f'"{image}" is not an image with a digest; write REGISTRY/REPOSITORY@sha256:DIGEST'])
+    _set(root, "image", parts.groupdict())
+
+
+def pin_runbooks(root: Path, address: str) -> None:
+    """Set the address of the runbooks in the chart's values, after `write`.
+
+    Raises:
+        ConfigError: the address is not absolute, or the value is not in its place.
+    """
+    if not re.fullmatch(r"https?://\S+", address):
+        raise ConfigError([f'"{address}" is not an absolute address; write https://HOST/PATH'])
+    _set(root, "prometheusRule", {"runbooks": address})
+
+
+def _set(root: Path, of: str, values: Mapping[str, str]) -> None:
+    """Set values two columns deep in the chart's values."""
     path = root / CHART / "values.yaml"
     text = path.read_text()
-    for key, value in parts.groupdict().items():
+    for key, value in values.items():
         text, places = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
         if places != 1:
-            raise ConfigError([f"values.yaml: image.{key}: must appear exactly once, found {places}"])
+            raise ConfigError([f"values.yaml: {of}.{key}: must appear exactly once, found {places}"])
     path.write_text(text)
 
 
@@ -130,12 +147,14 @@ def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Write into the checkout (first argument), with the image (second, optional); return the exit code."""
-    root, *image = words
+    """Write into the checkout (first argument), with image and address of runbooks (optional); return the exit code."""
+    root, *pins = words
     try:
-        for name in image:
-            pin_image(Path(root), name)
+        if pins:
+            pin_image(Path(root), pins[0])
         write(Path(root))
+        for address in pins[1:]:
+            pin_runbooks(Path(root), address)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _PLACE = re.compile(r"<(?:(?P<name>[a-z_]+)|(?P<template>\$[^<>]+))>")
 _DURATION = re.compile(r"[0-9]+(ms|s|m|h|d)")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_UNLESS = " unless on (cluster, node) ({})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,43 @@ ADDRESSES = (
         ".*ibpulse.*",
         "The job label is `ibpulse` in plain Prometheus and `namespace/ibpulse` from a PodMonitor; this matches both.",
     ),
-    Address("runbooks", "docs/runbooks", "Address of the runbooks; set it to where you publish them."),
-    Address("grafana", "/", "Address of Grafana; with the default, the links work from within Grafana."),
+    Address(
+        "runbooks",
+        "docs/runbooks",
+        "Address of the runbooks, for links that work in notifications, such as `https://git.example.com/ibpulse/docs/runbooks`.",
+    ),
+    Address(
+        "grafana",
+        "/",
+        "Address of Grafana, for links that work in notifications; with the default, they work from within Grafana.",
+    ),
 )
+QUERIES = (
+    Address(
+        "maintenance",
+        "",
+        "PromQL for the nodes in maintenance, by their labels `cluster` and `node`; no alert about one of them fires. "
+        "Kubernetes with kube-state-metrics: `kube_node_spec_unschedulable == 1`.",
+    ),
+    Address(
+        "expected_nodes",
+        'kube_node_status_capacity{resource=~"nvidia_com_gpu|amd_com_gpu"} > 0',
+        "PromQL for the nodes that should have an exporter, by their labels `cluster` and `node`. The default needs "
+        "kube-state-metrics; where a query finds nothing, only exporters that Prometheus knows are counted.",
+    ),
+)
+"""Queries about nodes that the operator's installation answers."""
+EVALUATION = (
+    Threshold("interval", "1m", "Interval of the recording rules, except those of a day, which need five minutes."),
+    Threshold("alert_interval", "30s", "Interval of the alerts."),
+    Threshold(
+        "limit", "0", "Most series or alerts that one rule may produce; 0 is no limit. A rule above it produces none."
+    ),
+    Threshold(
+        "shards", "1", "Groups among which the rules about nodes are divided; Prometheus evaluates groups in parallel."
+    ),
+)
+"""How the groups of rules are evaluated."""
 
 
 def fill(text: str, value: Callable[[str], str], template: Callable[[str], str]) -> str:
@@ -67,6 +102,11 @@ def fill(text: str, value: Callable[[str], str], template: Callable[[str], str])
 def places(text: str) -> frozenset[str]:
     """The names of the thresholds and addresses that the text refers to."""
     return frozenset(place["name"] for place in _PLACE.finditer(text) if place["name"])
+
+
+def unless(maintenance: str) -> str:
+    """The clause that silences a rule for nodes in maintenance; empty without a query for them."""
+    return _UNLESS.format(maintenance) if maintenance else ""
 
 
 def kind(value: str) -> str:

@@ -15,7 +15,7 @@ PROMETHEUS: dict[str, tuple[str, ...]] = {
     "scrape_duration_seconds": (),
     "ALERTS": ("alertname", "alertstate", "severity"),
 }
-TARGET_LABELS = ("cluster", "job", "instance")
+TARGET_LABELS = ("cluster", "job", "instance", "node", "pod")
 """Labels that Prometheus adds to every series."""
 
 _SERIES = re.compile(r"(?P<name>(?:\b[a-z_]+:)?\bibpulse_[a-z0-9_]+(?::[a-z0-9]+)?)(?:\{(?P<matchers>[^}]*)\})?")

@@ -33,7 +33,14 @@ line per error; 130 ended by Ctrl-C. The settings, which most commands accept as
 _RUNBOOKS = """\
 # Runbooks
 
-One page per alert: what it means, how certain it is, how to confirm it, and what to do."""
+One page per alert, all of one form: the impact, whether to drain the node, and which team; what the alert means and
+whether it is maintenance; queries and commands to paste; what to do, and how certain it is. [alerts.md](../alerts.md)
+lists severities, labels and the time until each alert fires.
+
+- The commands take the namespace `ibpulse` and the chart's name; replace them if yours differ. The image has no shell:
+  `kubectl exec` runs the program itself.
+- Commands marked *on the node* need a login there. `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of
+  ibpulse."""
 
 
 def configuration_markdown() -> str:

@@ -1,77 +1,303 @@
 {{/* Written by `make chart`: change the program in tools/, not this file. */}}
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
-- name: ibpulse-nodes
+{{- $shards := int $rule.shards }}
+{{- range $shard := until (min $shards 10 | int) }}
+- name: ibpulse-days{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
+  interval: 5m
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
+  {{- if eq (mod 0 $shards) $shard }}
+  - record: instance:ibpulse_errors:increase5m
+    expr: |-
+      sum by (cluster, job, instance, node) (
+        clamp_min(max by (cluster, job, instance, node, device, port, counter) (label_replace({__name__=~"ibpulse_symbol_error_total|ibpulse_link_error_recovery_total|ibpulse_port_errors_received_total|ibpulse_packet_sequence_errors_total|ibpulse_local_ack_timeout_errors_total|ibpulse_out_of_buffer_drops_total|ibpulse_rx_icrc_encapsulated_errors_total"}, "counter", "$1", "__name__", "(.+)")) - on (cluster, job, instance, node, device, port, counter) max by (cluster, job, instance, node, device, port, counter) (label_replace(last_over_time({__name__=~"ibpulse_symbol_error_total|ibpulse_link_error_recovery_total|ibpulse_port_errors_received_total|ibpulse_packet_sequence_errors_total|ibpulse_local_ack_timeout_errors_total|ibpulse_out_of_buffer_drops_total|ibpulse_rx_icrc_encapsulated_errors_total"}[15m] offset 5m), "counter", "$1", "__name__", "(.+)")), 0)
+      )
+  {{- end }}
+  {{- if eq (mod 1 $shards) $shard }}
+  - record: instance:ibpulse_errors:increase1d
+    expr: |-
+      max by (cluster, job, instance, node) (sum_over_time(instance:ibpulse_errors:increase5m[1d]))
+  {{- end }}
+  {{- if eq (mod 2 $shards) $shard }}
+  - record: instance:ibpulse_link_events:increase5m
+    expr: |-
+      sum by (cluster, job, instance, node) (
+        clamp_min(max by (cluster, job, instance, node, device, port) (ibpulse_link_downed_total) - on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (last_over_time(ibpulse_link_downed_total[15m] offset 5m)), 0)
+        or on (cluster, job, instance, node, device, port) floor(sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[5m]))) / 2)
+      )
+  {{- end }}
+  {{- if eq (mod 3 $shards) $shard }}
+  - record: instance:ibpulse_link_events:increase1d
+    expr: |-
+      max by (cluster, job, instance, node) (sum_over_time(instance:ibpulse_link_events:increase5m[1d]))
+  {{- end }}
+  {{- if eq (mod 4 $shards) $shard }}
+  - record: instance:ibpulse_expected_rails:max
+    expr: |-
+      max by (cluster, job, instance, node) (ibpulse_node_expected_rails)
+  {{- end }}
+  {{- if eq (mod 5 $shards) $shard }}
+  - record: instance:ibpulse_expected_rails:max1d
+    expr: |-
+      max by (cluster, job, instance, node) (max_over_time(instance:ibpulse_expected_rails:max[1d]))
+  {{- end }}
+  {{- if eq (mod 6 $shards) $shard }}
+  - record: instance:ibpulse_ports:max
+    expr: |-
+      count by (cluster, job, instance, node) (count by (cluster, job, instance, node, device, port) (ibpulse_port_info))
+  {{- end }}
+  {{- if eq (mod 7 $shards) $shard }}
+  - record: instance:ibpulse_ports:max1d
+    expr: |-
+      max by (cluster, job, instance, node) (max_over_time(instance:ibpulse_ports:max[1d]))
+  {{- end }}
+  {{- if eq (mod 8 $shards) $shard }}
+  - record: instance:ibpulse_link_down_seconds:increase5m
+    expr: |-
+      sum by (cluster, job, instance, node) (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[5m])))
+      )
+  {{- end }}
+  {{- if eq (mod 9 $shards) $shard }}
+  - record: instance:ibpulse_link_down_seconds:increase1d
+    expr: |-
+      max by (cluster, job, instance, node) (sum_over_time(instance:ibpulse_link_down_seconds:increase5m[1d]))
+  {{- end }}
+{{- end }}
+{{- range $shard := until (min $shards 19 | int) }}
+- name: ibpulse-nodes{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
+  interval: {{ $rule.interval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
+  rules:
+  {{- if eq (mod 0 $shards) $shard }}
   - record: instance:ibpulse_bandwidth_bytes:rate5m
     expr: |-
-      sum by (cluster, job, instance) (
-        (rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m]))
-        * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"})
-      )
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+  {{- end }}
+  {{- if eq (mod 1 $shards) $shard }}
   - record: instance:ibpulse_transmit_utilization:mean5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_transmit_bytes_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / (max by (cluster, job, instance) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_bytes_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+      / on (cluster, job, instance, node) (max by (cluster, job, instance, node) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
+  {{- end }}
+  {{- if eq (mod 2 $shards) $shard }}
   - record: instance:ibpulse_receive_utilization:mean5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_receive_bytes_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / (max by (cluster, job, instance) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_bytes_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+      / on (cluster, job, instance, node) (max by (cluster, job, instance, node) (avg_over_time(ibpulse_node_line_rate_bytes_per_second[5m])) / 2)
+  {{- end }}
+  {{- if eq (mod 3 $shards) $shard }}
   - record: instance:ibpulse_transmit_duty_cycle:ratio5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_transmit_active_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / sum by (cluster, job, instance) (rate(ibpulse_port_observed_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_active_seconds_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+      / sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_observed_seconds_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+  {{- end }}
+  {{- if eq (mod 4 $shards) $shard }}
   - record: instance:ibpulse_receive_duty_cycle:ratio5m
     expr: |-
-      sum by (cluster, job, instance) (rate(ibpulse_port_receive_active_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
-      / sum by (cluster, job, instance) (rate(ibpulse_port_observed_seconds_total[5m]) * on (cluster, job, instance, device, port) group_left () max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"}))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_active_seconds_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+      / sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_observed_seconds_total[5m])) * on (cluster, job, instance, node, device, port) group_left () max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}))
+  {{- end }}
+  {{- if eq (mod 5 $shards) $shard }}
+  - record: instance:ibpulse_line_rate_bytes:sum
+    expr: |-
+      max by (cluster, job, instance, node) (ibpulse_node_line_rate_bytes_per_second)
+  {{- end }}
+  {{- if eq (mod 6 $shards) $shard }}
+  - record: instance:ibpulse_peak_utilization:ratio1m
+    expr: |-
+      max by (cluster, job, instance, node) (ibpulse_node_bandwidth_peak_utilization_ratio{window="1m"})
+  {{- end }}
+  {{- if eq (mod 7 $shards) $shard }}
   - record: instance:ibpulse_step_period_seconds:scored
     expr: |-
-      ibpulse_node_step_period_seconds and on (cluster, job, instance) (ibpulse_node_step_period_score >= {{ dig "stepScore" "0.4" $rule.thresholds }})
+      max by (cluster, job, instance, node) (ibpulse_node_step_period_seconds)
+      and on (cluster, job, instance, node) (max by (cluster, job, instance, node) (ibpulse_node_step_period_score) >= {{ dig "stepScore" "0.4" $rule.thresholds }})
+  {{- end }}
+  {{- if eq (mod 8 $shards) $shard }}
   - record: instance:ibpulse_moe_saturated:ratio
     expr: |-
-      rate(ibpulse_node_moe_saturated_seconds_total[{{ dig "moeWindow" "10m" $rule.thresholds }}])
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_moe_saturated_seconds_total[{{ dig "moeWindow" "10m" $rule.thresholds }}])))
+  {{- end }}
+  {{- if eq (mod 9 $shards) $shard }}
   - record: instance:ibpulse_bandwidth_saturated:ratio
     expr: |-
-      rate(ibpulse_node_bandwidth_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}])
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_bandwidth_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}])))
+  {{- end }}
+  {{- if eq (mod 10 $shards) $shard }}
+  - record: instance_device_port:ibpulse_congested:bool
+    expr: |-
+      group by (cluster, job, instance, node, device, port) (
+        avg_over_time(ibpulse_port_transmit_stalled_ratio[10m]) > {{ $rule.thresholds.congestionStalled }}
+        or rate(ibpulse_rp_cnp_packets_handled_total[10m]) > {{ $rule.thresholds.congestionMarks }}
+        or rate(ibpulse_np_ecn_marked_roce_packets_received_total[10m]) > {{ $rule.thresholds.congestionMarks }}
+        or rate(ibpulse_packet_sequence_errors_total[10m]) > 1
+      )
+  {{- end }}
+  {{- if eq (mod 11 $shards) $shard }}
   - record: instance:ibpulse_missed_ticks:ratio
     expr: |-
-      rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])
-      / (rate(ibpulse_sampler_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]) + rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])))
+      / (sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])))
+         + sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]))))
+  {{- end }}
+  {{- if eq (mod 12 $shards) $shard }}
+  - record: instance:ibpulse_used:bool
+    expr: |-
+      max by (cluster, job, instance, node) (max_over_time(ibpulse_node_jobs[30m]) > bool 0)
+      or on (cluster, job, instance, node)
+      max by (cluster, job, instance, node) (changes(ibpulse_node_last_traffic_timestamp_seconds[30m]) > bool 0)
+  {{- end }}
+  {{- if eq (mod 13 $shards) $shard }}
   - record: instance:ibpulse_idle_rails:sum
     expr: |-
-      sum by (cluster, job, instance) (ibpulse_port_rail_idle)
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle))
+  {{- end }}
+  {{- if eq (mod 14 $shards) $shard }}
+  - record: instance:ibpulse_slow_rails:sum
+    expr: |-
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow))
+  {{- end }}
+  {{- if eq (mod 15 $shards) $shard }}
+  - record: instance:ibpulse_trained_down_rails:sum
+    expr: |-
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down))
+  {{- end }}
+  {{- if eq (mod 16 $shards) $shard }}
+  - record: instance:ibpulse_down_rails:sum
+    expr: |-
+      count by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0))
+      or on (cluster, job, instance, node) 0 * max by (cluster, job, instance, node) (ibpulse_node_rails)
+  {{- end }}
+  {{- if eq (mod 17 $shards) $shard }}
+  - record: instance:ibpulse_missing_rails:sum
+    expr: |-
+      clamp_min(
+        (
+          (instance:ibpulse_expected_rails:max1d
+           unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, device, port) (ibpulse_port_info)) >= on (cluster, job, instance, node) instance:ibpulse_ports:max1d)
+          or on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_expected_rails)
+        )
+        - on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_rails), 0
+      )
+  {{- end }}
+  {{- if eq (mod 18 $shards) $shard }}
+  - record: instance:ibpulse_bad_rails:sum
+    expr: |-
+      (
+        count by (cluster, job, instance, node) (
+          max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle) == 1
+          or max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow) == 1
+          or max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down) == 1
+          or (max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0))
+        )
+        or on (cluster, job, instance, node) 0 * max by (cluster, job, instance, node) (ibpulse_node_rails)
+      )
+      + on (cluster, job, instance, node) (instance:ibpulse_missing_rails:sum or on (cluster, job, instance, node) 0 * max by (cluster, job, instance, node) (ibpulse_node_rails))
+  {{- end }}
+{{- end }}
 - name: ibpulse-fleet
+  interval: {{ $rule.interval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
   - record: job:ibpulse_nodes:count
     expr: |-
-      count by (cluster, job) (ibpulse_node_rails)
+      count by (cluster, job) (max by (cluster, job, instance, node) (ibpulse_node_rails) > 0 or max by (cluster, job, instance, node) (ibpulse_node_expected_rails) > 0)
   - record: job_signature:ibpulse_nodes:count
     expr: |-
-      count by (cluster, job, signature) (ibpulse_node_workload_signature == 1)
+      count by (cluster, job, signature) (max by (cluster, job, instance, node, signature) (ibpulse_node_workload_signature) == 1)
   - record: job:ibpulse_bandwidth_bytes:rate5m
     expr: |-
       sum by (cluster, job) (instance:ibpulse_bandwidth_bytes:rate5m)
   - record: job_le:ibpulse_node_bandwidth_utilization_ratio_bucket:rate5m
     expr: |-
-      sum by (cluster, job, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))
+      sum by (cluster, job, le) (
+        max by (cluster, job, instance, node, pod, le) (rate(ibpulse_node_bandwidth_utilization_ratio_bucket[5m]))
+      )
+  - record: job:ibpulse_bad_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_bad_rails:sum)
+  - record: job:ibpulse_down_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_down_rails:sum)
+  - record: job:ibpulse_idle_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_idle_rails:sum)
+  - record: job:ibpulse_missing_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_missing_rails:sum)
+  - record: job:ibpulse_slow_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_slow_rails:sum)
+  - record: job:ibpulse_trained_down_rails:sum
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_trained_down_rails:sum)
+  - record: job:ibpulse_bad_nodes:count
+    expr: |-
+      count by (cluster, job) (instance:ibpulse_bad_rails:sum > 0)
+      or on (cluster, job) 0 * job:ibpulse_nodes:count
+  - record: job:ibpulse_link_events:increase1d
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_link_events:increase1d)
+  - record: job:ibpulse_link_down_seconds:increase1d
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_link_down_seconds:increase1d)
+  - record: job:ibpulse_errors:increase1d
+    expr: |-
+      sum by (cluster, job) (instance:ibpulse_errors:increase1d)
+  - record: job:ibpulse_exporters:count
+    expr: |-
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}))
+  - record: job:ibpulse_exporters_up:count
+    expr: |-
+      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}))
+  - record: cluster:ibpulse_expected_nodes:count
+    expr: |-
+      count by (cluster) (max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+  - record: cluster:ibpulse_missing_nodes:count
+    expr: |-
+      count by (cluster) (
+        max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+        unless on (cluster, node) max by (cluster, node) (
+          (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*", node!=""}) == 1)
+          or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
+        )
+      )
+      or on (cluster) 0 * cluster:ibpulse_expected_nodes:count
 - name: ibpulse-jobs
+  interval: {{ $rule.interval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
   - record: job_id:ibpulse_nodes:count
     expr: |-
-      count by (cluster, job, job_id) (count by (cluster, job, instance, job_id) (ibpulse_port_job_info))
+      count by (cluster, job, job_id) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info))
   - record: instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m
     expr: |-
-      sum by (cluster, job, instance, device, port, job_id) (
-        (rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m]))
-        * on (cluster, job, instance, device, port) group_left (job_id)
-        (max by (cluster, job, instance, device, port, job_id) (ibpulse_port_job_info)
-         and on (cluster, job, instance, device, port)
-         count by (cluster, job, instance, device, port) (max by (cluster, job, instance, device, port, job_id, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)
+      sum by (cluster, job, instance, node, device, port, job_id) (
+        max by (cluster, job, instance, node, device, port, pod) (
+          rate(ibpulse_port_transmit_bytes_total[5m]) + rate(ibpulse_port_receive_bytes_total[5m])
+        )
+        * on (cluster, job, instance, node, device, port) group_left (job_id)
+        (max by (cluster, job, instance, node, device, port, job_id) (ibpulse_port_job_info)
+         and on (cluster, job, instance, node, device, port)
+         count by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, job_id, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)
       )
   - record: instance_job_id:ibpulse_bandwidth_bytes:rate5m
     expr: |-
-      sum by (cluster, job, instance, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
+      sum by (cluster, job, instance, node, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
   - record: job_id:ibpulse_bandwidth_bytes:rate5m
     expr: |-
       sum by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
@@ -82,7 +308,7 @@
          * (sum by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m ^ 2) > 0))
   - record: instance_job_id:ibpulse_active_bandwidth_bytes:mean5m
     expr: |-
-      max by (cluster, job, instance, job_id) (avg_over_time(ibpulse_job_active_bandwidth_bytes_per_second[5m]) and ibpulse_job_active_bandwidth_bytes_per_second)
+      max by (cluster, job, instance, node, job_id) (avg_over_time(ibpulse_job_active_bandwidth_bytes_per_second[5m]) and ibpulse_job_active_bandwidth_bytes_per_second)
   - record: job_id:ibpulse_active_bandwidth_bytes:median5m
     expr: |-
       quantile by (cluster, job, job_id) (0.5, instance_job_id:ibpulse_active_bandwidth_bytes:mean5m)
@@ -92,189 +318,331 @@
       / on (cluster, job, job_id) group_left () job_id:ibpulse_active_bandwidth_bytes:median5m
   - record: job_id:ibpulse_step_period_seconds:median
     expr: |-
-      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, job_id) (ibpulse_job_step_period_seconds > 0))
+      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, node, job_id) (ibpulse_job_step_period_seconds > 0))
   - record: job_id:ibpulse_duty_cycle:mean
     expr: |-
-      avg by (cluster, job, job_id) (max by (cluster, job, instance, job_id) (ibpulse_job_duty_cycle_ratio))
+      avg by (cluster, job, job_id) (max by (cluster, job, instance, node, job_id) (ibpulse_job_duty_cycle_ratio))
   - record: job_id:ibpulse_last_traffic_timestamp_seconds:max
     expr: |-
       max by (cluster, job, job_id) (ibpulse_job_last_traffic_timestamp_seconds)
   - record: instance_job_id:ibpulse_stopped_early:seconds
     expr: |-
       (job_id:ibpulse_last_traffic_timestamp_seconds:max
-       - on (cluster, job, job_id) group_right () max by (cluster, job, instance, job_id) (ibpulse_job_last_traffic_timestamp_seconds))
+       - on (cluster, job, job_id) group_right () max by (cluster, job, instance, node, job_id) (ibpulse_job_last_traffic_timestamp_seconds))
       and on (cluster, job, job_id) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max > 60
-{{- if or $rule.alerts.IBPulseSustainedMoESaturation.enabled $rule.alerts.IBPulsePortSaturated.enabled $rule.alerts.IBPulseTrafficStalled.enabled $rule.alerts.IBPulseStepTimeRegressed.enabled }}
+  - record: instance_job_id:ibpulse_moe_saturated:ratio
+    expr: |-
+      instance:ibpulse_moe_saturated:ratio
+      * on (cluster, job, instance, node) group_right ()
+        ((count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
+         and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1) ^ 0)
+  - record: job_id:ibpulse_moe_saturated:ratio
+    expr: |-
+      avg by (cluster, job, job_id) (instance_job_id:ibpulse_moe_saturated:ratio)
+  - record: job_id:ibpulse_congested_rails:count
+    expr: |-
+      count by (cluster, job, job_id) (
+        (max by (cluster, job, instance, node, device, port, job_id) (ibpulse_port_job_info))
+        and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
+      )
+{{- if or ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulsePortSaturated.enabled) ($rule.alerts.IBPulseTrafficStalled.enabled) ($rule.alerts.IBPulseStepTimeRegressed.enabled) ($rule.alerts.IBPulseNodeBehindItsJob.enabled) }}
 - name: ibpulse-traffic
+  interval: {{ $rule.alertInterval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
   - alert: IBPulseSustainedMoESaturation
     expr: |-
-      (instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }})
-      and on (cluster, job, instance) (ibpulse_node_moe_saturated == 1)
+      (
+        job_id:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
+        or (
+          instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
+          and on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_moe_saturated) == 1
+          unless on (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
+           and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1)
+        )
+      )
+      and on (cluster, job, job_id, instance, node) (
+        job_id:ibpulse_congested_rails:count
+        or count by (cluster, job, instance, node) (instance_device_port:ibpulse_congested:bool)
+      )
     for: |-
       {{ $rule.thresholds.moeFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseSustainedMoESaturation.severity }}
+      component: job
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The node's traffic looks like MoE training that saturates its rails.
+        A job's traffic looks like MoE training that saturates its rails.
       description: |-
-        {{`{{ $labels.instance }}`}} spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured.
+        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
+  - alert: IBPulseSustainedMoESaturation
+    expr: |-
+      (
+        job_id:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
+        or (
+          instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
+          and on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_moe_saturated) == 1
+          unless on (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
+           and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1)
+        )
+      )
+      unless on (cluster, job, job_id, instance, node) (
+        job_id:ibpulse_congested_rails:count
+        or count by (cluster, job, instance, node) (instance_device_port:ibpulse_congested:bool)
+      )
+    for: |-
+      {{ $rule.thresholds.moeFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseSustainedMoESaturation.otherwise }}
+      component: job
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A job's traffic looks like MoE training that saturates its rails.
+      description: |-
+        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortSaturated.enabled }}
   - alert: IBPulsePortSaturated
     expr: |-
-      rate(ibpulse_port_transmit_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.saturatedShare }}
-      or rate(ibpulse_port_receive_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.saturatedShare }}
+      (
+        (
+          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.saturatedShare }}
+          or sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.saturatedShare }}
+        )
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
+        and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.saturatedFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulsePortSaturated.severity }}
+      component: job
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port is at its line rate almost all the time.
+        A rail is at its line rate almost all the time, and its traffic waits.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples was near the line rate. More traffic would only wait longer.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples was near the line rate, and its counters show waiting, congestion marks or lost packets.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortSaturated.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
   - alert: IBPulseTrafficStalled
     expr: |-
-      (ibpulse_node_duty_cycle_ratio{window="10s"} == 0)
-      and on (cluster, job, instance) (count_over_time(instance:ibpulse_step_period_seconds:scored[{{ dig "stallMemory" "30m" $rule.thresholds }}]) > {{ dig "stallSteps" "10" $rule.thresholds }})
+      topk by (cluster, job, job_id) (1, instance_job_id:ibpulse_stopped_early:seconds)
+      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > {{ dig "stallSteps" "10" $rule.thresholds }}
     for: |-
       {{ $rule.thresholds.stallFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseTrafficStalled.severity }}
+      component: job
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        Regular training traffic has stopped.
+        A job's regular training traffic has stopped, and the job is still there.
       description: |-
-        No rail of {{`{{ $labels.instance }}`}} has carried traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps within the last {{ dig "stallMemory" "30m" $rule.thresholds }}. The job hangs or has ended; check the scheduler.
+        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. {{`{{ $labels.instance }}`}} stopped first, {{`{{ $value | humanizeDuration }}`}} before the last node, which means something only if it is more than the clocks of the nodes differ.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
   - alert: IBPulseStepTimeRegressed
     expr: |-
       (
-        quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ dig "stepRecent" "10m" $rule.thresholds }}])
-        / quantile_over_time(0.5, instance:ibpulse_step_period_seconds:scored[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }})
-      ) > {{ $rule.thresholds.stepSlower }} < {{ dig "stepOtherJob" "2" $rule.thresholds }}
+        quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[{{ dig "stepRecent" "10m" $rule.thresholds }}])
+        / quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }})
+      ) > {{ $rule.thresholds.stepSlower }} < 1.9
+      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }}) > 20
+      and on (cluster, job, job_id) job_id:ibpulse_step_period_seconds:median
     for: |-
       {{ $rule.thresholds.stepFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseStepTimeRegressed.severity }}
+      component: job
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The training step has become longer.
+        The training step of a job has become longer.
       description: |-
-        The step of {{`{{ $labels.instance }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
+        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseNodeBehindItsJob.enabled }}
+  - alert: IBPulseNodeBehindItsJob
+    expr: |-
+      (
+        instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}
+        and on (cluster, job, job_id) count by (cluster, job, job_id) (instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}) / on (cluster, job, job_id) job_id:ibpulse_nodes:count <= 0.25
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.behindFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseNodeBehindItsJob.severity }}
+      component: job
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A node sends more slowly than the other nodes of its job.
+      description: |-
+        While active, {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what the median node of job {{`{{ $labels.job_id }}`}} carries. In a collective, the slowest node sets the pace.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseNodeBehindItsJob.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
-{{- if or $rule.alerts.IBPulseRailIdle.enabled $rule.alerts.IBPulseRailSlow.enabled $rule.alerts.IBPulseRailMissing.enabled $rule.alerts.IBPulsePortDown.enabled $rule.alerts.IBPulsePortFlapping.enabled $rule.alerts.IBPulsePcieDegraded.enabled }}
-- name: ibpulse-rails
+{{- range $shard := until $shards }}
+{{- if or (and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDownInJob.enabled) (and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulsePortDown.enabled) (and (eq (mod 4 $shards) $shard) $rule.alerts.IBPulseLinkWentDown.enabled) (and (eq (mod 5 $shards) $shard) $rule.alerts.IBPulseRailTrainedDown.enabled) (and (eq (mod 6 $shards) $shard) $rule.alerts.IBPulseSymbolErrors.enabled) (and (eq (mod 7 $shards) $shard) $rule.alerts.IBPulseAckTimeouts.enabled) (and (eq (mod 8 $shards) $shard) $rule.alerts.IBPulseRailIdle.enabled) (and (eq (mod 9 $shards) $shard) $rule.alerts.IBPulseRailSlow.enabled) (and (eq (mod 10 $shards) $shard) $rule.alerts.IBPulsePcieDegraded.enabled) }}
+- name: ibpulse-rails{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
+  interval: {{ $rule.alertInterval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
-  {{- if $rule.alerts.IBPulseRailIdle.enabled }}
-  - alert: IBPulseRailIdle
+  {{- if and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDownInJob.enabled }}
+  - alert: IBPulseLinkDownInJob
     expr: |-
-      (ibpulse_port_rail_idle == 1)
-      and on (cluster, job, instance, device, port) (ibpulse_port_up == 1)
+      (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[10m]))) > {{ $rule.thresholds.downSeconds }}
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
+        and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1)
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
-      {{ $rule.thresholds.railIdleFor }}
+      {{ dig "atOnce" "0s" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
-        {{ $rule.alerts.IBPulseRailIdle.severity }}
+        {{ $rule.alerts.IBPulseLinkDownInJob.severity }}
+      component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A rail is idle while its siblings carry traffic.
+        A rail of a node with a job was down for longer than a job survives.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 10m, and the node has or recently had a job.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseLinkDownInJob.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if $rule.alerts.IBPulseRailSlow.enabled }}
-  - alert: IBPulseRailSlow
-    expr: |-
-      ibpulse_port_rail_slow == 1
-    for: |-
-      {{ $rule.thresholds.railSlowFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseRailSlow.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A rail carries much less than its siblings.
-      description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseRailMissing.enabled }}
+  {{- if and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
   - alert: IBPulseRailMissing
     expr: |-
-      (max_over_time(ibpulse_node_rails[{{ dig "railMissingMemory" "1h" $rule.thresholds }}]) - ibpulse_node_rails) > 0
+      (
+        instance:ibpulse_missing_rails:sum > 0
+      )
+      and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.railMissingFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRailMissing.severity }}
+      component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A rail has disappeared from the node.
+        A node has fewer rails than it should have.
       description: |-
-        {{`{{ $labels.instance }}`}} has {{`{{ $value }}`}} fewer rails than at some time within the last {{ dig "railMissingMemory" "1h" $rule.thresholds }}: a device has disappeared from the kernel's list or no longer has counters.
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if $rule.alerts.IBPulsePortDown.enabled }}
+  {{- if and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
+  - alert: IBPulseRailMissing
+    expr: |-
+      (
+        instance:ibpulse_missing_rails:sum > 0
+      )
+      unless on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.railMissingFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseRailMissing.otherwise }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A node has fewer rails than it should have.
+      description: |-
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulsePortDown.enabled }}
   - alert: IBPulsePortDown
     expr: |-
-      (ibpulse_port_up == 0)
-      and on (cluster, job, instance, device, port) max by (cluster, job, instance, device, port) (ibpulse_port_info{rail="true"})
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0)
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.portDownFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulsePortDown.severity }}
+      component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
@@ -284,39 +652,185 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if $rule.alerts.IBPulsePortFlapping.enabled }}
-  - alert: IBPulsePortFlapping
+  {{- if and (eq (mod 4 $shards) $shard) $rule.alerts.IBPulseLinkWentDown.enabled }}
+  - alert: IBPulseLinkWentDown
     expr: |-
-      changes(ibpulse_port_up[{{ dig "flapWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.flapChanges }}
+      (
+        (
+          clamp_min(max by (cluster, job, instance, node, device, port) (ibpulse_link_downed_total) - on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (last_over_time(ibpulse_link_downed_total[15m] offset 15m)), 0)
+          or on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[15m]))) / 2
+        ) >= {{ $rule.thresholds.linkDrops }}
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "atOnce" "0s" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
-        {{ $rule.alerts.IBPulsePortFlapping.severity }}
+        {{ $rule.alerts.IBPulseLinkWentDown.severity }}
+      component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port keeps going up and down.
+        The link of a rail went down.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} changed between up and down {{`{{ $value }}`}} times in the last {{ dig "flapWindow" "15m" $rule.thresholds }}.
+        The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down {{`{{ $value | humanize }}`}} times in the last 15m. A collective that uses it at that moment fails or waits.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortFlapping.md
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseLinkWentDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if $rule.alerts.IBPulsePcieDegraded.enabled }}
+  {{- if and (eq (mod 5 $shards) $shard) $rule.alerts.IBPulseRailTrainedDown.enabled }}
+  - alert: IBPulseRailTrainedDown
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 5m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseRailTrainedDown.severity }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A rail's link runs at a lower rate than other rails of its make.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailTrainedDown.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 6 $shards) $shard) $rule.alerts.IBPulseSymbolErrors.enabled }}
+  - alert: IBPulseSymbolErrors
+    expr: |-
+      (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_symbol_error_total[1h])))
+        / on (cluster, job, instance, node, device, port) (8 * max by (cluster, job, instance, node, device, port) (ibpulse_port_rate_bytes_per_second)) * 1e15 > {{ $rule.thresholds.symbolErrors }}
+        and on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_symbol_error_total[15m]))) > 0
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 15m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseSymbolErrors.severity }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A link has too many symbol errors for the bytes that it can carry.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} counts {{`{{ $value | humanize }}`}} symbol errors per 10^15 bits.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSymbolErrors.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 7 $shards) $shard) $rule.alerts.IBPulseAckTimeouts.enabled }}
+  - alert: IBPulseAckTimeouts
+    expr: |-
+      (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_local_ack_timeout_errors_total[15m]))) > {{ $rule.thresholds.ackTimeouts }}
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ dig "atOnce" "0s" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseAckTimeouts.severity }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A rail gets no acknowledgements from its peers.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | humanize }}`}} acknowledgements in the last 15m: packets were lost, a path is dead, or a peer's process was killed.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseAckTimeouts.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 8 $shards) $shard) $rule.alerts.IBPulseRailIdle.enabled }}
+  - alert: IBPulseRailIdle
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle) == 1
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.railIdleFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseRailIdle.severity }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A rail is idle while its siblings carry traffic.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 9 $shards) $shard) $rule.alerts.IBPulseRailSlow.enabled }}
+  - alert: IBPulseRailSlow
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.railSlowFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseRailSlow.severity }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A rail carries much less than its siblings.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 10 $shards) $shard) $rule.alerts.IBPulsePcieDegraded.enabled }}
   - alert: IBPulsePcieDegraded
     expr: |-
-      (ibpulse_device_pcie_bytes_per_second / ibpulse_device_pcie_max_bytes_per_second) < {{ dig "pcieRatio" "0.99" $rule.thresholds }}
+      (
+        max by (cluster, job, instance, node, device) (ibpulse_device_pcie_bytes_per_second) / max by (cluster, job, instance, node, device) (ibpulse_device_pcie_max_bytes_per_second) < {{ dig "pcieRatio" "0.99" $rule.thresholds }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.pcieFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulsePcieDegraded.severity }}
+      component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
@@ -326,173 +840,58 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePcieDegraded.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
-{{- if or $rule.alerts.IBPulseCounterSourceDegraded.enabled $rule.alerts.IBPulseIntervalLengthened.enabled $rule.alerts.IBPulseReadsFailing.enabled $rule.alerts.IBPulseCountersReset.enabled $rule.alerts.IBPulseDeviceQuarantined.enabled $rule.alerts.IBPulseSamplerMissingTicks.enabled $rule.alerts.IBPulseSamplerDown.enabled $rule.alerts.IBPulseExporterDown.enabled $rule.alerts.IBPulseCpuThrottled.enabled $rule.alerts.IBPulseRecorderFailing.enabled }}
+{{- end }}
+{{- if or ($rule.alerts.IBPulseExportersMissing.enabled) ($rule.alerts.IBPulseExporterDown.enabled) ($rule.alerts.IBPulseNumbersStale.enabled) ($rule.alerts.IBPulseSamplerDown.enabled) ($rule.alerts.IBPulseReadsFailing.enabled) ($rule.alerts.IBPulseDeviceQuarantined.enabled) ($rule.alerts.IBPulseSamplerMissingTicks.enabled) ($rule.alerts.IBPulseCpuThrottled.enabled) ($rule.alerts.IBPulseRecorderFailing.enabled) ($rule.alerts.IBPulseCounterSourceDegraded.enabled) ($rule.alerts.IBPulseIntervalLengthened.enabled) ($rule.alerts.IBPulseCountersReset.enabled) ($rule.alerts.IBPulseErrorCounterStuck.enabled) ($rule.alerts.IBPulseFabricNotice.enabled) }}
 - name: ibpulse-truth
+  interval: {{ $rule.alertInterval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
-  {{- if $rule.alerts.IBPulseCounterSourceDegraded.enabled }}
-  - alert: IBPulseCounterSourceDegraded
+  {{- if $rule.alerts.IBPulseExportersMissing.enabled }}
+  - alert: IBPulseExportersMissing
     expr: |-
-      (ibpulse_port_effective_resolution_seconds / ibpulse_port_sampling_interval_seconds) > {{ $rule.thresholds.degradedFactor }}
+      (job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count
+        > {{ $rule.thresholds.missingShare }}
+      or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
+      or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"})
     for: |-
-      {{ $rule.thresholds.degradedFor }}
+      {{ $rule.thresholds.missingFor }}
     labels:
       severity: |-
-        {{ $rule.alerts.IBPulseCounterSourceDegraded.severity }}
+        {{ $rule.alerts.IBPulseExportersMissing.severity }}
+      component: instrument
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port's counters are updated less often than they are read.
+        A part of the fleet is not measured.
       description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
+        {{`{{ $value | humanizePercentage }}`}} of the nodes have no exporter that Prometheus can scrape.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExportersMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseIntervalLengthened.enabled }}
-  - alert: IBPulseIntervalLengthened
-    expr: |-
-      ibpulse_device_interval_lengthened == 1
-    for: |-
-      {{ $rule.thresholds.lengthenedFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseIntervalLengthened.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A device is sampled less often because its reads are slow.
-      description: |-
-        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseIntervalLengthened.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseReadsFailing.enabled }}
-  - alert: IBPulseReadsFailing
-    expr: |-
-      (ibpulse_port_left_alone == 1)
-      or (
-        rate(ibpulse_sampler_read_errors_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}])
-        / on (cluster, job, instance) group_left () rate(ibpulse_sampler_ticks_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}]) > {{ $rule.thresholds.readErrorsRatio }}
-      )
-    for: |-
-      {{ $rule.thresholds.readErrorsFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseReadsFailing.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A port's counters cannot be read.
-      description: |-
-        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Failed reads are missing data, never zeros.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseCountersReset.enabled }}
-  - alert: IBPulseCountersReset
-    expr: |-
-      increase(ibpulse_port_resets_total[{{ dig "resetWindow" "15m" $rule.thresholds }}]) > {{ $rule.thresholds.resetCount }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseCountersReset.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A port's counters are reset repeatedly.
-      description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ dig "resetWindow" "15m" $rule.thresholds }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCountersReset.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseDeviceQuarantined.enabled }}
-  - alert: IBPulseDeviceQuarantined
-    expr: |-
-      ibpulse_device_quarantined == 1
-    for: |-
-      {{ $rule.thresholds.quarantineFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A device hangs when it is read.
-      description: |-
-        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been quarantined (sampled by a separate process) for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseSamplerMissingTicks.enabled }}
-  - alert: IBPulseSamplerMissingTicks
-    expr: |-
-      instance:ibpulse_missed_ticks:ratio > {{ $rule.thresholds.missedRatio }}
-    for: |-
-      {{ $rule.thresholds.missedFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseSamplerMissingTicks.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        The sampler misses samples.
-      description: |-
-        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be hidden in the missing samples.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseSamplerDown.enabled }}
-  - alert: IBPulseSamplerDown
-    expr: |-
-      ibpulse_sampler_heartbeat_age_seconds > {{ dig "heartbeatAge" "10" $rule.thresholds }}
-    for: |-
-      {{ $rule.thresholds.samplerFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseSamplerDown.severity }}
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        The sampler sends no heartbeat.
-      description: |-
-        The sampler of {{`{{ $labels.instance }}`}} has not sent a heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
-      runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
-      dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseExporterDown.enabled }}
   - alert: IBPulseExporterDown
     expr: |-
-      up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}",job!~".*-gateway"} == 0
+      (
+        max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}) == 0
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.exporterFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseExporterDown.severity }}
+      component: instrument
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
@@ -502,18 +901,154 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExporterDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseNumbersStale.enabled }}
+  - alert: IBPulseNumbersStale
+    expr: |-
+      (
+        max by (cluster, job, instance, node) (changes(ibpulse_aggregated_until_timestamp_seconds[3m])) == 0
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 2m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseNumbersStale.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        An exporter answers, but its numbers do not move.
+      description: |-
+        {{`{{ $labels.instance }}`}} has aggregated no new sample for 3m: what it shows is old.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseNumbersStale.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseSamplerDown.enabled }}
+  - alert: IBPulseSamplerDown
+    expr: |-
+      (
+        max by (cluster, job, instance, node) (ibpulse_sampler_heartbeat_age_seconds) > {{ dig "heartbeatAge" "10" $rule.thresholds }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.samplerFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseSamplerDown.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        The sampler sends no heartbeat.
+      description: |-
+        The sampler of {{`{{ $labels.instance }}`}} has not sent a heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseReadsFailing.enabled }}
+  - alert: IBPulseReadsFailing
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_left_alone) == 1
+        or (
+          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}])))
+          / on (cluster, job, instance, node) group_left () sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}]))) > {{ $rule.thresholds.readErrorsRatio }}
+        )
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.readErrorsFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseReadsFailing.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A port's counters cannot be read.
+      description: |-
+        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Failed reads are missing data, never zeros.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseDeviceQuarantined.enabled }}
+  - alert: IBPulseDeviceQuarantined
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device) (ibpulse_device_quarantined) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.quarantineFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A device hangs when it is read.
+      description: |-
+        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been quarantined (sampled by a separate process) for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseSamplerMissingTicks.enabled }}
+  - alert: IBPulseSamplerMissingTicks
+    expr: |-
+      (
+        instance:ibpulse_missed_ticks:ratio > {{ $rule.thresholds.missedRatio }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.missedFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseSamplerMissingTicks.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        The sampler misses samples.
+      description: |-
+        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be hidden in the missing samples.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCpuThrottled.enabled }}
   - alert: IBPulseCpuThrottled
     expr: |-
-      rate(ibpulse_cgroup_throttled_periods_total[10m]) > {{ $rule.thresholds.throttledRate }}
+      (
+        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_cgroup_throttled_periods_total[10m]))) > {{ $rule.thresholds.throttledRate }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "throttledFor" "10m" $rule.thresholds }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseCpuThrottled.severity }}
+      component: instrument
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
@@ -523,18 +1058,21 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCpuThrottled.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseRecorderFailing.enabled }}
   - alert: IBPulseRecorderFailing
     expr: |-
-      increase(ibpulse_capture_errors_total[{{ dig "recorderWindow" "15m" $rule.thresholds }}]) > 0
+      (
+        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (increase(ibpulse_capture_errors_total[{{ dig "recorderWindow" "15m" $rule.thresholds }}]))) > 0
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "atOnce" "0s" $rule.thresholds }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRecorderFailing.severity }}
+      component: instrument
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
@@ -544,32 +1082,163 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRecorderFailing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseCounterSourceDegraded.enabled }}
+  - alert: IBPulseCounterSourceDegraded
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_effective_resolution_seconds) / max by (cluster, job, instance, node, device, port) (ibpulse_port_sampling_interval_seconds) > {{ $rule.thresholds.degradedFactor }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.degradedFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseCounterSourceDegraded.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A port's counters are updated less often than they are read.
+      description: |-
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseIntervalLengthened.enabled }}
+  - alert: IBPulseIntervalLengthened
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device) (ibpulse_device_interval_lengthened) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ $rule.thresholds.lengthenedFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseIntervalLengthened.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A device is sampled less often because its reads are slow.
+      description: |-
+        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseIntervalLengthened.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseCountersReset.enabled }}
+  - alert: IBPulseCountersReset
+    expr: |-
+      (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_resets_total[{{ dig "resetWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.resetCount }}
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: |-
+      {{ dig "atOnce" "0s" $rule.thresholds }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseCountersReset.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A port's counters are reset repeatedly.
+      description: |-
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ dig "resetWindow" "15m" $rule.thresholds }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCountersReset.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseErrorCounterStuck.enabled }}
+  - alert: IBPulseErrorCounterStuck
+    expr: |-
+      (
+        max by (cluster, job, instance, node, device, port, counter) (ibpulse_port_counter_saturated) == 1
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 15m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseErrorCounterStuck.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        An error counter is full and counts nothing more.
+      description: |-
+        The counter {{`{{ $labels.counter }}`}} of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is at its largest value: further errors are invisible until it is cleared.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseErrorCounterStuck.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if $rule.alerts.IBPulseFabricNotice.enabled }}
+  - alert: IBPulseFabricNotice
+    expr: |-
+      (
+        max by (cluster, job, instance, node) (ibpulse_fabric_notices) > 0
+      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 30m
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseFabricNotice.severity }}
+      component: instrument
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        An exporter has something to say about its devices.
+      description: |-
+        The last scan of the devices of {{`{{ $labels.instance }}`}} gave {{`{{ $value }}`}} notices; its log and its page show them.
+      runbook_url: |-
+        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseFabricNotice.md
+      dashboard_url: |-
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "ibpulse.retiredThresholds" -}}
-jobs: Set prometheusRule.jobs instead.
-runbooks: Set prometheusRule.runbooks instead.
-grafana: Set prometheusRule.grafana instead.
-moeWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set moe_window=VALUE`.
-saturatedWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set saturated_window=VALUE`.
-railMissingMemory: Set prometheusRule.alerts.IBPulseRailMissing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-flapWindow: Set prometheusRule.alerts.IBPulsePortFlapping.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-resetWindow: Set prometheusRule.alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stepScore: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set step_score=VALUE`.
-stepRecent: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stepMemory: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stepOtherJob: Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stallMemory: Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stallSteps: Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-readErrorsWindow: Set prometheusRule.alerts.IBPulseReadsFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-missedWindow: Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set missed_window=VALUE`.
-heartbeatAge: Set prometheusRule.alerts.IBPulseSamplerDown.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-throttledFor: Set prometheusRule.alerts.IBPulseCpuThrottled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-recorderWindow: Set prometheusRule.alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-atOnce: Set prometheusRule.alerts.IBPulsePortFlapping.enabled=false and alerts.IBPulseCountersReset.enabled=false and alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-pcieRatio: Set prometheusRule.alerts.IBPulsePcieDegraded.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+jobs: This version still applies it, 0.3 will not. Set prometheusRule.jobs instead.
+runbooks: This version still applies it, 0.3 will not. Set prometheusRule.runbooks instead.
+grafana: This version still applies it, 0.3 will not. Set prometheusRule.grafana instead.
+moeWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set moe_window=VALUE`.
+saturatedWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set saturated_window=VALUE`.
+resetWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stepScore: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set step_score=VALUE`.
+stepRecent: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stepMemory: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+stallSteps: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+readErrorsWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseReadsFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+missedWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set missed_window=VALUE`.
+heartbeatAge: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseSamplerDown.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+throttledFor: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseCpuThrottled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+recorderWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+atOnce: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseLinkDownInJob.enabled=false and alerts.IBPulseLinkWentDown.enabled=false and alerts.IBPulseAckTimeouts.enabled=false and alerts.IBPulseRecorderFailing.enabled=false and alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+pcieRatio: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulsePcieDegraded.enabled=false, and put rules of your own under prometheusRule.extraGroups.
+flapWindow: It has no effect. IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead.
+flapChanges: It has no effect. IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead.
+railMissingMemory: It has no effect. Set config.ports.expected-rails to the number of rails that a node should have.
+stallMemory: It has no effect. Set stallFor instead; the alert now ends with the job.
+stepOtherJob: It has no effect. Set stepSlower instead; another job is now known by its id.
+{{- end }}
+
+{{- define "ibpulse.retiredAlerts" -}}
+IBPulsePortFlapping: Its replacement is prometheusRule.alerts.IBPulseLinkWentDown.
 {{- end }}

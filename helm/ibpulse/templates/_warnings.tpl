@@ -37,8 +37,20 @@ resource definitions first, or set {{ $value }}.enabled=false.
 {{- range $name, $instead := include "ibpulse.retiredThresholds" . | fromYaml }}
 {{- if hasKey $.Values.prometheusRule.thresholds $name }}
 
-WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. This version still applies it, 0.3 will not.
-{{ $instead }}
+WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. {{ $instead }}
+{{- end }}
+{{- end }}
+{{- range $name, $instead := include "ibpulse.retiredAlerts" . | fromYaml }}
+{{- if hasKey $.Values.prometheusRule.alerts $name }}
+
+WARNING: prometheusRule.alerts.{{ $name }} is deprecated. It has no effect. {{ $instead }}
+{{- end }}
+{{- end }}
+{{- with .Values.prometheusRule }}
+{{- if and .enabled (not (and (contains "://" .runbooks) (contains "://" .grafana))) }}
+
+NOTE: links in notifications lead nowhere outside of Grafana. Set prometheusRule.runbooks and prometheusRule.grafana to
+addresses that begin with https://.
 {{- end }}
 {{- end }}
 {{- if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}

@@ -49,7 +49,9 @@ httpGet:
   "scrapeTimeout" $monitor.scrapeTimeout }}
 {{- $own := list }}
 {{- with $monitor.instance }}
-{{- $own = list (dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" (eq . "node" | ternary "instance" "node")) }}
+{{- $name := list "__meta_kubernetes_pod_node_name" }}
+{{- $own = list (dict "sourceLabels" $name "targetLabel" "node") }}
+{{- if eq . "node" }}{{ $own = append $own (dict "sourceLabels" $name "targetLabel" "instance") }}{{ end }}
 {{- end }}
 {{- with concat $own $monitor.relabelings }}{{ $_ := set $endpoint "relabelings" . }}{{ end }}
 {{- range $name := list "tlsConfig" "basicAuth" "metricRelabelings" }}

@@ -1,0 +1,144 @@
+"""The alerts about rails, links and cards. Two page someone: those that kill or block a job."""
+
+from __future__ import annotations
+
+from tools.grafana.alert import AT_ONCE, DEVICE_NAME, INSTANCE, PORT_NAME, USED, Alert
+from tools.grafana.rule_levels import DEVICE, DOWN_RAILS, PORT, RAILS, newest, since, summed
+from tools.grafana.rule_numbers import Threshold, fixed
+
+CHANGES, DOWN_SECONDS = "ibpulse_port_state_changes_total", "ibpulse_port_down_seconds_total"
+UP = newest("ibpulse_port_up")
+SYMBOLS = "ibpulse_symbol_error_total"
+PCIE = [newest(f"ibpulse_device_pcie_{kind}bytes_per_second", DEVICE) for kind in ("", "max_")]
+
+LINKS = (
+    Alert(
+        "IBPulseLinkDownInJob",
+        "critical",
+        f"{summed('increase', DOWN_SECONDS, '<down_window>')} > <down_seconds>\nand on ({PORT}) {RAILS}\nand {USED}",
+        AT_ONCE,
+        "A rail of a node with a job was down for longer than a job survives.",
+        f"Port {PORT_NAME} was down for <$value | humanize> s of the last <down_window>, and the node has "
+        "or recently had a job.",
+        (
+            fixed("down_window", "10m", "Long enough to see several short outages as one."),
+            Threshold(
+                "down_seconds",
+                "7",
+                "Seconds. Collectives give up at about the time of NCCL_IB_TIMEOUT and its retries.",
+            ),
+        ),
+    ),
+    Alert(
+        "IBPulseRailMissing",
+        "critical",
+        "instance:ibpulse_missing_rails:sum > 0",
+        Threshold("rail_missing_for", "2m", "A driver reload brings a device back in well under two minutes."),
+        "A node has fewer rails than it should have.",
+        f"{INSTANCE} lacks <$value> of its rails.",
+        when=USED,
+        otherwise="warning",
+    ),
+    Alert(
+        "IBPulsePortDown",
+        "warning",
+        DOWN_RAILS,
+        Threshold("port_down_for", "2m", "A link that retrains is up again within seconds to a minute."),
+        "A rail's port is down.",
+        f"Port {PORT_NAME} has not been ACTIVE for <port_down_for>.",
+    ),
+    Alert(
+        "IBPulseLinkWentDown",
+        "warning",
+        f"(\n  {since('ibpulse_link_downed_total', '<drop_window>')}\n"
+        # without the kernel's counter: two changes of state are one drop
+        f"  or on ({PORT}) {summed('increase', CHANGES, '<drop_window>')} / 2\n) >= <link_drops>\n"
+        f"and on ({PORT}) {RAILS}",
+        AT_ONCE,
+        "The link of a rail went down.",
+        f"The link of port {PORT_NAME} went down <$value | humanize> times in the last <drop_window>. A collective "
+        "that uses it at that moment fails or waits.",
+        (
+            fixed("drop_window", "15m", "Drops this close together have the same cause."),
+            Threshold("link_drops", "1", "A healthy link never goes down."),
+        ),
+    ),
+    Alert(
+        "IBPulseRailTrainedDown",
+        "warning",
+        f"{newest('ibpulse_port_trained_down')} == 1",
+        fixed("trained_down_for", "5m", "A link that trains again passes through lower rates."),
+        "A rail's link runs at a lower rate than other rails of its make.",
+        f"Port {PORT_NAME} is ACTIVE, but slower than other rails of the same make on its node.",
+    ),
+    Alert(
+        "IBPulseSymbolErrors",
+        "warning",
+        f"{summed('rate', SYMBOLS, '<symbol_window>')}\n"
+        f"/ on ({PORT}) (8 * {newest('ibpulse_port_rate_bytes_per_second')}) * 1e15 > <symbol_errors>\n"
+        f"and on ({PORT}) {summed('increase', SYMBOLS, '<symbol_recent>')} > 0",
+        fixed("symbol_for", "15m", "A link that comes up counts errors for a moment; these go on."),
+        "A link has too many symbol errors for the bytes that it can carry.",
+        f"Port {PORT_NAME} counts <$value | humanize> symbol errors per 10^15 bits.",
+        (
+            fixed("symbol_window", "1h", "At 400 Gb/s, 10^15 bits take 42 minutes."),
+            fixed("symbol_recent", "15m", "The errors have not stopped."),
+            Threshold("symbol_errors", "10", "Per 10^15 bits: a bit error ratio of 1e-14."),
+        ),
+    ),
+    Alert(
+        "IBPulseAckTimeouts",
+        "warning",
+        f"{summed('increase', 'ibpulse_local_ack_timeout_errors_total', '<ack_window>')} > <ack_timeouts>\n"
+        f"and on ({PORT}) {RAILS}",
+        AT_ONCE,
+        "A rail gets no acknowledgements from its peers.",
+        f"Port {PORT_NAME} waited in vain for <$value | humanize> acknowledgements in the last <ack_window>: packets "
+        "were lost, a path is dead, or a peer's process was killed.",
+        (
+            fixed("ack_window", "15m", "Each timeout is repeated several times before the connection fails."),
+            Threshold("ack_timeouts", "3", "A single one is repaired by a retransmission."),
+        ),
+    ),
+)
+RAIL = (
+    Alert(
+        "IBPulseRailIdle",
+        "warning",
+        f"{newest('ibpulse_port_rail_idle')} == 1\nand on ({PORT}) {UP} == 1",
+        Threshold("rail_idle_for", "5m", "A starting job uses all its rails within a minute or two."),
+        "A rail is idle while its siblings carry traffic.",
+        f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of its job, or of the "
+        "node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the "
+        "routing, and whether the counters still count.",
+    ),
+    Alert(
+        "IBPulseRailSlow",
+        "warning",
+        f"{newest('ibpulse_port_rail_slow')} == 1",
+        Threshold(
+            "rail_slow_for", "10m", "The exporter compares whole seconds; ten minutes outlast a noisy neighbour."
+        ),
+        "A rail carries much less than its siblings.",
+        f"Port {PORT_NAME} has carried less than three quarters of the median of the other rails of its job, or of the "
+        "node if no job is known, for <rail_slow_for>. In a collective, the slowest rail sets the pace.",
+    ),
+    Alert(
+        "IBPulsePcieDegraded",
+        "warning",
+        f"{PCIE[0]} / {PCIE[1]} < <pcie_ratio>",
+        Threshold("pcie_for", "15m", "Links slow down to save power; a slow link that persists is a fault."),
+        "A device's PCIe link runs below the speed or width that both its ends support.",
+        f"The PCIe path of {DEVICE_NAME} runs at <$value | humanizePercentage> of "
+        "its possible rate. A link trained at a lower speed or width: reseat the card, or check the "
+        "slot.",
+        (
+            fixed(
+                "pcie_ratio",
+                "0.99",
+                "Speeds and widths change by factors of two: any loss is far below this.",
+            ),
+        ),
+    ),
+)
+FABRIC = (*LINKS, *RAIL)

@@ -1,0 +1,108 @@
+"""What a firing alert silences: the consequences of a fault, while the fault itself is known.
+
+They are inhibition rules of Alertmanager. A label that both alerts lack counts as equal, so a cause that is compared by
+`node` must have one: without it, a single alert would silence every alert of ibpulse that has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NODE = ("cluster", "instance")
+PORT = (*NODE, "device", "port")
+
+
+@dataclass(frozen=True, slots=True)
+class Inhibition:
+    """While one of `causes` fires, `effects` with the same labels `equal` notify nobody; `reason` says why."""
+
+    causes: tuple[str, ...]
+    effects: tuple[str, ...]
+    equal: tuple[str, ...]
+    reason: str
+
+
+INHIBITIONS = (
+    Inhibition(
+        ("KubeNodeNotReady", "KubeNodeUnreachable"),
+        ("IBPulse.+",),
+        ("cluster", "node"),
+        "The node itself is lost.",
+    ),
+    Inhibition(
+        ("IBPulseExportersMissing",), ("IBPulseExporterDown",), ("cluster", "job"), "One alert for the fleet is enough."
+    ),
+    Inhibition(
+        ("IBPulseLinkDownInJob",),
+        ("IBPulsePortDown", "IBPulseLinkWentDown", "IBPulseRailIdle", "IBPulseRailSlow", "IBPulseAckTimeouts"),
+        PORT,
+        "The page has been sent.",
+    ),
+    Inhibition(
+        ("IBPulsePortDown",),
+        ("IBPulseLinkWentDown", "IBPulseRailIdle", "IBPulseRailSlow", "IBPulseCounterSourceDegraded"),
+        PORT,
+        "A port that is down carries nothing.",
+    ),
+    Inhibition(
+        ("IBPulseRailTrainedDown",),
+        ("IBPulseRailSlow", "IBPulsePortSaturated"),
+        PORT,
+        "The link is slow, so the rail is.",
+    ),
+    Inhibition(
+        ("IBPulsePcieDegraded",),
+        ("IBPulseRailSlow", "IBPulsePortSaturated"),
+        (*NODE, "device"),
+        "The card cannot move more.",
+    ),
+    Inhibition(
+        ("IBPulseLinkDownInJob", "IBPulseRailMissing", "IBPulseRailTrainedDown"),
+        ("IBPulseNodeBehindItsJob",),
+        NODE,
+        "The node is slow for this reason.",
+    ),
+    Inhibition(
+        ("IBPulseExporterDown", "IBPulseSamplerDown", "IBPulseNumbersStale"),
+        (
+            "IBPulseReadsFailing",
+            "IBPulseSamplerMissingTicks",
+            "IBPulseCounterSourceDegraded",
+            "IBPulseIntervalLengthened",
+            "IBPulseDeviceQuarantined",
+            "IBPulseCpuThrottled",
+            "IBPulseFabricNotice",
+        ),
+        NODE,
+        "Nothing is measured, well or badly.",
+    ),
+    Inhibition(("IBPulseSamplerDown",), ("IBPulseNumbersStale",), NODE, "Without samples there are no new numbers."),
+    Inhibition(
+        ("IBPulseDeviceQuarantined",),
+        ("IBPulseIntervalLengthened", "IBPulseCounterSourceDegraded"),
+        (*NODE, "device"),
+        "The device hangs, so its reads are slow.",
+    ),
+    Inhibition(
+        ("IBPulseCpuThrottled",), ("IBPulseSamplerMissingTicks",), NODE, "Throttling is why samples are missed."
+    ),
+    Inhibition(
+        ("IBPulseTrafficStalled",),
+        ("IBPulseStepTimeRegressed", "IBPulseSustainedMoESaturation"),
+        ("cluster", "job", "job_id"),
+        "The job does not run.",
+    ),
+)
+
+
+def rule_of(row: Inhibition) -> dict[str, list[str]]:
+    """The rule in Alertmanager's form."""
+    return {
+        "source_matchers": [_matcher(row.causes), *(['node!=""'] if "node" in row.equal else [])],
+        "target_matchers": [_matcher(row.effects)],
+        "equal": list(row.equal),
+    }
+
+
+def _matcher(names: tuple[str, ...]) -> str:
+    return f'alertname=~"{"|".join(names)}"'
