@@ -34,8 +34,8 @@ JOB_PAGE = Page(
 )
 GPUS = Page(
     "GPUs (DCGM)",
-    "The board of NVIDIA's dcgm-exporter, for this instance",
-    "/d/Oxed_c6Wz?${__url_time_range}&var-instance=${instance:percentencode}",
+    "The board of NVIDIA's dcgm-exporter, for the same instances",
+    "/d/Oxed_c6Wz?${__url_time_range}&${instance:queryparam}",
 )
 NODES = Page(
     "Node exporter", "Boards about the node with the tag of the node exporter's mixin", tag="node-exporter-mixin"

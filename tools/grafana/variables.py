@@ -64,7 +64,7 @@ def node_of_job() -> Variable:
     return _labels("instance", "Instance", query, everything="")
 
 
-def choice(name: str, label: str, description: str, values: dict[str, str]) -> Variable:
+def choice(name: str, label: str, description: str, values: dict[str, str]) -> build.CustomVariable:
     """Variable: one of a few values by the words for them, the first by default."""
     options = [
         model.VariableOption(selected=not place, text=text, value=value)
@@ -75,21 +75,17 @@ def choice(name: str, label: str, description: str, values: dict[str, str]) -> V
     return variable.options(options).current(options[0])
 
 
-def text(name: str, label: str, description: str) -> Variable:
-    """Variable: any text, none by default."""
-    return build.TextBoxVariable(name).label(label).description(description).default_value("")
-
-
-def node_address() -> list[Variable]:
-    """Variables: where the pages and the raw samples of nodes are."""
-    return [
-        choice("scheme", "Scheme", "Scheme of the nodes, or of the gateway.", {"http": "http", "https": "https"}),
-        text(
-            "gateway",
-            "Gateway",
-            "Where a gateway has the nodes, such as gateway:10056/node/; empty to ask each node itself.",
-        ),
-    ]
+def node_address(shown: bool = True) -> list[Variable]:
+    """Variables: where pages and raw samples of nodes are; a board that only passes them on need not show them."""
+    hide = model.VariableHide.DONT_HIDE if shown else model.VariableHide.HIDE_VARIABLE
+    schemes = choice("scheme", "Scheme", "Scheme of the nodes, or of the gateway.", {"http": "http", "https": "https"})
+    gateway = (
+        build.TextBoxVariable("gateway")
+        .label("Gateway")
+        .description("Where a gateway has the nodes, such as gateway:10056/node/; empty to ask each node itself.")
+        .default_value("")
+    )
+    return [schemes.hide(hide), gateway.hide(hide)]
 
 
 def _labels(name: str, label: str, query: str, single: bool = False, everything: str = ALL) -> Variable:

@@ -160,7 +160,7 @@ def board() -> Board:
             variables.instance("instance_b", "Instance B", "job_b"),
             variables.training_job("job_id_b", "Training job B", "job_b"),
             variables.choice("shift", "Shift B back by", "How far B is moved back in time.", SHIFTS),
-            *variables.node_address(),
+            *variables.node_address(shown=False),
         ],
         sections=sections,
         start="now-15m",

@@ -187,7 +187,7 @@ def board() -> Board:
             variables.job(),
             variables.instance(),
             variables.device(),
-            *variables.node_address(),
+            *variables.node_address(shown=False),
         ],
         sections=sections,
         start="now-3h",

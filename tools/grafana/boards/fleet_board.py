@@ -244,7 +244,7 @@ def board() -> Board:
             variables.cluster(),
             variables.job(),
             variables.instance(),
-            *variables.node_address(),
+            *variables.node_address(shown=False),
         ],
         sections=sections,
         start="now-3h",
