@@ -65,6 +65,14 @@ def test_a_cluster_without_a_label_is_matched_too(name: str) -> None:
     assert cluster["allValue"] == ".*" if cluster.get("multi") else not cluster.get("includeAll")
 
 
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_opens_with_all_values_of_a_variable_that_allows_them(name: str) -> None:
+    """Without a current value, Grafana takes the first option: one node of the fleet."""
+    for variable in variables(BOARDS[name], "query"):
+        current = variable.get("current", {}).get("value")
+        assert current == (["$__all"] if variable["includeAll"] else None), variable["name"]
+
+
 def test_every_link_to_a_node_or_a_job_keeps_cluster_and_gateway() -> None:
     found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
     assert len(found) > 5

@@ -100,5 +100,7 @@ def _labels(name: str, label: str, query: str, single: bool = False, everything:
     )
     if single:
         return variable
-    variable = variable.multi(True).include_all(True)
+    # without a value of its own, Grafana opens with the first option and not with all of them
+    all_of_them = model.VariableOption(selected=True, text=["All"], value=["$__all"])
+    variable = variable.multi(True).include_all(True).current(all_of_them)
     return variable.all_value(everything) if everything else variable

@@ -12,8 +12,9 @@ export async function resolveVariables(board: any, given: Values): Promise<Value
     else if (v.type === "textbox") values[v.name] = [v.query ?? ""];
     else if (v.type === "query") {
       const options = await labelValues(v, values, board);
-      // without options, a single choice is empty
-      values[v.name] = v.includeAll ? ["$__all"] : [options[0] ?? ""];
+      // Grafana takes the first option unless the board says otherwise, and all of none
+      const all = v.includeAll && (v.current?.value?.[0] === "$__all" || !options.length);
+      values[v.name] = all ? ["$__all"] : [options[0] ?? ""];
       values["__options_" + v.name] = options;
     }
   }
