@@ -86,7 +86,7 @@ FIGURES = (
         f"compute. {WHOLE}",
         "none",
         f"count(time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')} > 180) "
-        f"or 0 * count({S.pick('job_id:ibpulse_nodes:count')})",
+        f"or 0 * count({S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')})",
     ),
 )
 

@@ -18,6 +18,7 @@ NO_RULES = "No recorded data: load the recording rules"
 NO_NODES = "No node of this selection reports"
 TO_NODE = Link("Open the node", links.row_link(layout.NODE))
 FIRING = S.alerts(alertstate="firing")
+PRESSING = S.alerts(alertstate="firing", severity="~critical|warning")
 UP = S.pick("job:ibpulse_exporters_up:count")
 MOST_UP = S.over("max_over_time", "job:ibpulse_exporters_up:count", "1d")
 BAD, NOTICE = ((1, BAD_TEXT),), ((1, NOTICE_TEXT),)
@@ -44,10 +45,10 @@ def _rails(kind: str) -> str:
 FIGURES = (
     Figure(
         "Firing alerts",
-        "Firing alerts of ibpulse, each port, node or job counted. The variables Scrape job and Instance have no "
-        "effect.",
+        "Firing alerts of ibpulse, critical ones and warnings, each port, node or job counted; also 0 where no "
+        "alerts are loaded. The variables Scrape job and Instance have no effect.",
         "none",
-        f"count({FIRING}) or 0 * {_sum('job:ibpulse_nodes:count')}",
+        f"count({PRESSING}) or 0 * {_sum('job:ibpulse_nodes:count')}",
         BAD,
     ),
     Figure(

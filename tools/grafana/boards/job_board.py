@@ -26,11 +26,7 @@ NODES = S.pick("job_id:ibpulse_nodes:count")
 SILENT = f"time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')}"
 CLOCKS = "Times of nodes differ by the error of their clocks, which the gateway measures."
 
-
-def _bad_rails() -> str:
-    kinds = ("down", "missing", "trained_down", "idle", "slow")
-    return " + ".join(f"sum({S.pick(f'instance:ibpulse_{kind}_rails:sum')})" for kind in kinds)
-
+FIRING = {"alertstate": "firing", "severity": "~critical|warning"}
 
 STATE = (
     Figure("Nodes", "nodes on which the job owns a port.", "none", f"max({NODES})"),
@@ -38,7 +34,7 @@ STATE = (
         "Behind",
         "nodes whose bandwidth while active is below 85 % of that of the median node.",
         "none",
-        f"count({RATIO} < 0.85) or 0 * max({NODES})",
+        f"count({RATIO} < 0.85) or 0 * count({RATIO})",
         ((1, BAD_TEXT),),
     ),
     Figure(
@@ -52,15 +48,15 @@ STATE = (
         "Bad rails",
         "rails of these nodes that are down, missing, trained down, idle or slow, those of other jobs included.",
         "none",
-        _bad_rails(),
+        f"sum({S.pick('instance:ibpulse_bad_rails:sum')})",
         ((1, BAD_TEXT),),
     ),
     Figure(
         "Firing alerts",
-        "of ibpulse about the job or its nodes.",
+        "critical ones and warnings about the job or its nodes; also 0 where no alerts are loaded.",
         "none",
-        f"count({S.pick('ALERTS', alertname='~IBPulse.+', alertstate='firing')} "
-        f"or {S.alerts(alertstate='firing', job_id='~$job_id')}) or 0 * max({NODES})",
+        f"count({S.pick('ALERTS', alertname='~IBPulse.+', **FIRING)} or {S.alerts(job_id='~$job_id', **FIRING)}) "
+        f"or 0 * max({NODES})",
         ((1, BAD_TEXT),),
     ),
     Figure("Step", "of the median node.", "s", f"max({S.pick('job_id:ibpulse_step_period_seconds:median')})"),

@@ -22,6 +22,7 @@ NO_NODE = "The node does not report: choose one, or check the exporter board"
 TO_SAMPLES = Link("Show the 10 ms samples of this moment", links.series_link(layout.BURSTS))
 MISSING = f"clamp_min({S.pick('ibpulse_node_expected_rails')} - {S.pick('ibpulse_node_rails')}, 0)"
 BAD = ((1, BAD_TEXT),)
+FIRING = {"alertname": "~IBPulse.+", "alertstate": "firing", "severity": "~critical|warning"}
 
 
 def _newest(name: str, **labels: str) -> str:
@@ -31,10 +32,9 @@ def _newest(name: str, **labels: str) -> str:
 STATE = (
     Figure(
         "Firing alerts",
-        "of ibpulse about this node.",
+        "critical ones and warnings about this node; also 0 where no alerts are loaded.",
         "none",
-        f"count({S.pick('ALERTS', alertname='~IBPulse.+', alertstate='firing')}) or 0 * "
-        f"{_newest('ibpulse_node_rails')}",
+        f"count({S.pick('ALERTS', **FIRING)}) or 0 * {_newest('ibpulse_node_rails')}",
         BAD,
     ),
     Figure(
