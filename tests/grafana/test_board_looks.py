@@ -136,7 +136,7 @@ def test_a_large_number_stands_out_in_both_themes(color: str, background: str) -
 @pytest.mark.parametrize("color", [colors.NOTICE_CELL, colors.BAD_CELL])
 def test_the_text_of_a_coloured_cell_can_be_read(color: str) -> None:
     # Grafana's rule for the text on a background
-    text = "#000000" if brightness(color) > 180 else "#FFFFFF"
+    text = "#202226" if brightness(color) > 180 else "#F7F8FA"
     assert contrast(color, text) >= 4.5
 
 
