@@ -91,6 +91,11 @@ FIGURES = (
 )
 
 
+def _job(record: str) -> str:
+    # without its name, which would be a column of the table and keep rows apart
+    return f"max by ({JOB}) ({S.pick(record)})"
+
+
 def _jobs() -> model.Panel:
     behind = f"min by ({JOB}) ({S.pick('instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m')})"
     silent = f"time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')}"
@@ -106,10 +111,10 @@ def _jobs() -> model.Panel:
             height=10,
         ),
         [
-            Column("Nodes", S.pick("job_id:ibpulse_nodes:count"), "none", width=75),
+            Column("Nodes", _job("job_id:ibpulse_nodes:count"), "none", width=75),
             Column("Slowest node", behind, "percentunit", (), 115),
-            Column("Step", S.pick("job_id:ibpulse_step_period_seconds:median"), "s", width=80),
-            Column("Bandwidth", S.pick("job_id:ibpulse_bandwidth_bytes:rate5m"), "Bps", width=110),
+            Column("Step", _job("job_id:ibpulse_step_period_seconds:median"), "s", width=80),
+            Column("Bandwidth", _job("job_id:ibpulse_bandwidth_bytes:rate5m"), "Bps", width=110),
             Column("Silent", silent, "s", ((60, NOTICE_CELL), (180, BAD_CELL)), 90),
         ],
         {"job_id": "Training job"},
