@@ -1,4 +1,4 @@
-"""Recordings that only boards read: what is wrong, port by port, and the instrument's own health, node by node."""
+"""Recordings that only boards read: the faults, port by port, and the instrument's own health, node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours, and the words and colours of states. People who are colour-blind can tell all of them apart.
+"""Colours, and the words and colours of states. Colour-blind people can distinguish all of them.
 
 The hues are those of Okabe and Ito, "Color Universal Design", 2008. The dark ones are for text and for cells: their
 contrast with the background, or with the text that Grafana writes on them, is at least 3 to 1 in both themes.
@@ -34,7 +34,7 @@ def by_threshold() -> build.FieldColor:
 
 
 def by_series() -> build.FieldColor:
-    """A colour for each series, in their order, which is the only mode that tells any number of them apart."""
+    """A colour for each series, in their order, which is the only mode that distinguishes any number of them."""
     return build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC)
 
 

@@ -28,7 +28,7 @@ WIDE = 12
 LEAST_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
 """Where an axis ends at least; Grafana's own choice for a line of zeros is 100, which is 10000 % of a share."""
 DECIMALS = {"percentunit": 1, "s": 0}
-"""Decimals of the bounds of buckets, most of which are round."""
+"""Decimals of the bounds of buckets; most bounds are round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,7 @@ def _nodes() -> model.Panel:
             "Traffic of the nodes",
             "One row per node: those longest in MoE saturation and at the line rate first. Click a node to open its "
             "board. A dash is an unknown value, such as the step of a node without a rhythm. CVs of different time "
-            "scales cannot be compared. Fairness below 0.98 is worth a look.",
+            "scales cannot be compared. Investigate a fairness below 0.98.",
             "none",
             NO_NODES,
             width=24,
