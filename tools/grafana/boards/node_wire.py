@@ -170,23 +170,7 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
             ERRORS,
             scope,
         ),
-        states(
-            PanelHead(
-                "Counters at their maximum",
-                "Counters that have reached their maximum: further errors are not counted until the port is "
-                "cleared. No rows is the good case.",
-                "none",
-                "No counter is at its maximum",
-                width=12,
-            ),
-            [
-                Query(
-                    f"max by (device, port, counter) ({scope.pick('ibpulse_port_counter_saturated')})",
-                    f"{PORT_NAME} {{{{counter}}}}",
-                )
-            ],
-            colors.words(v1=("at its maximum", colors.VERMILION)),
-        ),
+        _full(scope),
     ]
 
 
@@ -220,6 +204,26 @@ def jobs_of_node(scope: Scope) -> model.Panel:
         {"job_id": "Training job"},
         sort=("Ports",),
         link=Link("Open the job", links.row_link(layout.JOB, "job_id")),
+    )
+
+
+def _full(scope: Scope) -> model.Panel:
+    return states(
+        PanelHead(
+            "Counters at their maximum",
+            "Counters that have reached their maximum: further errors are not counted until the port is "
+            "cleared. No rows is the good case.",
+            "none",
+            "No counter is at its maximum",
+            width=12,
+        ),
+        [
+            Query(
+                f"max by (device, port, counter) ({scope.pick('ibpulse_port_counter_saturated')})",
+                f"{PORT_NAME} {{{{counter}}}}",
+            )
+        ],
+        colors.words(v1=("at its maximum", colors.VERMILION)),
     )
 
 
