@@ -9,7 +9,7 @@ WATCHING := $(foreach part,6 7,test-part-$(part))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test test-machine $(STILL) $(WATCHING) check bench docs accuracy fuzz faults chart format lock clean
+.PHONY: help run stack test test-machine $(STILL) $(WATCHING) check bench docs previews accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -62,6 +62,9 @@ docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the
 	$(BIN)/python -m tools.reference docs
 	$(BIN)/python -m tools.grafana rules dashboards/rules
 	$(BIN)/python -m tools.grafana dashboards dashboards
+
+previews: $(VENV)/dev.stamp ## Draw the dashboards from a running Prometheus without Grafana; needs Node and Chromium (ARGS="--board=fleet")
+	$(BIN)/python -m tools.previews $(ARGS)
 
 fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files and 10,000 job files (CASES=, FILES=, SEED=)
 	FUZZ_CASES=$(CASES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) \

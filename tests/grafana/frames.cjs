@@ -1,6 +1,6 @@
 // Does with data frames what Grafana does, by Grafana's own library, and says what came out.
 // Usage: node frames.cjs FOLDER < job, where FOLDER/node_modules holds @grafana/data, and the job is JSON:
-// {frames: [...], transformations: [...], units: [...], colors: [...]}, all but the frames optional.
+// {frames: [...], transformations: [...], units: [...], colors: [...], shown: [{config, values}]}, all but the frames optional.
 const { createRequire } = require("node:module");
 const { readFileSync } = require("node:fs");
 const path = require("node:path");
@@ -41,6 +41,16 @@ function summarize(frame) {
   };
 }
 
+// what a panel writes for values of a field, and in which colour; JSON has no infinity
+function show({ config, values }) {
+  const field = { name: "Value", type: "number", config, values: [] };
+  const display = grafana.getDisplayProcessor({ field, theme: grafana.createTheme() });
+  return values.map((value) => {
+    const shown = display(value === "Infinity" ? Infinity : value);
+    return { text: grafana.formattedValueToString(shown), color: shown.color };
+  });
+}
+
 async function main() {
   const job = JSON.parse(readFileSync(0, "utf8"));
   // one of them stands there under two names
@@ -60,6 +70,7 @@ async function main() {
     frames: frames.map(summarize),
     unknownUnits: (job.units ?? []).filter((unit) => !known.has(unit)),
     unknownColors: (job.colors ?? []).filter((mode) => !modes.has(mode)),
+    shown: (job.shown ?? []).map(show),
   };
   process.stdout.write(JSON.stringify(answer));
 }

@@ -30,7 +30,7 @@ def find_library() -> Path:
 
 
 def run_grafana(library: Path, **job: Any) -> dict[str, Any]:
-    """The library's results for `frames`, `transformations`, `units` and `colors`."""
+    """The library's results for `frames`, `transformations`, `units`, `colors` and `shown`."""
     command = ["node", str(HERE / "frames.cjs"), str(library)]
     done = subprocess.run(command, input=json.dumps(job).encode(), capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()

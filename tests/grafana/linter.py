@@ -21,7 +21,18 @@ WITH_QUERIES = {"singlestat", "graph", "table", "stat", "state-timeline", "times
 WITH_TEXT = {"stat", "singlestat", "graph", "table", "timeseries", "gauge"}
 # those of Grafana's units that the boards use
 UNITS = {
-    *("none", "percentunit", "Bps", "bytes", "decbytes", "s", "cps", "reqps", "bool_yes_no", "dateTimeAsIso"),
+    *(
+        "none",
+        "percentunit",
+        "Bps",
+        "bytes",
+        "decbytes",
+        "s",
+        "reqps",
+        "bool_yes_no",
+        "dateTimeAsIso",
+        "dateTimeFromNow",
+    ),
 }
 LABEL_FUNCTIONS = {"label_names", "label_values", "metrics", "query_result"}
 

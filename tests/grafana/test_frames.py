@@ -110,3 +110,55 @@ def test_grafana_knows_every_unit_and_every_colour_mode_of_the_boards(library: P
     assert len(modes) > 2
     answer = run_grafana(library, frames=[], units=sorted(units), colors=sorted(modes))
     assert (answer["unknownUnits"], answer["unknownColors"]) == ([], [])
+
+
+def panel_of(board: str, title: str) -> dict[str, Any]:
+    return next(panel for panel in panels(BOARDS[board]) if panel["title"] == title)
+
+
+def moment(name: str, value: float) -> dict[str, Any]:
+    """The answer to an instant query as a frame."""
+    number = {"name": "Value", "type": "number", "config": {"displayNameFromDS": name}}
+    fields = [{"name": "Time", "type": "time"}, number]
+    return {"schema": {"refId": name, "fields": fields}, "data": {"values": [[1000], [value]]}}
+
+
+def test_a_comparison_is_the_ratio_of_both_sides_and_nothing_without_one(library: Path) -> None:
+    steps = panel_of("comparison.json", "Duty cycle")["transformations"]
+    both, one = (
+        run_grafana(library, frames=frames, transformations=steps)["frames"][0]["rows"]
+        for frames in ([moment("A", 0.5), moment("B", 0.6)], [moment("B", 0.6)])
+    )
+    assert {row["name"]: row["sum"] for row in both} == {"A": 0.5, "B": 0.6, "B ÷ A": pytest.approx(1.2)}
+    assert [row["name"] for row in one] == ["B"]
+
+
+def test_a_ratio_to_zero_is_no_number_of_per_cent(library: Path) -> None:
+    (rule,) = [
+        rule
+        for rule in panel_of("comparison.json", "Duty cycle")["fieldConfig"]["overrides"]
+        if rule["matcher"]["options"] == "B ÷ A"
+    ]
+    config = {each["id"]: each["value"] for each in rule["properties"]}
+    (shown,) = run_grafana(library, frames=[], shown=[{"config": config, "values": [1.2, 0, "Infinity"]}])["shown"]
+    assert [each["text"] for each in shown] == ["120%", "0%", "A is 0"]
+
+
+def test_grafana_writes_and_colours_states_and_empty_cells_as_the_boards_mean_it(library: Path) -> None:
+    links = panel_of("node.json", "Link states")["fieldConfig"]["defaults"]
+    rails = panel_of("node.json", "Rails compared with their siblings")["fieldConfig"]["defaults"]
+    cells = panel_of("fleet.json", "Nodes with a fault")["fieldConfig"]
+    (empty,) = [each["value"] for rule in cells["overrides"] for each in rule["properties"] if each["id"] == "noValue"]
+    shown = run_grafana(
+        library,
+        frames=[],
+        shown=[
+            {"config": links, "values": [0, 1]},
+            {"config": rails, "values": [0, 1, 2]},
+            {"config": {**cells["defaults"], "noValue": empty}, "values": [None]},
+        ],
+    )["shown"]
+    assert [(each["text"], each["color"]) for each in shown[0]] == [("down", "#D55E00"), ("ACTIVE", "#0072B2")]
+    assert [each["text"] for each in shown[1]] == ["like its siblings", "slow", "idle"]
+    assert len({each["color"] for each in shown[1]}) == 3
+    assert [each["text"] for each in shown[2]] == ["–"]

@@ -49,11 +49,32 @@ READY = (
     "sum(ibpulse_port_rail_slow) > 0",
     "sum(ibpulse_port_up == 0)",
     "count(ibpulse_capture_last_timestamp_seconds) == 2",
+    "count(instance_device_port:ibpulse_bad_rail:state) == 2",
+    "count(instance:ibpulse_effective_resolution:ratio) == 2",
+    "count(job_id:ibpulse_step_period_seconds:median)",
+    "count(instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m) == 2",
+    "count(job_id:ibpulse_rail_fairness:ratio5m)",
 )
+RULES = {"interval": "1s", "alert_interval": "1s"}
+JOB = {"id": "4711", "scheduler": "slurm"}
+"""The job that both nodes run, as a prolog describes it."""
 ROCE = "RoCE alone: the simulated ports are InfiniBand."
 OTHER_DRIVER = "Another driver's counter: the simulated devices are mlx5."
+DAILY = "Recorded every five minutes."
 # metrics whose queries may return nothing here
 ABSENT = {
+    "ALERTS": "Absent while no alert fires.",
+    "ALERTS_FOR_STATE": "Absent while no alert fires.",
+    "instance_job_id:ibpulse_stopped_early:seconds": "Absent while the job is not silent.",
+    "ibpulse_cgroup_throttled_periods_total": "Absent outside of a container with a limit.",
+    **dict.fromkeys(
+        [
+            f"{level}:ibpulse_{what}:increase1d"
+            for level in ("instance", "job")
+            for what in ("link_events", "link_down_seconds", "errors")
+        ],
+        DAILY,
+    ),
     "ibpulse_device_interval_lengthened": "Absent while every device is sampled at the configured interval.",
     "ibpulse_port_counter_saturated": "Absent while no counter is at its maximum.",
     "ibpulse_port_transmit_stalled_ratio": "The unit of a simulated device's wait counter is unknown.",
@@ -72,6 +93,16 @@ ABSENT = {
 }
 
 
+# panels that only show what is wrong
+ONLY_WRONG = (
+    "Skipped by the aggregation",
+    "Exporters with a problem",
+    "Nodes with a fault",
+    "Ports that are read badly",
+    "Devices that are slow or hang",
+)
+
+
 @dataclass(frozen=True)
 class Fleet:
     """Two nodes under Prometheus; `values` are those of the boards' variables."""
@@ -81,7 +112,8 @@ class Fleet:
 
     @property
     def values(self) -> dict[str, str]:
-        anything = dict.fromkeys(("job", "instance", "device", "job_b", "instance_b"), ".+")
+        names = ("job", "instance", "device", "job_id", "job_b", "instance_b", "job_id_b")
+        anything = dict.fromkeys(names, ".+") | {"cluster": ".*"}
         return anything | {"__rate_interval": "20s", "__range": "30s", "shift": "1s"}
 
     def has_data(self, expr: str, instant: bool = False) -> bool:
@@ -97,7 +129,8 @@ class Fleet:
     def ask_node(self, target: Target) -> Any:
         """The answer of a node to an Infinity query, about the last ten seconds."""
         now_ms = int(time.time() * 1000)
-        url = fill(target.body["url"], {"scheme": "http", "gateway": "", "instance": self.instances[1]})
+        url = target.body["url"].replace("${scheme}", "http").replace("${gateway}", "")
+        url = url.replace("${instance}", self.instances[1])
         times = {"${__timeFrom}": str(now_ms - 10_000), "${__timeTo}": str(now_ms)}
         params = {each["key"]: times.get(each["value"], each["value"]) for each in target.body["url_options"]["params"]}
         answer = httpx.get(url, params=params, timeout=20)
@@ -113,16 +146,18 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A dense node with a slow rail and an MoE node with a port that is down, scraped until everything has a value."""
     folder = tmp_path_factory.mktemp("fleet")
-    for name in ("dense-node", "moe-node"):
+    for name in ("dense-node", "moe-node", "jobs"):
         (folder / name).mkdir()
+    (folder / "jobs" / "4711.json").write_text(json.dumps(JOB))
+    flags = (*FLAGS, f"--jobs.owners-dir={folder / 'jobs'}")
     with (
         simulated(folder / "dense", "dense", ports=4) as dense,
         simulated(folder / "moe", "moe", ports=4) as moe,
-        Running(dense, folder / "dense-node" / "ring", *FLAGS) as first,
-        Running(moe, folder / "moe-node" / "ring", *FLAGS) as second,
+        Running(dense, folder / "dense-node" / "ring", *flags) as first,
+        Running(moe, folder / "moe-node" / "ring", *flags) as second,
     ):
-        made = Fleet(Servers(folder, (), {}), (first, second))
-        with running_servers(folder, made.instances, {}) as servers:
+        made = Fleet(Servers(folder, (), RULES), (first, second))
+        with running_servers(folder, made.instances, RULES) as servers:
             made = Fleet(servers, (first, second))
             eventually(lambda: made.has_data("sum(ibpulse_node_moe_saturated) > 0"), 120.0, 0.5)
             for tree in (dense, moe):
@@ -136,7 +171,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def reasons_to_be_empty(target: Target) -> list[str]:
     """The reason why the query may return nothing here."""
-    return [ABSENT[selector.name] for selector in selectors(target.expr) if selector.name in ABSENT]
+    found = [ABSENT[selector.name] for selector in selectors(target.expr) if selector.name in ABSENT]
+    return [*found, *(["Nothing is wrong."] if target.panel["title"] in ONLY_WRONG else [])]
 
 
 @pytest.mark.parametrize("target", targets(), ids=str)
@@ -160,7 +196,7 @@ def test_every_variable_resolves(fleet: Fleet, name: str) -> None:
         assert call
         selector, label = call.groups()
         values = fleet.servers.ask(f"label/{label}/values", **{"match[]": fill(selector, fleet.values)})
-        expected = {"job": {"ibpulse"}, "instance": set(fleet.instances)}
+        expected = {"cluster": set(), "job": {"ibpulse"}, "instance": set(fleet.instances), "job_id": {"4711"}}
         assert set(values) == expected.get(label, {f"mlx5_{number}" for number in range(4)}), variable["name"]
 
 
@@ -196,16 +232,20 @@ def as_frame(ref_id: str, series: list[dict[str, Any]], alone: bool) -> dict[str
 
 
 TABLES = {
-    "Nodes, worst first": 2,
-    "Rails in trouble now": 2,
-    "Identity of the ports": 4,
-    "Exporters": 2,
+    ("fleet.json", "Nodes with a fault"): 2,
+    ("fleet.json", "Rails in trouble now"): 2,
+    ("fleet.json", "Traffic of the nodes"): 2,
+    ("fleet.json", "Training jobs, the largest first"): 1,
+    ("job.json", "Nodes of the job, slowest first"): 2,
+    ("node.json", "Training jobs on this node"): 1,
+    ("node.json", "Identity of the ports"): 4,
+    ("exporter.json", "Versions"): 1,
 }
 
 
-@pytest.mark.parametrize("title", TABLES)
-def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, title: str) -> None:
-    asked = [each for each in targets() if each.panel["title"] == title]
+@pytest.mark.parametrize(("board", "title"), TABLES)
+def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, board: str, title: str) -> None:
+    asked = [each for each in targets() if (each.board, each.panel["title"]) == (board, title)]
     now = str(time.time())
     answers = {
         each.body["refId"]: fleet.servers.ask("query", query=fill(each.expr, fleet.values), time=now)["result"]
@@ -215,9 +255,10 @@ def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, 
     # Grafana omits the letter from the name when only one query returns data
     frames = [as_frame(ref_id, series, len(full) == 1) for ref_id, series in full.items()]
     (table,) = run_grafana(library, frames=frames, transformations=asked[0].panel["transformations"])["frames"]
-    assert table["length"] == TABLES[title]
+    assert table["length"] == TABLES[board, title]
     headings = [row["name"] for row in table["rows"]]
     # there is no `cluster` label here; a query without data has no column
     assert not [heading for heading in headings if heading.startswith("Value") or heading in answers]
-    shown = {each["matcher"]["options"] for each in asked[0].panel["fieldConfig"]["overrides"]}
+    rules = [rule["matcher"] for rule in asked[0].panel["fieldConfig"]["overrides"]]
+    shown = {rule["options"] for rule in rules if rule["id"] == "byName"} - {"cluster"}
     assert len(shown & set(headings)) >= len(shown) - (len(answers) - len(frames))

@@ -244,7 +244,7 @@ def test_every_group_has_its_interval_and_the_limit_if_there_is_one() -> None:
         group["name"]: group["interval"] for name in (RECORDING_FILE, ALERT_FILE) for group in written()[name]["groups"]
     }
     assert intervals == {
-        **dict.fromkeys(["ibpulse-nodes", "ibpulse-fleet", "ibpulse-jobs"], "1m"),
+        **dict.fromkeys(["ibpulse-nodes", "ibpulse-fleet", "ibpulse-jobs", "ibpulse-boards"], "1m"),
         **dict.fromkeys(["ibpulse-traffic", "ibpulse-rails", "ibpulse-truth"], "30s"),
         "ibpulse-days": "5m",
     }

@@ -57,7 +57,7 @@ def recorded_per_node() -> dict[str, int]:
 @pytest.mark.parametrize(
     ("line", "groups"),
     [
-        ("recorded series", ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet")),
+        ("recorded series", ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet", "ibpulse-boards")),
         ("recorded series of jobs, one per node", ("ibpulse-jobs",)),
     ],
 )
@@ -120,7 +120,7 @@ def test_no_group_reads_more_than_the_page_allows() -> None:
 def recordings_table() -> str:
     """The recordings about nodes and the fleet, as the page has them."""
     lines = ["| series | meaning |", "|---|---|"]
-    for name in ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet"):
+    for name in ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet", "ibpulse-boards"):
         lines += [f"| `{rule.record}` | {rule.text} |" for rule in recording_rules.GROUPS[name]]
     return "\n".join(lines) + "\n"
 

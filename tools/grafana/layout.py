@@ -6,98 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard as build
-from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana.panels import PROMETHEUS
+from tools.grafana.links import Page, board_links, page_links
+from tools.grafana.linting import Breach
+from tools.grafana.variables import Variable
 
-NODE, BURSTS = "ibpulse-node", "ibpulse-bursts"
-ALL = ".+"
-Variable = Builder[model.VariableModel]
+FLEET, NODE, JOB, COMPARE, BURSTS, EXPORTER = (
+    f"ibpulse-{name}" for name in ("fleet", "node", "job", "comparison", "bursts", "exporter")
+)
 GRID_WIDTH = 24
 TAG = "ibpulse"
-
-
-def datasource() -> Variable:
-    """Variable: the Prometheus data source."""
-    return build.DatasourceVariable("datasource").label("Data source").type("prometheus")
-
-
-def infinity(plugin: str) -> Variable:
-    """Variable: the Infinity data source that queries the nodes."""
-    return build.DatasourceVariable("infinity").label("Infinity data source").type(plugin)
-
-
-def job(name: str = "job", label: str = "Job") -> Variable:
-    """Variable: the scrape jobs of exporters."""
-    return _labels(name, label, "label_values(ibpulse_build_info, job)")
-
-
-def instance(name: str = "instance", label: str = "Instance", jobs: str = "job", single: bool = False) -> Variable:
-    """Variable: nodes of the chosen jobs, any number or a `single` one."""
-    query = f'label_values(ibpulse_build_info{{job=~"${jobs}"}}, instance)'
-    return _labels(name, label, query, single)
-
-
-def device() -> Variable:
-    """Variable: devices of the chosen nodes."""
-    query = 'label_values(ibpulse_port_info{job=~"$job",instance=~"$instance"}, device)'
-    return _labels("device", "Device", query)
-
-
-def choice(name: str, label: str, description: str, values: tuple[str, ...]) -> Variable:
-    """Variable: one of a few values, the first by default."""
-    options = [model.VariableOption(selected=not place, text=value, value=value) for place, value in enumerate(values)]
-    variable = build.CustomVariable(name).label(label).description(description).values(",".join(values))
-    return variable.options(options).current(options[0])
-
-
-def text(name: str, label: str, description: str) -> Variable:
-    """Variable: any text, none by default."""
-    return build.TextBoxVariable(name).label(label).description(description).default_value("")
-
-
-def board_links(own: Board, boards: Sequence[Board]) -> list[Builder[model.DashboardLink]]:
-    """Links to the other boards that keep the time range and the variables."""
-    return [
-        build.DashboardLink(board.short_title)
-        .type(model.DashboardLinkType.LINK)
-        .url(f"/d/{board.uid}")
-        .icon("dashboard")
-        .tooltip(f"{board.short_title}, same time range and selection")
-        .keep_time(True)
-        .include_vars(True)
-        for board in boards
-        if board.uid != own.uid
-    ]
-
-
-def row_link(uid: str) -> str:
-    """The address of a board for the node in a table row, at the current time range."""
-    variables = "var-datasource=${datasource}&var-job=${__data.fields.job}&var-instance=${__data.fields.instance}"
-    return f"/d/{uid}?${{__url_time_range}}&{variables}"
-
-
-def series_link(uid: str) -> str:
-    """The address of a board for the node of a series, at the current time range."""
-    labels = "${__field.labels.%s}"
-    variables = f"var-datasource=${{datasource}}&var-job={labels % 'job'}&var-instance={labels % 'instance'}"
-    return f"/d/{uid}?${{__url_time_range}}&{variables}"
-
-
-def _labels(name: str, label: str, query: str, single: bool = False) -> Variable:
-    variable = (
-        build.QueryVariable(name)
-        .label(label)
-        .query(query)
-        .definition(query)
-        .datasource(PROMETHEUS)
-        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(model.VariableSort.NATURAL_ASC)
-        .multi(not single)
-        .include_all(not single)
-    )
-    return variable if single else variable.all_value(ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +26,6 @@ class Section:
     title: str
     panels: Sequence[model.Panel]
     collapsed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A rule of the dashboard linter that the board breaks on purpose; an empty panel means the board itself."""
-
-    rule: str
-    reason: str
-    panel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +40,13 @@ class Board:
     start: str = "now-1h"
     refresh: str = "30s"
     exceptions: Sequence[Breach] = ()
-    alerts: str = ""
+    marks: Sequence[build.AnnotationQuery] = ()
+    pages: Sequence[Page] = ()
+
+    @property
+    def panels(self) -> list[model.Panel]:
+        """All panels."""
+        return [panel for section in self.sections for panel in section.panels]
 
     @property
     def short_title(self) -> str:
@@ -156,10 +72,10 @@ def write_board(board: Board, boards: Sequence[Board]) -> model.Dashboard:
         .time(board.start, "now")
         .refresh(board.refresh)
         .variables(list(board.variables))
-        .links(board_links(board, boards))
+        .links([*board_links(board.uid, {each.uid: each.short_title for each in boards}), *page_links(board.pages)])
     )
-    if board.alerts:
-        document.annotation(_alerts(board.alerts))
+    for mark in board.marks:
+        document.annotation(mark)
     built = document.build()
     built.panels = _place(board.sections)
     return built
@@ -201,18 +117,3 @@ def _flow(panels: Sequence[model.Panel], top: int) -> int:
 
 def _position(top: int, left: int, width: int, height: int) -> model.GridPos:
     return model.GridPos(h=height, w=width, x=left, y=top)
-
-
-def _alerts(expr: str) -> build.AnnotationQuery:
-    return (
-        build.AnnotationQuery()
-        .name("Alerts")
-        .datasource(PROMETHEUS)
-        .enable(True)
-        .hide(False)
-        .icon_color("orange")
-        .expr(expr)
-        .title_format("{{alertname}}")
-        .text_format("{{instance}} {{device}}")
-        .step("60s")
-    )

@@ -6,78 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import common as build_common
-from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import dashboard as build_dashboard
 from grafana_foundation_sdk.builders import heatmap, prometheus, stat, statetimeline, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common, dashboard
-from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import heatmap as heatmap_model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from tools.grafana import colors as palette
+from tools.grafana.colors import SERIES, fixed_property, steps
 from tools.grafana.queries import Query
-
-# Okabe and Ito, "Color Universal Design", 2008
-BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PURPLE, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#999999"
-SERIES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY)
 
 HEATMAP_SCHEME = "Viridis"
 PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
 LAST = build_common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields("")
 REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-
-def steps(*levels: tuple[float, str], base: str = BLUE) -> build.ThresholdsConfig:
-    """Absolute thresholds: the colour from each level upwards; `base` below the first."""
-    first = [model.Threshold(value=None, color=base)]
-    rest = [model.Threshold(value=level, color=color) for level, color in levels]
-    return build.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(first + rest)
-
-
-def by_threshold() -> build.FieldColor:
-    """Colours by the thresholds."""
-    return build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS)
-
-
-def by_last_value() -> build.FieldColor:
-    """Each series by its last value, from yellow to blue, which makes one that differs from its siblings stand out."""
-    return build.FieldColor().mode(model.FieldColorModeId.CONTINUOUS_YL_BL).series_by(model.FieldColorSeriesByMode.LAST)
-
-
-def fixed(color: str) -> build.FieldColor:
-    """One colour."""
-    return build.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(color)
-
-
-def fixed_property(color: str) -> model.DynamicConfigValue:
-    """One colour, as a property of an override."""
-    return model.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": color})
-
-
-def words(**named: tuple[str, str]) -> list[model.ValueMapping]:
-    """Words and colours for whole numbers, named `v0`, `v1`: `v1=("down", VERMILION)`."""
-    return texts({name.removeprefix("v"): value for name, value in named.items()})
-
-
-def texts(named: dict[str, tuple[str, str]]) -> list[model.ValueMapping]:
-    """Words and colours for values."""
-    results = {
-        value: model.ValueMappingResult(text=text, color=color, index=index)
-        for index, (value, (text, color)) in enumerate(named.items())
-    }
-    return [model.ValueMap(options=results)]
-
-
-YES_IS_BAD = words(v0=("no", BLUE), v1=("yes", VERMILION))
-UP = words(v0=("down", VERMILION), v1=("ACTIVE", BLUE))
-SIGNATURES = {
-    "idle": ("idle", GREY),
-    "dense_like": ("dense-like", BLUE),
-    "moe_like": ("MoE-like", ORANGE),
-    "unknown": ("unknown", SKY),
-}
+WIDE = 12
+"""From this width on, a legend is a table with numbers at the side of a panel."""
+LEAST_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
+"""Where an axis ends at least; Grafana's own choice for a line of zeros is 100, which is 10000 % of a share."""
+DECIMALS = {"percentunit": 1, "s": 0}
+"""Decimals of the bounds of buckets; most bounds are round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +62,13 @@ def lines(
     thresholds: build_dashboard.ThresholdsConfig | None = None,
     maximum: float | None = None,
     stacked: bool = False,
-    colors: Mapping[str, str] | None = None,
+    names: Mapping[str, tuple[str, str]] | None = None,
     link: Link | None = None,
 ) -> dashboard.Panel:
-    """Values against time. One query is coloured by value, several by query; `colors` names colours of series."""
+    """Values against time. Queries that bring one series each have fixed colours, the series of others the palette's.
+
+    `names` are words and colours for series by the names that their query gives them.
+    """
     panel = (
         timeseries.Panel()
         .title(face.title)
@@ -125,25 +79,28 @@ def lines(
         .no_value(face.nothing)
         .min(0)
         .line_width(1)
-        .fill_opacity(60 if stacked else 5)
+        .fill_opacity(60 if stacked else 0)
         .show_points(common.VisibilityMode.NEVER)
         .span_nulls(False)
-        .legend(_legend())
+        .legend(_legend(face.width))
         .tooltip(_tooltip())
-        .color_scheme(by_last_value())
+        .color_scheme(palette.by_series())
     )
     if maximum is not None:
         panel.max(maximum)
+    elif face.unit in LEAST_AXIS:
+        panel.axis_soft_max(LEAST_AXIS[face.unit])
     if stacked:
         panel.stacking(build_common.StackingConfig().mode(common.StackingMode.NORMAL))
     if thresholds is not None:
         style = build_common.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
         panel.thresholds(thresholds).thresholds_style(style)
-    if len(queries) > 1:
+    if len(queries) <= len(SERIES) and not any("{{" in query.legend for query in queries):
         for ref_id, color in zip(REF_IDS[: len(queries)], SERIES * 3, strict=False):
             panel.override_by_query(ref_id, [fixed_property(color)])
-    for name, color in (colors or {}).items():
-        panel.override_by_name(name, [fixed_property(color)])
+    for name, (word, color) in (names or {}).items():
+        named = dashboard.DynamicConfigValue(id_val="displayName", value=word)
+        panel.override_by_name(name, [named, fixed_property(color)])
     if link is not None:
         panel.override_by_field_type("number", [link_property(link)])
     return finish_panel(panel, face)
@@ -155,26 +112,29 @@ def heat(
     *,
     color_max: float | None = None,
     cell_unit: str | None = None,
+    rows: bool = False,
     sources: Sequence[Builder[Dataquery]] | None = None,
     datasource: common.DataSourceRef = PROMETHEUS,
 ) -> dashboard.Panel:
-    """Rows against time: buckets of a histogram, or one row per series; zero has a colour, missing data has none.
+    """Buckets of a histogram against time, or one row per series (`rows`): zero has a colour, missing data none.
 
     The unit is that of the rows; `cell_unit` is that of the colours. `sources` replace the queries.
     """
-    color = (
-        heatmap.HeatmapColorOptions()
-        .mode(heatmap_model.HeatmapColorMode.SCHEME)
-        .scheme(HEATMAP_SCHEME)
-        .scale(heatmap_model.HeatmapColorScale.EXPONENTIAL)
-        .exponent(0.5 if color_max is None else 1)
-        .steps(64)
-        .reverse(False)
-    )
+    color = heatmap.HeatmapColorOptions().steps(64).reverse(False)
+    if rows:
+        color.mode(heatmap_model.HeatmapColorMode.SCHEME).scheme(HEATMAP_SCHEME)
+        color.scale(heatmap_model.HeatmapColorScale.LINEAR)
+    else:
+        # weak bands would vanish without the exponent, which has no effect on a scheme
+        color.mode(heatmap_model.HeatmapColorMode.OPACITY).fill(palette.BLUE)
+        color.scale(heatmap_model.HeatmapColorScale.EXPONENTIAL).exponent(0.5)
     if color_max is not None:
         color.min(0).max(color_max)
     # a bucket without samples is background; a rail without traffic is a value
-    hidden = heatmap.FilterValueRange().le(1e-9 if color_max is None else -1)
+    hidden = heatmap.FilterValueRange().le(-1 if rows else 1e-9)
+    axis = heatmap.YAxisConfig().unit(face.unit).axis_placement(common.AxisPlacement.LEFT)
+    if face.unit in DECIMALS:
+        axis.decimals(DECIMALS[face.unit])
     panel = (
         heatmap.Panel()
         .title(face.title)
@@ -188,7 +148,7 @@ def heat(
         .color(color)
         .filter_values(hidden)
         .cell_values(heatmap.CellValues().unit(cell_unit or face.unit))
-        .y_axis(heatmap.YAxisConfig().unit(face.unit).axis_placement(common.AxisPlacement.LEFT))
+        .y_axis(axis)
         .show_legend()
         .tooltip(heatmap.HeatmapTooltip().mode(common.TooltipDisplayMode.SINGLE).y_histogram(True))
     )
@@ -200,12 +160,11 @@ def number(
     queries: Sequence[Query],
     *,
     thresholds: build_dashboard.ThresholdsConfig | None = None,
-    mappings: list[dashboard.ValueMapping] | None = None,
-    graph: bool = True,
-    named: bool = False,
-    units: Mapping[str, str] | None = None,
+    mappings: Sequence[dashboard.ValueMapping] = (),
+    graph: bool = False,
+    names: Mapping[str, tuple[str, str]] | None = None,
 ) -> dashboard.Panel:
-    """Large numbers; `named` shows the name of the series too, `units` gives queries units of their own."""
+    """Large numbers. `graph` adds a sparkline, for which a panel has to be 5 high; `names` are as for `lines`."""
     panel = (
         stat.Panel()
         .title(face.title)
@@ -216,14 +175,14 @@ def number(
         .no_value(face.nothing)
         .reduce_options(LAST)
         .thresholds(thresholds or steps())
-        .color_scheme(by_threshold())
+        .color_scheme(palette.by_threshold())
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.AREA if graph else common.BigValueGraphMode.NONE)
-        .text_mode(common.BigValueTextMode.VALUE_AND_NAME if named else common.BigValueTextMode.AUTO)
-        .mappings(mappings or [])
+        .text_mode(common.BigValueTextMode.VALUE_AND_NAME if names else common.BigValueTextMode.AUTO)
+        .mappings(list(mappings))
     )
-    for ref_id, unit in (units or {}).items():
-        panel.override_by_query(ref_id, [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
+    for name, (word, _) in (names or {}).items():
+        panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="displayName", value=word)])
     return finish_panel(panel, face)
 
 
@@ -238,13 +197,13 @@ def states(face: PanelHead, queries: Sequence[Query], mappings: list[dashboard.V
         .unit(face.unit)
         .no_value(face.nothing)
         .mappings(mappings)
-        .color_scheme(by_threshold())
-        .thresholds(steps((1, VERMILION)))
+        # with colours by threshold, merged values would ignore the mappings
+        .color_scheme(palette.fixed(palette.GREY))
         .show_value(common.VisibilityMode.NEVER)
         .merge_values(True)
         .row_height(0.85)
         .fill_opacity(80)
-        .legend(_legend())
+        .legend(_list_legend())
         .tooltip(_tooltip())
     )
     return finish_panel(panel, face)
@@ -276,7 +235,24 @@ def _target(ref_id: str, query: Query) -> prometheus.Dataquery:
     return target.instant() if query.instant else target.range()
 
 
-def _legend() -> build_common.VizLegendOptions:
+def _legend(width: int) -> build_common.VizLegendOptions:
+    return table_legend() if width >= WIDE else _list_legend()
+
+
+def table_legend() -> build_common.VizLegendOptions:
+    """A legend at the side, with the last and the highest value of each series."""
+    return (
+        build_common.VizLegendOptions()
+        .display_mode(common.LegendDisplayMode.TABLE)
+        .placement(common.LegendPlacement.RIGHT)
+        .show_legend(True)
+        .calcs(["lastNotNull", "max"])
+        .sort_by("Last *")
+        .sort_desc(True)
+    )
+
+
+def _list_legend() -> build_common.VizLegendOptions:
     return (
         build_common.VizLegendOptions()
         .display_mode(common.LegendDisplayMode.LIST)
@@ -301,13 +277,40 @@ class Figure:
     levels: tuple[tuple[float, str], ...] = ()
 
 
-def figure_panels(figures: Sequence[Figure], nothing: str) -> list[model.Panel]:
-    """A narrow panel for each number; eight fill a line."""
+def figure_panels(figures: Sequence[Figure], nothing: str, graph: bool = False) -> list[dashboard.Panel]:
+    """A narrow panel for each number, of this moment unless it has a `graph`; eight fill a line."""
+    height = 5 if graph else 4
     return [
         number(
-            PanelHead(figure.title, figure.description, figure.unit, nothing, width=3, height=4),
-            [Query(figure.expr, figure.title)],
+            PanelHead(figure.title, figure.description, figure.unit, nothing, width=3, height=height),
+            [Query(figure.expr, figure.title, instant=not graph)],
             thresholds=steps(*figure.levels),
+            graph=graph,
         )
         for figure in figures
     ]
+
+
+def status_row(face: PanelHead, figures: Sequence[Figure]) -> dashboard.Panel:
+    """Numbers of this moment side by side in one panel, whose description has those of all of them."""
+    told = " ".join(f"{figure.title}: {figure.description}" for figure in figures)
+    panel = (
+        stat.Panel()
+        .title(face.title)
+        .description(f"{face.description} {told}")
+        .datasource(PROMETHEUS)
+        .targets(targets([Query(figure.expr, figure.title, instant=True) for figure in figures]))
+        .unit(face.unit)
+        .no_value(face.nothing)
+        .reduce_options(LAST)
+        .thresholds(steps())
+        .color_scheme(palette.by_threshold())
+        .color_mode(common.BigValueColorMode.VALUE)
+        .graph_mode(common.BigValueGraphMode.NONE)
+        .text_mode(common.BigValueTextMode.VALUE_AND_NAME)
+        .orientation(common.VizOrientation.VERTICAL)
+    )
+    for ref_id, figure in zip(REF_IDS, figures, strict=False):
+        levels = dashboard.DynamicConfigValue(id_val="thresholds", value=steps(*figure.levels).build())
+        panel.override_by_query(ref_id, [dashboard.DynamicConfigValue(id_val="unit", value=figure.unit), levels])
+    return finish_panel(panel, face)

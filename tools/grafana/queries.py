@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common
 
-from tools.grafana.recording_rules import NODE, PORT
+from tools.grafana.rule_levels import NODE, PORT
 from tools.grafana.series_names import RECORDED, check_labels, labels_of, level_of
 
 RATE = "$__rate_interval"
@@ -17,6 +17,7 @@ RANGE = "$__range"
 PLUGIN = "yesoreyeram-infinity-datasource"
 INFINITY = common.DataSourceRef(type_val=PLUGIN, uid="$infinity")
 NODE_ADDRESS = "${scheme}://${gateway}${instance}"
+"""The address of a node's API and page: its own, or that below a gateway, whose variable ends with a slash."""
 TIMES = {"from": "${__timeFrom}", "to": "${__timeTo}"}
 MAX_POINTS = 2000
 
@@ -35,9 +36,11 @@ class Query:
 class Scope:
     """The variables of a board that choose its series; `shift` is an offset in time, if there is one."""
 
+    cluster: str = "$cluster"
     job: str = "$job"
     instance: str = "$instance"
     device: str = ""
+    job_id: str = ""
     shift: str = ""
 
     def pick(self, name: str, **labels: str) -> str:
@@ -53,13 +56,9 @@ class Scope:
         """The rate of a counter per second."""
         return self.over("rate", name, **labels)
 
-    def rails(self) -> str:
-        """1 for each port that is a rail."""
-        return f"max by ({PORT}) ({self.pick('ibpulse_port_info', rail='true')})"
-
     def on_rails(self, expr: str) -> str:
         """Values of ports that are rails."""
-        return f"({expr}) * on ({PORT}) group_left () {self.rails()}"
+        return f"({expr}) * on ({PORT}) group_left () {by_port('max', self.pick('ibpulse_port_info', rail='true'))}"
 
     def line_rate(self) -> str:
         """The line rate of each node: all rails, both directions together, in bytes per second."""
@@ -68,7 +67,12 @@ class Scope:
     def bandwidth(self, window: str = "1m") -> str:
         """Mean bandwidth (transmit + receive of all rails) of each node in a window."""
         directions = (f"ibpulse_node_{direction}_bytes_per_second" for direction in ("transmit", "receive"))
-        return "(" + " + ".join(self.pick(name, window=window) for name in directions) + ")"
+        return "(" + " + ".join(by_node("max", self.pick(name, window=window)) for name in directions) + ")"
+
+    def alerts(self, name: str = "ALERTS", **labels: str) -> str:
+        """The alerts of ibpulse, without regard to scrape job and node, which those about jobs do not have."""
+        everywhere = replace(self, job="", instance="", device="")
+        return everywhere.pick(name, alertname="~IBPulse.+", **labels)
 
     def buckets(self, name: str, function: str = "increase", by: str = "") -> str:
         """The summed buckets of a histogram, whether scraped as a classic one or converted to a native one."""
@@ -76,28 +80,32 @@ class Scope:
         classic = f"sum by ({kept}) ({self.over(function, name + '_bucket')})"
         return f"{classic} or on ({by}) sum by ({by}) ({self.over(function, name)})"
 
+    def time_share(self, name: str) -> str:
+        """The share of the time in each bucket of a histogram of samples, mean of the nodes or ports; either form."""
+        seconds = f"scalar(max({self.pick('ibpulse_sampler_interval_seconds')}))"
+        classic = f"{seconds} * avg by (le) ({self.rate(name + '_bucket')})"
+        return f"{classic} or on () {seconds} * avg({self.rate(name)})"
+
     def quantile(self, level: float, name: str, by: str = NODE) -> str:
         """A quantile of a histogram, interpolated inside its bucket."""
         return f"histogram_quantile({level:g}, {self.buckets(name, 'rate', by)})"
 
     def mean(self, name: str, by: str = NODE) -> str:
-        """The mean of a histogram, classic or native."""
+        """The mean of a classic histogram; functions of native ones make VictoriaMetrics refuse the whole query."""
         total, count = (f"sum by ({by}) ({self.over('rate', name + part)})" for part in ("_sum", "_count"))
-        native = f"sum by ({by}) ({self.over('rate', name)})"
-        return f"({total} / {count}) or on ({by}) (histogram_sum({native}) / histogram_count({native}))"
-
-    def count(self, name: str, by: str = NODE) -> str:
-        """Observations of a histogram per second, classic or native."""
-        native = f"histogram_count(sum by ({by}) ({self.over('rate', name)}))"
-        return f"sum by ({by}) ({self.over('rate', name + '_count')}) or on ({by}) {native}"
+        return f"{total} / {count}"
 
     def _selector(self, name: str, labels: dict[str, str]) -> str:
         check_labels(name, set(labels))
-        matchers = [f'job=~"{self.job}"']
-        if name not in RECORDED or "instance" in level_of(name):
-            matchers.append(f'instance=~"{self.instance}"')
-        if self.device and "device" in labels_of(name):
-            matchers.append(f'device=~"{self.device}"')
+        level = level_of(name) if name in RECORDED else ["instance"]
+        # whatever is recorded keeps the cluster, and all but the sums over clusters the scrape job
+        own = {"cluster": self.cluster, "job": self.job if level != ["cluster"] else ""}
+        own["instance"] = self.instance if "instance" in level else ""
+        matchers = [f'{label}=~"{value}"' for label, value in own.items() if value]
+        for label, value in {"device": self.device, "job_id": self.job_id}.items():
+            # an alert about a node has neither
+            if value and label in labels_of(name) and not name.startswith("ALERTS"):
+                matchers.append(f'{label}=~"{value}"')
         for label, value in labels.items():
             matchers.append(f'{label}=~"{value[1:]}"' if value.startswith("~") else f'{label}="{value}"')
         return f"{name}{{{','.join(matchers)}}}"

@@ -8,6 +8,7 @@ training job. `<name>` is a threshold to fill in.
 from __future__ import annotations
 
 from tools.grafana import daily_recordings, job_recordings, node_recordings
+from tools.grafana.board_recordings import BOARDS
 from tools.grafana.daily_recordings import DAYS
 from tools.grafana.fleet_recordings import FLEETS
 from tools.grafana.job_recordings import JOBS
@@ -21,4 +22,4 @@ THRESHOLDS = (*node_recordings.THRESHOLDS, *job_recordings.THRESHOLDS)
 DAILY = "ibpulse-days"
 DAILY_INTERVAL = daily_recordings.INTERVAL
 """The interval of the group `DAILY`; the windows of its rules are as long."""
-GROUPS = {DAILY: DAYS, "ibpulse-nodes": NODES, "ibpulse-fleet": FLEETS, "ibpulse-jobs": JOBS}
+GROUPS = {DAILY: DAYS, "ibpulse-nodes": NODES, "ibpulse-fleet": FLEETS, "ibpulse-jobs": JOBS, "ibpulse-boards": BOARDS}

@@ -13,7 +13,8 @@ PROMETHEUS: dict[str, tuple[str, ...]] = {
     "up": (),
     "scrape_samples_scraped": (),
     "scrape_duration_seconds": (),
-    "ALERTS": ("alertname", "alertstate", "severity"),
+    "ALERTS": ("alertname", "alertstate", "severity", "job_id"),
+    "ALERTS_FOR_STATE": ("alertname", "severity", "job_id"),
 }
 TARGET_LABELS = ("cluster", "job", "instance", "node", "pod")
 """Labels that Prometheus adds to every series."""

@@ -13,21 +13,32 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from tools.grafana import panels
+from tools.grafana import colors
 from tools.grafana.panels import PROMETHEUS, REF_IDS, Link, PanelHead, finish_panel, link_property
+
+EMPTY = "–"
+"""Text of a cell without a value; otherwise Grafana repeats the sentence for a panel without data in it."""
+UNSEEN = ("job", "cluster")
+"""Labels that only links need."""
+HIDDEN = [
+    # the first up to Grafana 12.1, the second later
+    dashboard.DynamicConfigValue(id_val="custom.hidden", value=True),
+    dashboard.DynamicConfigValue(id_val="custom.hideFrom", value={"legend": False, "tooltip": False, "viz": True}),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: the values of an instant query under a heading; `levels` colour the cells from each value upwards.
 
-    A query without a heading only contributes labels.
+    A query without a heading only contributes labels. `width` is in pixels; 0 leaves it to Grafana.
     """
 
     heading: str
     expr: str
     unit: str
     levels: tuple[tuple[float, str], ...] = ()
+    width: int = 0
 
 
 def table(
@@ -38,12 +49,16 @@ def table(
     sort: Sequence[str] = (),
     ascending: bool = False,
     link: Link | None = None,
+    linked: str = "",
     words: Mapping[str, list[dashboard.ValueMapping]] | None = None,
+    widths: Mapping[str, int] | None = None,
+    values_first: bool = False,
 ) -> dashboard.Panel:
     """A table whose rows are joined by the labels that all queries share.
 
-    `labels` with their headings come first, in this order; the first one holds the `link`. `sort` names headings,
-    `words` maps values in a column.
+    `labels` with their headings come first, in this order, unless `values_first`. The column `linked`, by default the
+    first label, holds the `link`. `sort` names headings, `words` maps values in a column, `widths` are those of labels
+    by heading.
     """
     panel = (
         table_builder.Panel()
@@ -54,17 +69,24 @@ def table(
         .unit(face.unit)
         .no_value(face.nothing)
         .cell_height(common.TableCellHeight.SM)
-        .filterable(True)
         .with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=_organize(columns, labels)))
+        .with_transformation(
+            dashboard.DataTransformerConfig(id_val="organize", options=_organize(columns, labels, values_first))
+        )
         .sort_by([build_common.TableSortByFieldState().display_name(name).desc(not ascending) for name in sort])
+        .override_by_field_type("number", [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)])
     )
     for column in (column for column in columns if column.heading):
         panel.override_by_name(column.heading, _properties(column))
     for heading, mappings in (words or {}).items():
         panel.override_by_name(heading, [dashboard.DynamicConfigValue(id_val="mappings", value=mappings)])
+    for heading, width in (widths or {}).items():
+        panel.override_by_name(heading, [_width(width)])
+    for label in UNSEEN:
+        if label not in labels:
+            panel.override_by_name(label, HIDDEN)
     if link is not None:
-        panel.override_by_name(next(iter(labels.values())), [link_property(link)])
+        panel.override_by_name(linked or next(iter(labels.values())), [link_property(link)])
     return finish_panel(panel, face)
 
 
@@ -80,24 +102,34 @@ def _targets(columns: Sequence[Column]) -> list[Builder[Dataquery]]:
     ]
 
 
-def _organize(columns: Sequence[Column], labels: Mapping[str, str]) -> dict[str, object]:
+def _organize(columns: Sequence[Column], labels: Mapping[str, str], values_first: bool) -> dict[str, object]:
     # Grafana adds no letter to the column name if there is only one query
     values = ["Value"] if len(columns) == 1 else [f"Value #{ref_id}" for ref_id in REF_IDS[: len(columns)]]
     headings = {name: column.heading for name, column in zip(values, columns, strict=True)}
+    order = [*values, *labels] if values_first else [*labels, *values]
+    order += [label for label in UNSEEN if label not in labels]
+    unnamed = {name: True for name, heading in headings.items() if not heading}
     return {
-        "excludeByName": {"Time": True} | {name: True for name, heading in headings.items() if not heading},
-        "indexByName": {name: place for place, name in enumerate([*labels, *values])},
+        # the node is in `instance`, whatever a scrape adds to it
+        "excludeByName": {"Time": True, "node": True} | unnamed,
+        "indexByName": {name: place for place, name in enumerate(order)},
         "renameByName": dict(labels) | {name: heading for name, heading in headings.items() if heading},
     }
 
 
 def _properties(column: Column) -> list[dashboard.DynamicConfigValue]:
     properties = [dashboard.DynamicConfigValue(id_val="unit", value=column.unit)]
+    if column.width:
+        properties.append(_width(column.width))
     if column.levels:
         cell = {"type": "color-background", "mode": "basic"}
-        levels = panels.steps(*column.levels, base="transparent").build()
+        levels = colors.steps(*column.levels, base="transparent").build()
         properties += [
             dashboard.DynamicConfigValue(id_val="thresholds", value=levels),
             dashboard.DynamicConfigValue(id_val="custom.cellOptions", value=cell),
         ]
     return properties
+
+
+def _width(pixels: int) -> dashboard.DynamicConfigValue:
+    return dashboard.DynamicConfigValue(id_val="custom.width", value=pixels)

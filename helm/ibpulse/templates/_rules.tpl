@@ -345,6 +345,44 @@
         (max by (cluster, job, instance, node, device, port, job_id) (ibpulse_port_job_info))
         and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
       )
+- name: ibpulse-boards
+  interval: {{ $rule.interval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
+  rules:
+  - record: instance_device_port:ibpulse_bad_rail:state
+    expr: |-
+      4 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0))
+      or on (cluster, job, instance, node, device, port) 3 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down) == 1)
+      or on (cluster, job, instance, node, device, port) 2 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle) == 1)
+      or on (cluster, job, instance, node, device, port) 1 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow) == 1)
+  - record: instance:ibpulse_quarantined_devices:sum
+    expr: |-
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device) (ibpulse_device_quarantined))
+  - record: instance:ibpulse_set_aside_ports:sum
+    expr: |-
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_left_alone))
+  - record: instance:ibpulse_read_errors:rate5m
+    expr: |-
+      sum by (cluster, job, instance, node) (sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[5m]))))
+  - record: instance:ibpulse_effective_resolution:ratio
+    expr: |-
+      max by (cluster, job, instance, node) (
+        max by (cluster, job, instance, node, device, port) (ibpulse_port_effective_resolution_seconds)
+        / on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_sampling_interval_seconds)
+      )
+  - record: job_le:ibpulse_sampler_lateness_seconds_bucket:rate5m
+    expr: |-
+      sum by (cluster, job, le) (
+        max by (cluster, job, instance, node, pod, le) (rate(ibpulse_sampler_lateness_seconds_bucket[5m]))
+      )
+  - record: job_le:ibpulse_sampler_tick_duration_seconds_bucket:rate5m
+    expr: |-
+      sum by (cluster, job, le) (
+        max by (cluster, job, instance, node, pod, le) (rate(ibpulse_sampler_tick_duration_seconds_bucket[5m]))
+      )
 {{- if or ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulsePortSaturated.enabled) ($rule.alerts.IBPulseTrafficStalled.enabled) ($rule.alerts.IBPulseStepTimeRegressed.enabled) ($rule.alerts.IBPulseNodeBehindItsJob.enabled) }}
 - name: ibpulse-traffic
   interval: {{ $rule.alertInterval }}

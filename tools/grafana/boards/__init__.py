@@ -11,10 +11,17 @@ from typing import Any
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from tools.grafana.boards import bursts_board, comparison_board, exporter_board, fleet_board, node_board
+from tools.grafana.boards import bursts_board, compare_board, exporter_board, fleet_board, job_board, node_board
 from tools.grafana.layout import Board, write_board
 
-BOARDS = (fleet_board.board, node_board.board, comparison_board.board, bursts_board.board, exporter_board.board)
+BOARDS = (
+    fleet_board.board,
+    job_board.board,
+    node_board.board,
+    compare_board.board,
+    bursts_board.board,
+    exporter_board.board,
+)
 """Functions that make the boards, in the order of the links between them."""
 LINT_FILE = ".lint"
 LINT_HEAD = "# Written by `python -m tools.grafana`: rules of grafana/dashboard-linter that are broken on purpose.\n"

@@ -1,6 +1,4 @@
-"""The raw samples of one node through the Infinity data source, and its captures. Queries Prometheus only for
-the variables.
-"""
+"""The raw samples of one node through the Infinity data source, its captures, and what Prometheus has of the same."""
 
 from __future__ import annotations
 
@@ -8,16 +6,26 @@ from grafana_foundation_sdk.builders import table as table_builder
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import common, dashboard
 
-from tools.grafana import layout, panels
-from tools.grafana.layout import Board, Breach, Section
-from tools.grafana.panels import Link, PanelHead, finish_panel, heat, link_property
-from tools.grafana.queries import INFINITY, NODE_ADDRESS, PLUGIN, Field, InfinityQuery, window_query
+from tools.grafana import colors, layout, links, marks, variables
+from tools.grafana.boards.node_rails import peaks
+from tools.grafana.boards.node_shape import BURST, durations, utilization
+from tools.grafana.layout import Board, Section
+from tools.grafana.linting import Breach
+from tools.grafana.panels import Link, PanelHead, finish_panel, heat, link_property, table_legend
+from tools.grafana.queries import INFINITY, NODE_ADDRESS, PLUGIN, Field, InfinityQuery, Scope, window_query
+from tools.grafana.tables import EMPTY as EMPTY_CELL
 
 HISTORY = (
     "The node keeps the last minutes (sampler.history); older samples are in its captures. Cells without a colour are "
     "missing data."
 )
-EMPTY = "The node has no samples of this time: choose the last minutes and one node, and check that Grafana reaches it"
+EMPTY = (
+    "The node has no samples of this time, or Grafana does not reach it: choose the last minutes and one node, and set "
+    "the variable Gateway if there is a gateway"
+)
+S = Scope()
+WITHOUT_RAW = "15m"
+"""Range of the panels from Prometheus, which has only one or two scrapes in the range of the board."""
 CAPTURES = "/api/v1/captures"
 SUMMARY = "/api/v1/summary"
 SECONDS = 60
@@ -43,12 +51,13 @@ def _heatmap(direction: str) -> dashboard.Panel:
             "percentunit",
             EMPTY,
             width=24,
-            height=7,
+            height=8,
         ),
         (),
         sources=[query],
         datasource=INFINITY,
         color_max=1,
+        rows=True,
     )
 
 
@@ -84,16 +93,19 @@ def _utilization() -> dashboard.Panel:
     }
     panel = _series(face, window_query(unit="ratio", statistic="mean"))
     panel.with_transformation(dashboard.DataTransformerConfig(id_val="calculateField", options=mean))
-    return finish_panel(panel.color_scheme(panels.fixed(panels.ORANGE)).fill_opacity(20), face)
+    return finish_panel(panel.color_scheme(colors.fixed(colors.BLUE)).fill_opacity(20), face)
 
 
 def _ports() -> dashboard.Panel:
     text = f"Each port and direction separately; every point is the highest of its samples. {HISTORY}"
-    face = PanelHead("Ports at 10 ms", text, "Bps", EMPTY, width=24)
-    return finish_panel(_series(face, window_query(statistic="max")).color_scheme(panels.by_last_value()), face)
+    face = PanelHead("Ports at 10 ms", text, "Bps", EMPTY, width=24, height=11)
+    panel = _series(face, window_query(statistic="max")).color_scheme(colors.by_series()).legend(table_legend())
+    return finish_panel(panel, face)
 
 
-def _listing(face: PanelHead, query: InfinityQuery, link: tuple[str, Link] | None = None) -> dashboard.Panel:
+def _listing(
+    face: PanelHead, query: InfinityQuery, widths: dict[str, int], link: tuple[str, Link] | None = None
+) -> dashboard.Panel:
     panel = (
         table_builder.Panel()
         .title(face.title)
@@ -103,29 +115,27 @@ def _listing(face: PanelHead, query: InfinityQuery, link: tuple[str, Link] | Non
         .unit(face.unit)
         .no_value(face.nothing)
         .cell_height(common.TableCellHeight.SM)
-        .filterable(True)
+        .override_by_field_type("number", [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY_CELL)])
     )
     for heading, unit in _UNITS.items():
         panel.override_by_name(heading, [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
+    for heading, width in widths.items():
+        panel.override_by_name(heading, [dashboard.DynamicConfigValue(id_val="custom.width", value=width)])
     if link is not None:
         panel.override_by_name(link[0], [link_property(link[1])])
     return finish_panel(panel, face)
 
 
 def _summary() -> dashboard.Panel:
-    columns = [
-        Field("port", "Port", "string"),
-        Field("transmit.mean_bytes_per_second", "Transmit mean"),
-        Field("transmit.peak_bytes_per_second", "Transmit peak"),
-        Field("transmit.duty_cycle_ratio", "Transmit duty"),
-        Field("transmit.burstiness_cv", "Transmit CV"),
-        Field("receive.mean_bytes_per_second", "Receive mean"),
-        Field("receive.peak_bytes_per_second", "Receive peak"),
-        Field("receive.duty_cycle_ratio", "Receive duty"),
-        Field("receive.burstiness_cv", "Receive CV"),
-        Field("bursts", "Bursts"),
-        Field("rail_share_ratio", "Share of the rails"),
-    ]
+    columns = [Field("port", "Port", "string")]
+    for direction, heading in (("transmit", "Transmit"), ("receive", "Receive")):
+        columns += [
+            Field(f"{direction}.mean_bytes_per_second", f"{heading} mean"),
+            Field(f"{direction}.peak_bytes_per_second", f"{heading} peak"),
+            Field(f"{direction}.duty_cycle_ratio", f"{heading} duty"),
+            Field(f"{direction}.burstiness_cv", f"{heading} CV"),
+        ]
+    columns += [Field("bursts", "Bursts"), Field("rail_share_ratio", "Share of the rails")]
     face = PanelHead(
         "Statistics of the newest minute",
         f"Every statistic of the last {SECONDS} s of each port, computed now from the same samples; it does not follow "
@@ -133,8 +143,10 @@ def _summary() -> dashboard.Panel:
         "none",
         EMPTY,
         width=24,
+        height=11,
     )
-    return _listing(face, InfinityQuery("A", SUMMARY, {"window": f"{SECONDS}s"}, "ports").as_table(columns))
+    query = InfinityQuery("A", SUMMARY, {"window": f"{SECONDS}s"}, "ports").as_table(columns)
+    return _listing(face, query, {column.text: 120 for column in columns})
 
 
 def _captures() -> dashboard.Panel:
@@ -153,12 +165,24 @@ def _captures() -> dashboard.Panel:
         width=24,
     )
     link = Link("Download", f"{NODE_ADDRESS}{CAPTURES}/${{__data.fields.File}}")
-    return _listing(face, InfinityQuery("A", CAPTURES, {}, "captures").as_table(columns), ("File", link))
+    query = InfinityQuery("A", CAPTURES, {}, "captures").as_table(columns)
+    return _listing(face, query, {"Triggered": 180, "Size": 100, "File": 560}, ("File", link))
+
+
+def _recorded() -> list[dashboard.Panel]:
+    found = [
+        utilization(S),
+        durations("Bursts", BURST, "above", S),
+        *(peaks(S, direction, "10s") for direction in ("transmit", "receive")),
+    ]
+    for panel in found:
+        panel.time_from = WITHOUT_RAW
+    return found
 
 
 def board() -> Board:
     """The board of raw samples."""
-    infinity = layout.infinity(PLUGIN)
+    infinity = variables.infinity(PLUGIN)
     names = "One data source is not Prometheus; the linter expects a hyphen in its name, which variables cannot have."
     return Board(
         uid=layout.BURSTS,
@@ -167,23 +191,20 @@ def board() -> Board:
         # the linter assumes that the panels use the first data source
         variables=[
             infinity,
-            layout.datasource(),
-            layout.job(),
-            layout.instance(single=True),
-            layout.choice(
-                "scheme", "Scheme", "Scheme that Grafana's server uses for requests to the node.", ("http", "https")
-            ),
-            layout.text(
-                "gateway",
-                "Gateway",
-                "Where a gateway has the nodes, such as gateway:10056/node/; empty to ask each node itself.",
-            ),
+            variables.datasource(),
+            variables.cluster(single=True),
+            variables.job(),
+            variables.instance(single=True),
+            *variables.node_address(),
         ],
         sections=[
             Section("", [_heatmap("transmit"), _heatmap("receive"), _utilization()]),
             Section("Ports and captures", [_ports(), _summary(), _captures()]),
+            Section("From Prometheus, where no node or gateway can be reached: the last minutes", _recorded()),
         ],
         start="now-20s",
         refresh="",
         exceptions=[Breach("template-datasource-rule", names)],
+        marks=marks.of_node(S),
+        pages=[links.LIVE_PAGE, links.GPUS, links.NODES],
     )

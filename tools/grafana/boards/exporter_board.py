@@ -1,141 +1,35 @@
-"""The exporter's own health: whether its numbers can be trusted, and their cost."""
+"""Health of the exporters: can the numbers be trusted, and what does ibpulse cost?"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import layout, panels
+from tools.grafana import layout, links, marks, variables
 from tools.grafana.boards.exporter_reads import event_panels, read_panels
+from tools.grafana.boards.exporter_worst import AGE, MISSED, NOTHING, problem_table, worst_panels
+from tools.grafana.colors import BAD_TEXT, NOTICE_TEXT
 from tools.grafana.layout import Board, Section
-from tools.grafana.panels import ORANGE, VERMILION, Figure, PanelHead, figure_panels, heat, lines
+from tools.grafana.linting import SCRAPE_JOB, unscoped
+from tools.grafana.panels import Figure, PanelHead, figure_panels, heat, lines
 from tools.grafana.queries import Query, Scope, by_node
 from tools.grafana.tables import Column, table
 
-NODES = Scope()
-NOTHING = "No exporter of this selection responds"
-S = Scope(device="$device")
+S = Scope()
+NO_RULES = "No recorded data: load the recording rules"
+LATENESS = "job_le:ibpulse_sampler_lateness_seconds_bucket:rate5m"
+READ_TIME = "job_le:ibpulse_sampler_tick_duration_seconds_bucket:rate5m"
+WHOLE = "Recorded for whole scrape jobs: the Instance variable has no effect."
 CPU = " + ".join(
-    by_node("sum", NODES.rate(part)) for part in ("process_cpu_seconds_total", "ibpulse_sampler_cpu_seconds_total")
+    by_node("sum", S.rate(part)) for part in ("process_cpu_seconds_total", "ibpulse_sampler_cpu_seconds_total")
 )
-MISSED = NODES.pick("instance:ibpulse_missed_ticks:ratio")
-AGE = NODES.pick("ibpulse_sampler_heartbeat_age_seconds")
-RESOLUTION = S.pick("ibpulse_port_effective_resolution_seconds")
-INTERVAL = S.pick("ibpulse_port_sampling_interval_seconds")
-
-
-def cost_panels() -> list[model.Panel]:
-    """Processor, memory, scrapes, requests, captures, versions."""
-    return [_cpu(), _memory(), _scrapes(), _requests(), _captures(), _capture_size(), _versions()]
-
-
-def _cpu() -> model.Panel:
-    return lines(
-        PanelHead("CPU", "CPU time of the daemon and of its sampler; 1 is one full core.", "percentunit", NOTHING),
-        [
-            Query(NODES.rate("process_cpu_seconds_total"), "{{instance}} daemon"),
-            Query(NODES.rate("ibpulse_sampler_cpu_seconds_total"), "{{instance}} sampler"),
-        ],
-    )
-
-
-def _memory() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Memory of the daemon",
-            "Resident memory of the main process, including the shared ring but not the sampler.",
-            "bytes",
-            NOTHING,
-        ),
-        [Query(NODES.pick("process_resident_memory_bytes"))],
-    )
-
-
-def _scrapes() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Scrapes",
-            "Duration of a scrape, as measured by Prometheus.",
-            "s",
-            NOTHING,
-        ),
-        [Query(NODES.pick("scrape_duration_seconds"))],
-    )
-
-
-def _requests() -> model.Panel:
-    return lines(
-        PanelHead("Requests", "Requests per second that the exporter answered, by status.", "reqps", NOTHING),
-        [Query(f"sum by (code) ({NODES.rate('ibpulse_http_requests_total')})", "{{code}}")],
-    )
-
-
-def _captures() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Captures",
-            "Captures taken and captures that could not be written, between two points of the graph. Absent without a "
-            "capture directory.",
-            "none",
-            "The flight recorder has no directory",
-        ),
-        [
-            Query(by_node("sum", NODES.over("increase", "ibpulse_captures_total")), "{{instance}} taken"),
-            Query(by_node("sum", NODES.over("increase", "ibpulse_capture_errors_total")), "{{instance}} failed"),
-        ],
-    )
-
-
-def _capture_size() -> model.Panel:
-    return lines(
-        PanelHead("Size of the captures", "All captures in the directory of each node.", "decbytes", "No captures"),
-        [Query(NODES.pick("ibpulse_capture_stored_bytes"))],
-    )
-
-
-def _versions() -> model.Panel:
-    build = f"max by (cluster, job, instance, version, python) ({NODES.pick('ibpulse_build_info')})"
-    scheduler = (
-        "max by (cluster, job, instance, requested, actual, cpu_actual) "
-        f"({NODES.pick('ibpulse_sampler_scheduler_info')})"
-    )
-    newest = by_node("max", NODES.pick("ibpulse_capture_last_timestamp_seconds"))
-    return table(
-        PanelHead(
-            "Exporters",
-            "Version, requested and actual scheduling class of the sampler, notices of the last device scan (details "
-            "are on the node's page), captures.",
-            "none",
-            NOTHING,
-            width=24,
-        ),
-        [
-            Column("", build, "none"),
-            Column("", scheduler, "none"),
-            Column("Notices", by_node("max", NODES.pick("ibpulse_fabric_notices")), "none", ((1, ORANGE),)),
-            Column("Captures", by_node("max", NODES.pick("ibpulse_captures_stored")), "none"),
-            Column("Newest capture", f"1000 * {newest}", "dateTimeAsIso"),
-        ],
-        {
-            "instance": "Node",
-            "job": "Job",
-            "cluster": "Cluster",
-            "version": "Version",
-            "python": "Python",
-            "requested": "Scheduler requested",
-            "actual": "Scheduler",
-            "cpu_actual": "CPU",
-        },
-        sort=("Notices",),
-    )
-
 
 FIGURES = (
     Figure(
         "Not answering",
-        "Targets that Prometheus could not scrape last time. Their data ends at the last successful scrape.",
+        f"Exporters that Prometheus could not scrape last time. Their data ends at the last successful scrape. {WHOLE}",
         "none",
-        f"sum(1 - {NODES.pick('up')})",
-        ((1, VERMILION),),
+        f"sum({S.pick('job:ibpulse_exporters:count')}) - sum({S.pick('job:ibpulse_exporters_up:count')})",
+        ((1, BAD_TEXT),),
     ),
     Figure(
         "Missed samples",
@@ -143,142 +37,162 @@ FIGURES = (
         "missing data.",
         "percentunit",
         f"max({MISSED})",
-        (
-            (0.001, ORANGE),
-            (0.01, VERMILION),
-        ),
+        ((0.001, NOTICE_TEXT), (0.01, BAD_TEXT)),
     ),
     Figure(
-        "Wake-up delay, 99 %",
+        "Late, 99 %",
         "Delay with which samplers wake up for a sample, 99th percentile of all. Rates are computed from the true read "
-        "times, so a delay costs no accuracy until samples are missed.",
+        f"times, so a delay costs no accuracy until samples are missed. {WHOLE}",
         "s",
-        NODES.quantile(0.99, "ibpulse_sampler_lateness_seconds", ""),
+        f"histogram_quantile(0.99, sum by (le) ({S.pick(LATENESS)}))",
     ),
     Figure(
-        "Time since heartbeat",
-        "Age of the oldest heartbeat of a sampler. A silent sampler is restarted within three seconds.",
+        "Oldest data",
+        "Time since the newest sample of the node that is furthest behind, normally some seconds. Requires "
+        "synchronised clocks.",
         "s",
         f"max({AGE})",
-        ((5, VERMILION),),
+        ((60, BAD_TEXT),),
     ),
     Figure(
-        "Coarsest counters",
-        "Time between two changes of the most slowly refreshed counters ÷ time between two reads. Above 2, peaks, duty "
-        "cycle and burstiness of that port are smeared. Unknown without traffic.",
-        "none",
-        f"max({RESOLUTION} / {INTERVAL})",
-        ((2, VERMILION),),
+        "Heartbeat",
+        "Age of the oldest heartbeat of a sampler. A silent sampler is restarted within three seconds.",
+        "s",
+        f"max({S.pick('ibpulse_sampler_heartbeat_age_seconds')})",
+        ((5, BAD_TEXT),),
     ),
     Figure(
-        "Devices quarantined",
+        "Quarantined",
         "Devices whose reads hung, sampled by a separate process.",
         "none",
-        f"sum({S.pick('ibpulse_device_quarantined')})",
-        ((1, VERMILION),),
+        f"sum({S.pick('instance:ibpulse_quarantined_devices:sum')})",
+        ((1, BAD_TEXT),),
     ),
     Figure(
         "CPU per node",
-        "CPU time of the daemon and its sampler, mean of the nodes; 1 is one full core.",
+        "CPU time of the daemon and its sampler, mean of the nodes; 100 % is one full core.",
         "percentunit",
         f"avg({CPU})",
     ),
     Figure(
-        "Series per node",
-        "Series per scrape, highest of the nodes. A node with 8 ports stays below 1,000 by default.",
+        "Most series",
+        "Series per scrape, highest of the nodes. A node with 8 ports and one job stays below 1,100 by default.",
         "none",
-        f"max({NODES.pick('scrape_samples_scraped')})",
+        f"max({S.pick('scrape_samples_scraped')})",
     ),
 )
 
 
-def _lateness() -> model.Panel:
+def _recorded(title: str, text: str, record: str) -> model.Panel:
+    share = f"sum by (le) ({S.pick(record)}) / scalar(sum({S.pick(record, le='+Inf')}))"
     return heat(
-        PanelHead(
+        PanelHead(title, f"{text} {WHOLE}", "s", NO_RULES, width=12, height=10),
+        [Query(share, "{{le}}", heatmap=True)],
+        cell_unit="percentunit",
+        color_max=1,
+    )
+
+
+def _timing() -> list[model.Panel]:
+    return [
+        _recorded(
             "Wake-up delay of the samplers",
-            "Wake-up delay of the main samplers of all chosen nodes, samples per second in each band. A rising band "
-            "indicates a busy node, or a CPU limit.",
-            "s",
-            NOTHING,
-            width=12,
+            "Share of the samples of all nodes by the wake-up delay of the main sampler. A rising band indicates busy "
+            "nodes, or a CPU limit.",
+            LATENESS,
         ),
-        [Query(NODES.buckets("ibpulse_sampler_lateness_seconds", "rate"), "{{le}}", heatmap=True)],
-        cell_unit="cps",
-    )
-
-
-def _tick_cost() -> model.Panel:
-    return heat(
-        PanelHead(
+        _recorded(
             "Read time of all ports",
-            "Time to read all ports once, samples per second in each band. A band at milliseconds is a slow device "
-            "or a delayed sampler.",
-            "s",
-            NOTHING,
-            width=12,
+            "Share of the samples of all nodes by the time to read all ports once. A band at milliseconds is a slow "
+            "device or a delayed sampler.",
+            READ_TIME,
         ),
-        [Query(NODES.buckets("ibpulse_sampler_tick_duration_seconds", "rate"), "{{le}}", heatmap=True)],
-        cell_unit="cps",
-    )
+    ]
 
 
-def _missed() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Missed samples by node",
-            "Share of the samples of ten minutes that were skipped because the sampler woke up too late. Below 1 %, "
-            "statistics are not affected.",
-            "percentunit",
-            "No recorded share: load the recording rules",
+def _cost() -> list[model.Panel]:
+    builds = f"count by (version, python) ({S.pick('ibpulse_build_info')})"
+    classes = f"count by (requested, actual, cpu_actual) ({S.pick('ibpulse_sampler_scheduler_info')})"
+    return [
+        table(
+            PanelHead("Versions", "Nodes by version of ibpulse and of Python.", "none", NOTHING, width=8),
+            [Column("Nodes", builds, "none", width=80)],
+            {"version": "Version", "python": "Python"},
+            sort=("Nodes",),
         ),
-        [Query(NODES.pick("instance:ibpulse_missed_ticks:ratio"))],
-        thresholds=panels.steps((0.01, VERMILION)),
-    )
-
-
-def _ticks() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Samples per second",
-            "Times per second that the main sampler read its ports, and the number that its interval requires.",
-            "cps",
-            NOTHING,
+        table(
+            PanelHead(
+                "Scheduling of the samplers",
+                "Nodes by the requested and the actual scheduling class of the sampler, and its CPU.",
+                "none",
+                NOTHING,
+            ),
+            [Column("Nodes", classes, "none", width=80)],
+            {"requested": "Requested", "actual": "Actual", "cpu_actual": "CPU"},
+            sort=("Nodes",),
+            widths={"Requested": 140, "Actual": 130, "CPU": 80},
         ),
-        [
-            Query(NODES.rate("ibpulse_sampler_ticks_total"), "{{instance}} read"),
-            Query(f"1 / {NODES.pick('ibpulse_sampler_interval_seconds')}", "{{instance}} required"),
-        ],
-    )
-
-
-def _throttled() -> model.Panel:
-    return lines(
-        PanelHead(
-            "CPU limit",
-            "Periods per second in which the kernel throttled the container. Each costs samples: remove the limit. "
-            "Absent outside a container.",
-            "cps",
-            "No CPU limit, as recommended",
+        lines(
+            PanelHead("Requests", "Requests per second that the exporters answered, by status.", "reqps", NOTHING),
+            [Query(f"sum by (code) ({S.rate('ibpulse_http_requests_total')})", "{{code}}")],
         ),
-        [Query(NODES.rate("ibpulse_cgroup_throttled_periods_total"))],
-        thresholds=panels.steps((0.1, VERMILION)),
-    )
+        lines(
+            PanelHead(
+                "Captures",
+                "Captures taken on all chosen nodes, and captures that could not be written, between two points of the "
+                "graph. Absent without a capture directory.",
+                "none",
+                "The flight recorder has no directory",
+                width=12,
+            ),
+            [
+                Query(f"sum({S.over('increase', 'ibpulse_captures_total')})", "taken"),
+                Query(f"sum({S.over('increase', 'ibpulse_capture_errors_total')})", "failed"),
+                Query(f"sum({S.pick('ibpulse_captures_stored')})", "stored"),
+            ],
+        ),
+        lines(
+            PanelHead(
+                "Samples per second",
+                "Times per second that the main samplers of all chosen nodes read their ports, and the number that "
+                "their intervals require.",
+                "none",
+                NOTHING,
+                width=12,
+            ),
+            [
+                Query(f"sum({S.rate('ibpulse_sampler_ticks_total')})", "read"),
+                Query(f"sum(1 / {S.pick('ibpulse_sampler_interval_seconds')})", "required"),
+            ],
+        ),
+    ]
 
 
 def board() -> Board:
     """The board about the exporters."""
-    ticks = [_lateness(), _tick_cost(), _missed(), _ticks(), _throttled()]
+    sections = [
+        Section("", [*figure_panels(FIGURES, NOTHING), problem_table(), *_timing()]),
+        Section("The worst over time", worst_panels(), collapsed=True),
+        Section("Reads and devices", read_panels(), collapsed=True),
+        Section("Interruptions", event_panels(), collapsed=True),
+        Section("Versions, requests, captures", _cost(), collapsed=True),
+    ]
     return Board(
-        uid="ibpulse-exporter",
+        uid=layout.EXPORTER,
         title="ibpulse / Exporter health",
         question="Can the numbers be trusted: does every exporter respond, in time, at the resolution that it claims?",
-        variables=[layout.datasource(), layout.job(), layout.instance(), layout.device()],
-        sections=[
-            Section("", [*figure_panels(FIGURES, NOTHING), *ticks]),
-            Section("Reads and devices", read_panels()),
-            Section("Events", event_panels()),
-            Section("Cost, captures, versions", cost_panels()),
+        variables=[
+            variables.datasource(),
+            variables.cluster(),
+            variables.job(),
+            variables.instance(),
+            variables.device(),
+            *variables.node_address(shown=False),
         ],
+        sections=sections,
         start="now-3h",
         refresh="1m",
+        exceptions=[SCRAPE_JOB, *unscoped([panel for section in sections for panel in section.panels])],
+        marks=marks.of_fleet(S, marks=False),
+        pages=[links.NODES],
     )

@@ -1,158 +1,125 @@
-"""Reads of the counters, problem devices, interruptions of sampling."""
+"""Reads of the counters and problem devices in detail, the worst 20, and interruptions of sampling."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import panels
-from tools.grafana.panels import PanelHead, lines, states
-from tools.grafana.queries import Query, Scope, by_node
+from tools.grafana import layout, links
+from tools.grafana.boards.exporter_worst import NOTHING, TOP, worst
+from tools.grafana.panels import Link, PanelHead, lines
+from tools.grafana.queries import Query, Scope, by_port
+from tools.grafana.tables import Column, table
 
 S = Scope(device="$device")
 NODES = Scope()
-NOTHING = "No exporter of this selection responds"
-PORT_NAME = "{{instance}} {{device}}:{{port}}"
+DEVICE = "cluster, job, instance, node, device"
 EVENTS = {
     "ibpulse_sampler_restarts_total": "restarts",
     "ibpulse_sampler_takeovers_total": "takeovers",
     "ibpulse_sampler_clock_steps_total": "clock steps",
+    "ibpulse_port_resets_total": "counter resets",
 }
 
 
 def read_panels() -> list[model.Panel]:
-    """Panels about the quality of the reads."""
-    return [_resolution(), _failed(), _slow(), _quarantine(), _left_alone(), _lengthened()]
+    """Panels about the quality of the reads, device by device."""
+    return [_ports(), _devices()]
 
 
 def event_panels() -> list[model.Panel]:
     """Panels about interruptions of sampling."""
-    return [_interruptions(), _resets(), _behind()]
+    return [_interruptions(), _failed()]
 
 
-def _resolution() -> model.Panel:
-    return lines(
+def _top(expr: str) -> str:
+    return f"topk({TOP}, {expr})"
+
+
+def _ports() -> model.Panel:
+    """The ports that are read badly."""
+    resolution = S.pick("ibpulse_port_effective_resolution_seconds")
+    interval = S.pick("ibpulse_port_sampling_interval_seconds")
+    failed, uncertain = (
+        by_port("sum", S.over("increase", f"ibpulse_sampler_{kind}_total", "1h"))
+        for kind in ("read_errors", "uncertain_reads")
+    )
+    columns = [
+        Column("Set aside", _top(by_port("max", f"{S.pick('ibpulse_port_left_alone')} == 1")), "none", width=85),
+        Column("Failed 1h", _top(f"round({failed}) > 0"), "none", width=85),
+        Column("Uncertain 1h", _top(f"round({uncertain}) > 0"), "none", width=105),
+        Column("Resolution", _top(by_port("max", f"{resolution} > 2 * {interval}")), "s", width=95),
+    ]
+    return table(
         PanelHead(
-            "Effective resolution",
-            "Time between two changes of a port's counters under traffic, compared with the time between two reads. If "
-            "it is far longer, the device refreshes slowly, or the traffic comes as regular single samples.",
-            "s",
-            "No port had enough traffic to judge",
+            "Ports that are read badly",
+            "Ports that are only retried now and then because their files kept failing; failed reads and reads "
+            "whose time is uncertain, of the last hour, both missing data; and the time between two changes of "
+            f"counters that change less often than every second read. At most {TOP} ports for each; a dash is not a "
+            "problem.",
+            "none",
+            "Every port is read as it should be",
+            width=12,
+            height=11,
+        ),
+        columns,
+        {"instance": "Node", "device": "Device", "port": "Port"},
+        sort=("Set aside", "Failed 1h"),
+        link=Link("Open the node", links.row_link(layout.NODE)),
+        widths={"Device": 80, "Port": 55},
+    )
+
+
+def _devices() -> model.Panel:
+    """The devices that are slow or hang."""
+
+    def device(expr: str) -> str:
+        return _top(f"max by ({DEVICE}) ({expr})")
+
+    return table(
+        PanelHead(
+            "Devices that are slow or hang",
+            "Devices that a separate process samples because a read of them hung, devices whose interval was "
+            "lengthened because their reads take long, and the slowest reads: the 99th percentile of the read time "
+            f"of a byte counter. Each read is a request to the firmware. At most {TOP} devices for each.",
+            "none",
+            NOTHING,
+            width=12,
+            height=11,
         ),
         [
-            Query(S.pick("ibpulse_port_effective_resolution_seconds"), PORT_NAME),
-            Query(f"max({S.pick('ibpulse_port_sampling_interval_seconds')})", "longest interval"),
+            Column("Quarantined", device(f"{S.pick('ibpulse_device_quarantined')} == 1"), "none", width=105),
+            Column("Slowed down", device(f"{S.pick('ibpulse_device_interval_lengthened')} == 1"), "none", width=105),
+            Column("Read time, 99 %", device(S.pick("ibpulse_device_read_p99_seconds")), "s", width=125),
         ],
-    )
-
-
-def _failed() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Failed and uncertain reads",
-            "Reads per second that failed, and reads so slow that the time of the counter value is uncertain. "
-            "Both are missing data.",
-            "cps",
-            NOTHING,
-        ),
-        [
-            Query(by_node("sum", S.rate("ibpulse_sampler_read_errors_total")), "{{instance}} failed"),
-            Query(by_node("sum", S.rate("ibpulse_sampler_uncertain_reads_total")), "{{instance}} uncertain"),
-        ],
-    )
-
-
-def _slow() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Slow reads",
-            "99th percentile of the read time of a byte counter, by device. Each read is a request to the "
-            "firmware: a device that responds slowly is sampled less often.",
-            "s",
-            NOTHING,
-        ),
-        [Query(S.pick("ibpulse_device_read_p99_seconds"), "{{instance}} {{device}}")],
-    )
-
-
-def _quarantine() -> model.Panel:
-    return states(
-        PanelHead(
-            "Devices in quarantine",
-            "Devices that a separate process samples because a read of them hung. The others are not affected.",
-            "bool_yes_no",
-            NOTHING,
-        ),
-        [Query(S.pick("ibpulse_device_quarantined"), "{{instance}} {{device}}")],
-        panels.YES_IS_BAD,
-    )
-
-
-def _left_alone() -> model.Panel:
-    return states(
-        PanelHead(
-            "Ports set aside",
-            "Ports whose files kept failing, which are only retried now and then.",
-            "bool_yes_no",
-            NOTHING,
-        ),
-        [Query(S.pick("ibpulse_port_left_alone"), PORT_NAME)],
-        panels.YES_IS_BAD,
-    )
-
-
-def _lengthened() -> model.Panel:
-    return states(
-        PanelHead(
-            "Devices sampled more slowly",
-            "Devices whose interval was lengthened because their reads take long. No rows is the good case.",
-            "bool_yes_no",
-            "Every device is sampled at the configured interval",
-        ),
-        [Query(S.pick("ibpulse_device_interval_lengthened"), "{{instance}} {{device}}")],
-        panels.YES_IS_BAD,
+        {"instance": "Node", "device": "Device"},
+        sort=("Quarantined", "Slowed down", "Read time, 99 %"),
+        link=Link("Open the node", links.row_link(layout.NODE)),
     )
 
 
 def _interruptions() -> model.Panel:
     return lines(
         PanelHead(
-            "Restarts, takeovers, clock steps",
-            "Interruptions of sampling: a sampler that ended, a hung read for which a new sampler was started, a step "
-            "of the wall clock. Each leaves a fraction of a second of missing data.",
+            "Restarts, takeovers, clock steps, resets",
+            "Interruptions of sampling on all chosen nodes, between two points of the graph: a sampler that ended, "
+            "a hung read for which a new sampler was started, a step of the wall clock, a byte counter that was "
+            "lower than before. Each leaves a fraction of a second of missing data, and none is counted as traffic.",
             "none",
             NOTHING,
+            width=12,
         ),
-        [
-            Query(by_node("sum", NODES.over("increase", name)), f"{{{{instance}}}} {word}")
-            for name, word in EVENTS.items()
-        ],
+        [Query(f"sum({NODES.over('increase', name)})", word) for name, word in EVENTS.items()],
     )
 
 
-def _resets() -> model.Panel:
+def _failed() -> model.Panel:
     return lines(
         PanelHead(
-            "Counter resets",
-            "Samples at which a byte counter was lower than before. Never counted as traffic; if it happens "
-            "repeatedly, some tool is clearing them.",
+            "Failed reads",
+            f"Reads of byte counters that failed, per second. The {TOP} nodes with most of them in this span.",
             "none",
-            NOTHING,
+            "No recorded reads: load the recording rules",
+            width=12,
         ),
-        [Query(by_node("sum", S.over("increase", "ibpulse_port_resets_total")))],
-    )
-
-
-def _behind() -> model.Panel:
-    return lines(
-        PanelHead(
-            "Delay of the data",
-            "Prometheus's time - the time of the newest aggregated sample, normally about a second, and the "
-            "time that was skipped because aggregation fell behind. Requires synchronised clocks.",
-            "s",
-            NOTHING,
-        ),
-        [
-            Query(f"time() - {NODES.pick('ibpulse_aggregated_until_timestamp_seconds')}", "{{instance}} behind"),
-            Query(NODES.over("increase", "ibpulse_aggregator_skipped_seconds_total"), "{{instance}} skipped"),
-        ],
+        [Query(worst("instance:ibpulse_read_errors:rate5m"))],
     )

@@ -1,30 +1,100 @@
-"""One node: the traffic of its rails, now and over time. Shape, rails and counters are in modules of their own."""
+"""One node: its state, its jobs, the traffic of its rails. Shape, rails and counters are in modules of their own."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import layout, panels
+from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.node_rails import every_sample, rail_panels
 from tools.grafana.boards.node_shape import STEP, shape_panels
-from tools.grafana.boards.node_wire import port_panels, wire_panels
-from tools.grafana.layout import Board, Breach, Section
-from tools.grafana.panels import ORANGE, VERMILION, Figure, Link, PanelHead, figure_panels, heat, lines, number, states
-from tools.grafana.queries import Query, Scope, by_node
-from tools.grafana.recording_rules import NODE
+from tools.grafana.boards.node_wire import jobs_of_node, port_panels, wire_panels
+from tools.grafana.colors import BAD_TEXT, NOTICE_TEXT
+from tools.grafana.layout import Board, Section
+from tools.grafana.linting import ONE_NODE, SCRAPE_JOB
+from tools.grafana.panels import Figure, Link, PanelHead, figure_panels, heat, lines, number, states, status_row
+from tools.grafana.queries import Query, Scope, by_node, by_port
+from tools.grafana.rule_levels import NODE
 
 S = Scope()
 RAILS = Scope(device="$device")
 SILENT = "No traffic in this span, or the node did not report"
 NO_NODE = "The node does not report: choose one, or check the exporter board"
-TO_SAMPLES = Link("Show the 10 ms samples of this moment", layout.series_link(layout.BURSTS))
-BAD_RAILS = (
-    f"sum({S.pick('ibpulse_port_rail_idle')}) + sum({S.pick('ibpulse_port_rail_slow')}) + "
-    f"sum({S.on_rails('1 - ' + S.pick('ibpulse_port_up'))})"
+TO_SAMPLES = Link("Show the 10 ms samples of this moment", links.series_link(layout.BURSTS))
+MISSING = f"clamp_min({S.pick('ibpulse_node_expected_rails')} - {S.pick('ibpulse_node_rails')}, 0)"
+BAD = ((1, BAD_TEXT),)
+FIRING = {"alertname": "~IBPulse.+", "alertstate": "firing", "severity": "~critical|warning"}
+
+
+def _newest(name: str, **labels: str) -> str:
+    return by_node("max", S.pick(name, **labels))
+
+
+STATE = (
+    Figure(
+        "Firing alerts",
+        "critical ones and warnings about this node; also 0 where no alerts are loaded.",
+        "none",
+        f"count({S.pick('ALERTS', **FIRING)}) or 0 * {_newest('ibpulse_node_rails')}",
+        BAD,
+    ),
+    Figure(
+        "Rails",
+        "compute ports, as far as the node sees them.",
+        "none",
+        _newest("ibpulse_node_rails"),
+    ),
+    Figure(
+        "Down",
+        "rails whose link is not ACTIVE.",
+        "none",
+        f"sum({by_port('max', S.on_rails('1 - ' + S.pick('ibpulse_port_up')))})",
+        BAD,
+    ),
+    Figure(
+        "Missing",
+        "rails that the node should have and does not: the device disappeared, or lost its counters.",
+        "none",
+        by_node("max", MISSING),
+        BAD,
+    ),
+    Figure(
+        "Trained down",
+        "rails at a lower rate than others of their make.",
+        "none",
+        f"sum({by_port('max', S.pick('ibpulse_port_trained_down'))})",
+        BAD,
+    ),
+    Figure(
+        "Idle or slow",
+        "rails that carry hardly anything, or less than three quarters of their siblings' median, while these work.",
+        "none",
+        f"sum({by_port('max', S.pick('ibpulse_port_rail_idle') + ' + ' + S.pick('ibpulse_port_rail_slow'))})",
+        BAD,
+    ),
+    Figure(
+        "Link drops 24h",
+        "times that a link went down in 24 hours; recorded.",
+        "none",
+        f"round({_newest('instance:ibpulse_link_events:increase1d')})",
+        BAD,
+    ),
+    Figure(
+        "Errors 24h",
+        "errors of links and packets in 24 hours; recorded. The row Causes has them by kind.",
+        "none",
+        f"round({_newest('instance:ibpulse_errors:increase1d')})",
+        ((1, NOTICE_TEXT),),
+    ),
+    Figure(
+        "Age of the data",
+        "time since the newest sample, normally some seconds.",
+        "s",
+        f"time() - {_newest('ibpulse_aggregated_until_timestamp_seconds')}",
+        ((60, BAD_TEXT),),
+    ),
 )
 
-
-FIGURES = (
+TRAFFIC = (
     Figure(
         "Bandwidth",
         "Transmit + receive of all rails, mean of the last ten seconds. The panels below show the structure within "
@@ -33,26 +103,25 @@ FIGURES = (
         S.bandwidth("10s"),
     ),
     Figure(
-        "Peak of line rate",
+        "Highest sample",
         "Highest 10 ms sample of the last minute, all rails and both directions together, ÷ their line rate, to which "
         "idle rails and rails that are down contribute. Unknown while the line rate of a rail is unknown.",
         "percentunit",
-        S.pick("ibpulse_node_bandwidth_peak_utilization_ratio", window="1m"),
-        ((0.9, ORANGE),),
+        _newest("ibpulse_node_bandwidth_peak_utilization_ratio", window="1m"),
     ),
     Figure(
         "Duty cycle",
         "Share of the last minute in which the node's bandwidth was above the threshold. It depends on the time scale: "
         "a sample with 1 ms of traffic counts as busy.",
         "percentunit",
-        S.pick("ibpulse_node_duty_cycle_ratio", window="1m"),
+        _newest("ibpulse_node_duty_cycle_ratio", window="1m"),
     ),
     Figure(
         "CV at 10 ms",
         "Standard deviation ÷ mean of the active 10 ms samples of the last minute. It compares the length of bursts "
         "with 10 ms; at other time scales, the value differs.",
         "none",
-        S.pick("ibpulse_node_burstiness_cv", timescale="10ms", window="1m"),
+        _newest("ibpulse_node_burstiness_cv", timescale="10ms", window="1m"),
     ),
     Figure(
         "Step",
@@ -62,19 +131,24 @@ FIGURES = (
         STEP,
     ),
     Figure(
-        "Rails with traffic",
+        "Rails in use",
         "Rails with traffic ÷ all rails of the node.",
         "percentunit",
-        f"{S.pick('ibpulse_node_active_rails')} / {S.pick('ibpulse_node_rails')}",
+        f"{_newest('ibpulse_node_active_rails')} / {_newest('ibpulse_node_rails')}",
     ),
     Figure(
-        "Bad rails",
-        "Rails that are down, or idle or slow while their siblings work.",
+        "Fairness",
+        "Jain index of the rails' bytes: 1 when all carry the same, k/n when only k of n do; investigate below 0.98. "
+        "Unknown without traffic.",
         "none",
-        BAD_RAILS,
-        ((1, VERMILION),),
+        _newest("ibpulse_node_rail_fairness_ratio"),
     ),
 )
+
+
+def _state() -> model.Panel:
+    head = PanelHead("State of the node", "What is wrong with the node now.", "none", "unknown", width=24, height=4)
+    return status_row(head, STATE)
 
 
 def _label() -> model.Panel:
@@ -82,20 +156,20 @@ def _label() -> model.Panel:
     confidence = by_node("max", S.pick("ibpulse_node_workload_signature_confidence_ratio"))
     face = PanelHead(
         "Looks like",
-        "The label that the traffic resembles most, with its confidence, at most 0.6 unless the node is "
+        "The label that the traffic resembles most now, with its confidence, at most 0.6 unless the node is "
         "idle. A resemblance to two published runs; it does not identify the model.",
         "percentunit",
         "unknown",
         width=3,
-        height=4,
+        height=5,
     )
-    query = Query(f"({signature} == 1) * on ({NODE}) group_left () {confidence}", "{{signature}}")
-    return number(face, [query], graph=False, named=True)
+    expr = f"max by ({NODE}, signature) ({signature} == 1) * on ({NODE}) group_left () {confidence}"
+    return number(face, [Query(expr, "{{signature}}", instant=True)], names=colors.SIGNATURES)
 
 
 def _rails_in_time(direction: str) -> model.Panel:
-    used = RAILS.rate(f"ibpulse_port_{direction}_utilization_seconds_total")
-    observed = RAILS.rate("ibpulse_port_observed_seconds_total")
+    used = by_port("max", RAILS.rate(f"ibpulse_port_{direction}_utilization_seconds_total"))
+    observed = by_port("max", RAILS.rate("ibpulse_port_observed_seconds_total"))
     return heat(
         PanelHead(
             f"Rails over time, {direction}",
@@ -105,14 +179,16 @@ def _rails_in_time(direction: str) -> model.Panel:
             "percentunit",
             SILENT,
             width=12,
+            height=9,
         ),
         [Query(RAILS.on_rails(f"{used} / {observed}"), "{{device}}:{{port}}")],
         color_max=1,
+        rows=True,
     )
 
 
 def _bandwidth() -> model.Panel:
-    peak = S.over("max_over_time", "ibpulse_node_bandwidth_peak_bytes_per_second", window="1m")
+    peak = by_node("max", S.over("max_over_time", "ibpulse_node_bandwidth_peak_bytes_per_second", window="1m"))
     return lines(
         PanelHead(
             "Bandwidth and line rate",
@@ -121,11 +197,11 @@ def _bandwidth() -> model.Panel:
             "could use the pauses. Peaks of ports do not add up to the peak of the node.",
             "Bps",
             NO_NODE,
-            width=12,
+            width=24,
         ),
         [
             Query(peak, "peak"),
-            Query(S.pick("ibpulse_node_bandwidth_active_mean_bytes_per_second", window="1m"), "mean when active"),
+            Query(_newest("ibpulse_node_bandwidth_active_mean_bytes_per_second", window="1m"), "mean when active"),
             Query(S.bandwidth(), "mean"),
             Query(S.line_rate(), "line rate"),
         ],
@@ -135,8 +211,8 @@ def _bandwidth() -> model.Panel:
 
 def _saturation() -> model.Panel:
     queries = [
-        Query(S.pick("ibpulse_node_bandwidth_saturated"), "saturated"),
-        Query(S.pick("ibpulse_node_moe_saturated"), "MoE saturation"),
+        Query(_newest("ibpulse_node_bandwidth_saturated"), "saturated"),
+        Query(_newest("ibpulse_node_moe_saturated"), "MoE saturation"),
         Query(f"max({RAILS.pick('ibpulse_port_transmit_saturated')})", "a port saturated, transmit"),
         Query(f"max({RAILS.pick('ibpulse_port_receive_saturated')})", "a port saturated, receive"),
     ]
@@ -148,27 +224,36 @@ def _saturation() -> model.Panel:
         "bool_yes_no",
         NO_NODE,
         width=12,
+        height=6,
     )
-    return states(face, queries, panels.YES_IS_BAD)
+    return states(face, queries, colors.YES_IS_BAD)
 
 
 def board() -> Board:
     """The board about one node."""
-    single = "The board is about one node: rails have the same names on all nodes."
-    first = [_rails_in_time("transmit"), _rails_in_time("receive"), _bandwidth(), _saturation()]
+    first = [_state(), _label(), *figure_panels(TRAFFIC, "unknown", graph=True)]
+    first += [_rails_in_time("transmit"), _rails_in_time("receive"), _saturation(), jobs_of_node(S)]
     return Board(
         uid=layout.NODE,
         title="ibpulse / Node",
-        question="What traffic do the rails of this node carry, how close to line rate, and is one of them bad?",
-        variables=[layout.datasource(), layout.job(), layout.instance(single=True), layout.device()],
+        question="Is something wrong with this node, and what traffic do its rails carry, how close to the line rate?",
+        variables=[
+            variables.datasource(),
+            variables.cluster(single=True),
+            variables.job(),
+            variables.instance(single=True),
+            variables.device(),
+            *variables.node_address(),
+        ],
         sections=[
-            Section("", [_label(), *figure_panels(FIGURES, "unknown"), *first]),
-            Section("Shape of the traffic: bursts, gaps, rhythm", shape_panels(S)),
+            Section("", first),
+            Section("Bandwidth, bursts, gaps, rhythm", [_bandwidth(), *shape_panels(S)]),
             Section("Rails: balance, peaks, duty cycle", rail_panels(RAILS)),
             Section("Every 10 ms sample, device by device", every_sample(RAILS), collapsed=True),
             Section("Ports: state and identity", port_panels(RAILS), collapsed=True),
             Section("Causes: congestion, loss, PCIe", wire_panels(RAILS), collapsed=True),
         ],
-        exceptions=[Breach("template-instance-rule", single)],
-        alerts=S.pick("ALERTS", alertname="~IBPulse.+", alertstate="firing"),
+        exceptions=[SCRAPE_JOB, ONE_NODE],
+        marks=marks.of_node(S),
+        pages=[links.LIVE_PAGE, links.GPUS, links.NODES],
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import panels
-from tools.grafana.panels import SKY, VERMILION, PanelHead, heat, lines, states
-from tools.grafana.queries import Query, Scope
+from tools.grafana import colors
+from tools.grafana.panels import PanelHead, heat, lines, states
+from tools.grafana.queries import Query, Scope, by_node, by_port
 
 PORT_NAME = "{{device}}:{{port}}"
 SILENT = "No traffic on these devices in this span, or they were not read"
-STATES = panels.words(v0=("like its siblings", panels.BLUE), v1=("slow", panels.ORANGE), v2=("idle", VERMILION))
 DIRECTIONS = ("transmit", "receive")
 
 
@@ -20,7 +19,7 @@ def rail_panels(scope: Scope) -> list[model.Panel]:
         _share(scope),
         _balance(scope),
         _states(scope),
-        *(_peaks(scope, direction) for direction in DIRECTIONS),
+        *(peaks(scope, direction) for direction in DIRECTIONS),
         *(_duty(scope, direction) for direction in DIRECTIONS),
         *(_burstiness(scope, direction) for direction in DIRECTIONS),
         _bursts(scope),
@@ -42,7 +41,7 @@ def _share(scope: Scope) -> model.Panel:
             "percentunit",
             SILENT,
         ),
-        [Query(scope.pick("ibpulse_port_rail_share_ratio"), PORT_NAME)],
+        [Query(by_port("max", scope.pick("ibpulse_port_rail_share_ratio")), PORT_NAME)],
     )
 
 
@@ -55,9 +54,9 @@ def _balance(scope: Scope) -> model.Panel:
             "none",
             SILENT,
         ),
-        [Query(Scope(scope.job, scope.instance).pick("ibpulse_node_rail_fairness_ratio"))],
+        [Query(by_node("max", scope.pick("ibpulse_node_rail_fairness_ratio")), "fairness")],
         maximum=1,
-        thresholds=panels.steps((0.98, SKY), base=VERMILION),
+        thresholds=colors.steps((0.98, colors.SKY), base=colors.VERMILION),
     )
 
 
@@ -70,11 +69,12 @@ def _states(scope: Scope) -> model.Panel:
         "none",
         "No rail of these devices is judged",
     )
-    return states(face, [Query(state, PORT_NAME)], STATES)
+    return states(face, [Query(by_port("max", state), PORT_NAME)], colors.RAIL_STATES)
 
 
-def _peaks(scope: Scope, direction: str) -> model.Panel:
-    peak = scope.over("max_over_time", f"ibpulse_port_{direction}_peak_bytes_per_second", window="1m")
+def peaks(scope: Scope, direction: str, window: str = "1m") -> model.Panel:
+    """The highest sample of each port; a peak of a window that is at least as long as a scrape misses nothing."""
+    peak = scope.over("max_over_time", f"ibpulse_port_{direction}_peak_bytes_per_second", window=window)
     line = f"max({scope.pick('ibpulse_port_rate_bytes_per_second')})"
     return lines(
         PanelHead(
@@ -85,7 +85,8 @@ def _peaks(scope: Scope, direction: str) -> model.Panel:
             SILENT,
             width=12,
         ),
-        [Query(peak, PORT_NAME), Query(line, "line rate")],
+        [Query(by_port("max", peak), PORT_NAME), Query(line, "line rate")],
+        names={"line rate": ("line rate", colors.GREY)},
     )
 
 
@@ -100,7 +101,7 @@ def _duty(scope: Scope, direction: str) -> model.Panel:
             SILENT,
             width=12,
         ),
-        [Query(gauge, PORT_NAME)],
+        [Query(by_port("max", gauge), PORT_NAME)],
         maximum=1,
     )
 
@@ -119,7 +120,7 @@ def _burstiness(scope: Scope, direction: str) -> model.Panel:
             SILENT,
             width=12,
         ),
-        [Query(f"sqrt(clamp_min({second} - ({first}) ^ 2, 0)) / ({first})", PORT_NAME)],
+        [Query(by_port("max", f"sqrt(clamp_min({second} - ({first}) ^ 2, 0)) / ({first})"), PORT_NAME)],
     )
 
 
@@ -133,7 +134,7 @@ def _bursts(scope: Scope) -> model.Panel:
             SILENT,
             width=12,
         ),
-        [Query(f"{seconds} / {count}", PORT_NAME)],
+        [Query(by_port("max", f"{seconds} / {count}"), PORT_NAME)],
     )
 
 
@@ -147,7 +148,10 @@ def _saturated(scope: Scope) -> model.Panel:
             width=12,
         ),
         [
-            Query(scope.rate(f"ibpulse_port_{direction}_saturated_seconds_total"), f"{PORT_NAME} {direction}")
+            Query(
+                by_port("max", scope.rate(f"ibpulse_port_{direction}_saturated_seconds_total")),
+                f"{PORT_NAME} {direction}",
+            )
             for direction in DIRECTIONS
         ],
         maximum=1,
@@ -159,14 +163,16 @@ def _samples(scope: Scope, direction: str) -> model.Panel:
     return heat(
         PanelHead(
             f"$device, {direction}",
-            f"10 ms samples per second in each band of {direction} utilisation. A band at the bottom "
-            "and one at the top are bursts; one thin band is a steady flow. A sample is a mean: with 2 ms of "
-            "traffic at line rate it is at 0.2.",
+            f"Share of the time in each band of {direction} utilisation. A band at the bottom and one at the top "
+            "are bursts; one thin band is a steady flow. A sample is a mean: with 2 ms of traffic at line rate it "
+            "is at 0.2.",
             "percentunit",
             SILENT,
             width=6,
+            height=10,
             repeat="device",
         ),
-        [Query(scope.buckets(histogram, "rate"), "{{le}}", heatmap=True)],
-        cell_unit="cps",
+        [Query(scope.time_share(histogram), "{{le}}", heatmap=True)],
+        cell_unit="percentunit",
+        color_max=1,
     )

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import panels
-from tools.grafana.panels import ORANGE, PanelHead, heat, lines
+from tools.grafana import colors
+from tools.grafana.panels import PanelHead, heat, lines
 from tools.grafana.queries import Query, Scope, by_node
 
 TIMESCALES = ("10ms", "50ms", "100ms", "1s")
 SILENT = "No traffic in this span, or the node did not report"
 BURST, GAP = (f"ibpulse_node_{run}_duration_seconds" for run in ("burst", "gap"))
 # comparisons filter out NaN, the value without a period
-STEP = f"{Scope().pick('ibpulse_node_step_period_seconds')} >= 0"
+STEP = by_node("max", f"{Scope().pick('ibpulse_node_step_period_seconds')} >= 0")
 
 
 def shape_panels(scope: Scope) -> list[model.Panel]:
     """Panels about distribution and burstiness, lengths of bursts and gaps, and the step."""
     return [
-        _utilization(scope),
+        utilization(scope),
         _burstiness(scope),
-        _durations("Bursts", BURST, "above", scope),
-        _durations("Gaps", GAP, "at or below", scope),
+        durations("Bursts", BURST, "above", scope),
+        durations("Gaps", GAP, "at or below", scope),
         _lengths(scope),
         _bursts(scope),
         _burst_bytes(scope),
@@ -31,18 +31,21 @@ def shape_panels(scope: Scope) -> list[model.Panel]:
     ]
 
 
-def _utilization(scope: Scope) -> model.Panel:
+def utilization(scope: Scope) -> model.Panel:
+    """The share of the time in each band of utilisation."""
     return heat(
         PanelHead(
             "Utilisation of the node's 10 ms samples",
-            "Samples per second in each band of utilisation; together a hundred per second at 10 ms. "
-            "Relative to the rails that carry traffic, so the scale changes when one falls silent.",
+            "Share of the time in each band of utilisation, both directions together, idle rails included. Two "
+            "bands are bursts and pauses; one band at the top is saturation.",
             "percentunit",
             SILENT,
             width=12,
+            height=10,
         ),
-        [Query(scope.buckets("ibpulse_node_bandwidth_utilization_ratio", "rate"), "{{le}}", heatmap=True)],
-        cell_unit="cps",
+        [Query(scope.time_share("ibpulse_node_bandwidth_utilization_ratio"), "{{le}}", heatmap=True)],
+        cell_unit="percentunit",
+        color_max=1,
     )
 
 
@@ -56,15 +59,17 @@ def _burstiness(scope: Scope) -> model.Panel:
             "none",
             SILENT,
             width=12,
+            height=10,
         ),
         [
-            Query(scope.pick("ibpulse_node_burstiness_cv", timescale=scale, window="1m"), f"at {scale}")
+            Query(by_node("max", scope.pick("ibpulse_node_burstiness_cv", timescale=scale, window="1m")), f"at {scale}")
             for scale in TIMESCALES
         ],
     )
 
 
-def _durations(title: str, histogram: str, side: str, scope: Scope) -> model.Panel:
+def durations(title: str, histogram: str, side: str, scope: Scope) -> model.Panel:
+    """Bursts or gaps by their length."""
     return heat(
         PanelHead(
             f"{title} by length",
@@ -73,6 +78,7 @@ def _durations(title: str, histogram: str, side: str, scope: Scope) -> model.Pan
             "s",
             SILENT,
             width=12,
+            height=10,
         ),
         [Query(scope.buckets(histogram), "{{le}}", heatmap=True)],
         cell_unit="none",
@@ -84,7 +90,7 @@ def _lengths(scope: Scope) -> model.Panel:
         PanelHead(
             "Length of bursts and gaps",
             "Mean and 95th percentile of bursts and gaps that ended. Those longer than the window are in "
-            "no window; those that touch missing data are excluded.",
+            "no window; those that touch missing data are excluded. Means need classic histograms.",
             "s",
             SILENT,
         ),
@@ -102,10 +108,10 @@ def _bursts(scope: Scope) -> model.Panel:
         PanelHead(
             "Bursts per second",
             "Bursts of the node's bandwidth that began after a gap, whether or not their length is known.",
-            "cps",
+            "none",
             SILENT,
         ),
-        [Query(scope.rate("ibpulse_node_bursts_total"))],
+        [Query(by_node("sum", scope.rate("ibpulse_node_bursts_total")), "bursts per second")],
     )
 
 
@@ -115,11 +121,11 @@ def _burst_bytes(scope: Scope) -> model.Panel:
         PanelHead(
             "Bytes per burst",
             "Mean size of a whole burst, all rails and both directions: for a training job, roughly the data exchanged "
-            "between two pauses.",
+            "between two pauses. Needs classic histograms.",
             "decbytes",
             SILENT,
         ),
-        [Query(f"{sent} / ({scope.count(BURST)})")],
+        [Query(f"{sent} / {by_node('sum', scope.rate(f'{BURST}_count'))}", "bytes per burst")],
     )
 
 
@@ -132,7 +138,7 @@ def _step() -> model.Panel:
             "s",
             "No clear period",
         ),
-        [Query(STEP)],
+        [Query(STEP, "step")],
     )
 
 
@@ -144,9 +150,9 @@ def _score(scope: Scope) -> model.Panel:
             "none",
             SILENT,
         ),
-        [Query(scope.pick("ibpulse_node_step_period_score"))],
+        [Query(by_node("max", scope.pick("ibpulse_node_step_period_score")), "score")],
         maximum=1,
-        thresholds=panels.steps((0.4, panels.SKY), base=ORANGE),
+        thresholds=colors.steps((0.4, colors.SKY), base=colors.ORANGE),
     )
 
 
@@ -158,5 +164,5 @@ def _peak_to_mean(scope: Scope) -> model.Panel:
             "none",
             SILENT,
         ),
-        [Query(scope.pick("ibpulse_node_bandwidth_peak_to_mean_ratio", window="1m"))],
+        [Query(by_node("max", scope.pick("ibpulse_node_bandwidth_peak_to_mean_ratio", window="1m")), "peak ÷ mean")],
     )

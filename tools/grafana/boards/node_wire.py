@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import panels
-from tools.grafana.panels import VERMILION, PanelHead, lines, states
-from tools.grafana.queries import Query, Scope
+from tools.grafana import colors, layout, links
+from tools.grafana.panels import Link, PanelHead, lines, states
+from tools.grafana.queries import Query, Scope, by_port
 from tools.grafana.tables import Column, table
 
 PORT_NAME = "{{device}}:{{port}}"
@@ -43,10 +43,54 @@ ERRORS = {
     "port_discards_transmitted": "packets discarded on sending",
     "rx_icrc_encapsulated_errors": "bad ICRC (RoCE)",
 }
+WIDTHS = {
+    "device": 90,
+    "port": 55,
+    "link_layer": 95,
+    "rate": 150,
+    "role": 90,
+    "source": 90,
+    "firmware": 105,
+    "driver": 95,
+    "board": 120,
+    "pci_address": 120,
+    "numa_node": 95,
+    "netdev": 95,
+    "guid": 170,
+}
+"""Widths of the columns of a table of ports, in pixels."""
 
 
 def port_panels(scope: Scope) -> list[model.Panel]:
     """Panels about link states, line rates and identity of the ports."""
+    return [
+        states(
+            PanelHead(
+                "Link states",
+                "Whether each port is ACTIVE. The row of a device ends when it disappears from the kernel's list.",
+                "none",
+                "No port of these devices reports",
+                width=12,
+            ),
+            [Query(by_port("max", scope.pick("ibpulse_port_up")), PORT_NAME)],
+            colors.UP,
+        ),
+        lines(
+            PanelHead(
+                "Line rates",
+                "Data rate of one direction of each port. Absent while a port is not ACTIVE, because the kernel then "
+                "shows a placeholder; a step down is a link that trained to a lower speed or width.",
+                "Bps",
+                "No port of these devices is ACTIVE",
+                width=12,
+            ),
+            [Query(by_port("max", scope.pick("ibpulse_port_rate_bytes_per_second")), PORT_NAME)],
+        ),
+        _identity(scope),
+    ]
+
+
+def _identity(scope: Scope) -> model.Panel:
     labels = {
         "device": "Device",
         "port": "Port",
@@ -62,44 +106,22 @@ def port_panels(scope: Scope) -> list[model.Panel]:
         "netdev": "Interface",
         "guid": "GUID",
     }
-    return [
-        states(
-            PanelHead(
-                "Link states",
-                "Whether each port is ACTIVE. The row of a device ends when it disappears from the kernel's list.",
-                "none",
-                "No port of these devices reports",
-                width=12,
-            ),
-            [Query(scope.pick("ibpulse_port_up"), PORT_NAME)],
-            panels.UP,
+    return table(
+        PanelHead(
+            "Identity of the ports",
+            "Identity according to the kernel, whether the port counts as a rail, and the files that its bytes are "
+            "read from.",
+            "none",
+            "No port of these devices reports",
+            width=24,
+            height=11,
         ),
-        lines(
-            PanelHead(
-                "Line rates",
-                "Data rate of one direction of each port. Absent while a port is not ACTIVE, because the kernel then "
-                "shows a placeholder; a step down is a link that trained to a lower speed or width.",
-                "Bps",
-                "No port of these devices is ACTIVE",
-                width=12,
-            ),
-            [Query(scope.pick("ibpulse_port_rate_bytes_per_second"), PORT_NAME)],
-        ),
-        table(
-            PanelHead(
-                "Identity of the ports",
-                "Identity according to the kernel, whether the port counts as a rail, and the files that its bytes are "
-                "read from.",
-                "none",
-                "No port of these devices reports",
-                width=24,
-            ),
-            [Column("", f"max by ({', '.join(labels)}) ({scope.pick('ibpulse_port_info')})", "none")],
-            labels,
-            sort=("Device",),
-            ascending=True,
-        ),
-    ]
+        [Column("", f"max by ({', '.join(labels)}) ({scope.pick('ibpulse_port_info')})", "none")],
+        labels,
+        sort=("Device",),
+        ascending=True,
+        widths={labels[label]: width for label, width in WIDTHS.items()},
+    )
 
 
 def wire_panels(scope: Scope) -> list[model.Panel]:
@@ -108,12 +130,12 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
         lines(
             PanelHead(
                 "Waiting to send",
-                "Rate of the wait counter: time in which a port had data to send but no credits, because the fabric is "
-                "full. The unit depends on the device, so compare only ports of the same kind.",
-                "cps",
+                "Ticks of the wait counter per second: time in which a port had data to send but no credits, "
+                "because the fabric is full. The unit depends on the device, so compare only ports of the same kind.",
+                "none",
                 NOT_COUNTED,
             ),
-            [Query(scope.rate("ibpulse_port_transmit_wait_total"), PORT_NAME)],
+            [Query(by_port("max", scope.rate("ibpulse_port_transmit_wait_total")), PORT_NAME)],
         ),
         lines(
             PanelHead(
@@ -123,7 +145,7 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
                 "percentunit",
                 "slow.xmit-wait-tick is not set, or no InfiniBand port is ACTIVE",
             ),
-            [Query(scope.pick("ibpulse_port_transmit_stalled_ratio"), PORT_NAME)],
+            [Query(by_port("max", scope.pick("ibpulse_port_transmit_stalled_ratio")), PORT_NAME)],
             maximum=1,
         ),
         _pcie(scope),
@@ -148,20 +170,61 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
             ERRORS,
             scope,
         ),
-        states(
-            PanelHead(
-                "Counters at their maximum",
-                "Counters that have reached their maximum: further errors are not counted until the port is "
-                "cleared. No rows is the good case.",
-                "none",
-                "No counter is at its maximum",
-                width=24,
-                height=5,
-            ),
-            [Query(scope.pick("ibpulse_port_counter_saturated"), f"{PORT_NAME} {{{{counter}}}}")],
-            panels.words(v1=("at its maximum", VERMILION)),
-        ),
+        _full(scope),
     ]
+
+
+def jobs_of_node(scope: Scope) -> model.Panel:
+    """The training jobs that own ports of the node."""
+    names = {
+        "Step": ("ibpulse_job_step_period_seconds", "s", 90),
+        "Duty cycle": ("ibpulse_job_duty_cycle_ratio", "percentunit", 100),
+        "Bandwidth while active": ("ibpulse_job_active_bandwidth_bytes_per_second", "Bps", 170),
+        "Fairness": ("ibpulse_job_rail_fairness_ratio", "none", 90),
+    }
+    per_job = ", ".join(("cluster", "job", "job_id"))
+    owned = f"count by ({per_job}) (max by ({per_job}, device, port) ({scope.pick('ibpulse_port_job_info')}))"
+    return table(
+        PanelHead(
+            "Training jobs on this node",
+            "Jobs that own ports of the node, and the traffic of their rails here over the last minute. Statistics "
+            "exist for at most eight jobs, and only for those that share no port. Click a job to open its board.",
+            "none",
+            "No job is known on this node: see docs/jobs.md",
+            width=12,
+            height=6,
+        ),
+        [
+            Column("Ports", owned, "none", width=70),
+            *(
+                Column(heading, f"max by ({per_job}) ({scope.pick(name)})", unit, width=width)
+                for heading, (name, unit, width) in names.items()
+            ),
+        ],
+        {"job_id": "Training job"},
+        sort=("Ports",),
+        link=Link("Open the job", links.row_link(layout.JOB, "job_id")),
+    )
+
+
+def _full(scope: Scope) -> model.Panel:
+    return states(
+        PanelHead(
+            "Counters at their maximum",
+            "Counters that have reached their maximum: further errors are not counted until the port is "
+            "cleared. No rows is the good case.",
+            "none",
+            "No counter is at its maximum",
+            width=12,
+        ),
+        [
+            Query(
+                f"max by (device, port, counter) ({scope.pick('ibpulse_port_counter_saturated')})",
+                f"{PORT_NAME} {{{{counter}}}}",
+            )
+        ],
+        colors.words(v1=("at its maximum", colors.VERMILION)),
+    )
 
 
 def _pcie(scope: Scope) -> model.Panel:
@@ -174,12 +237,12 @@ def _pcie(scope: Scope) -> model.Panel:
             "percentunit",
             "The kernel does not report the PCIe links of these devices",
         ),
-        [Query(f"{now} / {most}", "{{device}}")],
+        [Query(f"max by (device) ({now} / {most})", "{{device}}")],
         maximum=1,
-        thresholds=panels.steps((0.99, panels.SKY), base=VERMILION),
+        thresholds=colors.steps((0.99, colors.SKY), base=colors.VERMILION),
     )
 
 
 def _counters(title: str, text: str, counters: Mapping[str, str], scope: Scope) -> model.Panel:
     queries = [Query(f"sum({scope.rate(f'ibpulse_{stem}_total')})", words) for stem, words in counters.items()]
-    return lines(PanelHead(title, text, "cps", NOT_COUNTED), queries)
+    return lines(PanelHead(title, text, "none", NOT_COUNTED, width=12), queries)

@@ -1,0 +1,70 @@
+"""The program that draws the boards: exact versions, and a server that reaches nothing but what it should."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tools.previews.board_server import serving
+from tools.previews.bundle import INSTALL, SOURCES
+from tools.previews.shots import MEASURE
+
+PACKAGES = json.loads((SOURCES / "package.json").read_text())["dependencies"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server, with a page of its own and no Prometheus."""
+    folder = tmp_path_factory.mktemp("previews")
+    for name in ("page", "boards", "secret"):
+        (folder / name).mkdir()
+    (folder / "page" / "index.html").write_text("the page")
+    (folder / "boards" / "fleet.json").write_text("{}")
+    (folder / "secret" / "key.json").write_text("secret")
+    with serving(folder / "page", folder / "boards", "http://127.0.0.1:1") as running:
+        yield running
+
+
+def test_the_versions_of_all_packages_are_exact_and_there_is_no_lock_file() -> None:
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in PACKAGES.values())
+    assert "--no-package-lock" in INSTALL
+    assert not list(Path(SOURCES).rglob("*lock*"))
+
+
+def test_grafanas_packages_have_one_version() -> None:
+    """With two, the library is installed twice, and the panels have another theme than the page."""
+    assert len({version for name, version in PACKAGES.items() if name.startswith("@grafana/")}) == 1
+
+
+def test_the_page_and_the_boards_are_served(address: str) -> None:
+    assert httpx.get(f"{address}/?board=fleet").text == "the page"
+    assert httpx.get(f"{address}/boards/fleet.json").json() == {}
+
+
+@pytest.mark.parametrize(
+    "path", ["/boards/../secret/key.json", "/boards/%2e%2e/secret/key.json", "/../secret/key.json"]
+)
+def test_no_file_outside_of_its_folders_is_served(address: str, path: str) -> None:
+    answer = httpx.request("GET", httpx.URL(address).copy_with(raw_path=path.encode()))
+    assert answer.status_code == 404
+
+
+def test_only_nodes_on_this_machine_are_asked(address: str) -> None:
+    url = "http://192.0.2.1:10055/api/v1/window"
+    assert httpx.get(f"{address}/infinity", params={"url": url}).status_code == 403
+
+
+def test_a_prometheus_that_does_not_answer_is_an_error_that_the_page_shows(address: str) -> None:
+    answer = httpx.get(f"{address}/prom/api/v1/query", params={"query": "up"})
+    assert answer.status_code == 502
+    assert answer.json()["status"] == "error"
+
+
+def test_the_measurement_is_one_function() -> None:
+    assert MEASURE.startswith("() => {")
+    assert MEASURE.count("{") == MEASURE.count("}")
