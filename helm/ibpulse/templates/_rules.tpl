@@ -257,10 +257,10 @@
       sum by (cluster, job) (instance:ibpulse_errors:increase1d)
   - record: job:ibpulse_exporters:count
     expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}))
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
   - record: job:ibpulse_exporters_up:count
     expr: |-
-      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}))
+      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
   - record: cluster:ibpulse_expected_nodes:count
     expr: |-
       count by (cluster) (max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
@@ -269,8 +269,8 @@
       count by (cluster) (
         max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
         unless on (cluster, node) max by (cluster, node) (
-          (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*", node!=""}) == 1)
-          or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
+          (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node!=""}) == 1)
+          or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
         )
       )
       or on (cluster) 0 * cluster:ibpulse_expected_nodes:count
@@ -897,7 +897,7 @@
       (job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count
         > {{ $rule.thresholds.missingShare }}
       or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
-      or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"})
+      or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"})
     for: |-
       {{ $rule.thresholds.missingFor }}
     labels:
@@ -920,7 +920,7 @@
   - alert: IBPulseExporterDown
     expr: |-
       (
-        max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*gateway.*"}) == 0
+        max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.exporterFor }}
