@@ -54,9 +54,10 @@ check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 bench: $(VENV)/dev.stamp ## Measure every budget and write docs/benchmarks.md
 	$(BIN)/python -m bench $(ARGS)
 
-accuracy: $(VENV)/dev.stamp ## Measure known schedules against their truth and write docs/accuracy.md, docs/traffic-accuracy.md
+accuracy: $(VENV)/dev.stamp ## Measure known schedules and clocks against their truth and write docs/*accuracy.md
 	$(BIN)/python -m bench.accuracy $(ARGS)
 	$(BIN)/python -m bench.traffic_accuracy
+	$(BIN)/python -m bench.gateway_accuracy
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
 	$(BIN)/python -m tools.reference docs

@@ -39,7 +39,7 @@ def warnings(flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]) -> 
 def test_the_settings_that_are_gone_are_those_of_the_table() -> None:
     assert {old.name for old in DEPRECATED} == REMOVED
     assert not REMOVED & {row.name for row in ROWS}
-    assert len(describe()) == 45
+    assert len(describe()) == 47
 
 
 @pytest.mark.parametrize("old", DEPRECATED, ids=lambda old: old.name)

@@ -101,6 +101,21 @@ def test_short_missing_data_in_a_silence_makes_nobody_late() -> None:
     assert not lateness_of(0.0, change=lose).late
 
 
+@pytest.mark.parametrize(("missing", "known"), [(5, STEPS - 1), (6, STEPS - 2)])
+def test_a_silence_with_much_missing_data_in_a_row_says_nothing(missing: int, known: int) -> None:
+    rates = traffic()
+    rates[:, 27 : 27 + missing] = np.nan
+    assert len(edges(rates)) == known
+
+
+def test_missing_data_within_traffic_is_no_silence() -> None:
+    rates = traffic(period_ms=260.0)
+    usual = edges(rates)
+    assert len(usual) == STEPS - 1
+    rates[:, 10:15] = np.nan
+    assert edges(rates) == usual
+
+
 def test_missing_data_at_an_edge_widens_it() -> None:
     rates = traffic()
     whole = edges(rates)

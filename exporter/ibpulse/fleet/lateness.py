@@ -110,13 +110,16 @@ def _silences(states: npt.NDArray[np.int_]) -> list[tuple[int, int]]:
     Those with many missing samples in a row, and those at the beginning or the end of all samples, are left out.
     """
     active = np.flatnonzero(states == ACTIVE)
-    found = []
     apart = np.flatnonzero(np.diff(active) > FEWEST_IDLE)
-    for before, after in zip(active[apart].tolist(), active[apart + 1].tolist(), strict=True):
-        part = states[before + 1 : after]
-        if (part == IDLE).any() and _longest(part == MISSING) <= MOST_MISSING:
-            found.append((before + 1, after))
-    return found
+    gaps = zip((active[apart] + 1).tolist(), active[apart + 1].tolist(), strict=True)
+    missing = states == MISSING
+    if not missing.any():
+        return list(gaps)
+    return [
+        (first, end)
+        for first, end in gaps
+        if not missing[first:end].all() and _longest(missing[first:end]) <= MOST_MISSING
+    ]
 
 
 def _longest(flags: npt.NDArray[np.bool_]) -> int:

@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 
 # which rows: whether rails, and of which nodes
 ViewKey = tuple[bool, tuple[str, ...]]
+# lateness is that of the last ten seconds, and the statistics of a node are read as often
 LATENESS_MS = 10_000
-LATENESS_SECONDS = 2.0
+LATENESS_SECONDS = 5.0
 # the first poll reads so much of the past
 FIRST_PAST_MS = 10_000
 # polls of nodes by all jobs together, by the time between two of one node
-POLLS_PER_SECOND = 128
+POLLS_PER_SECOND = 96
 SHORTEST_SECONDS = 0.2
 # of all choices of rows, because each is encoded on its own
 MAX_VIEWED_ROWS = 512
