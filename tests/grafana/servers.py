@@ -15,7 +15,7 @@ import httpx
 import yaml
 
 from tests.running import eventually
-from tools.grafana.rule_files import ALERT_FILE, RECORDING_FILE, resolve, rule_files
+from tools.grafana.rule_files import ALERT_FILE, INHIBITION_FILE, RECORDING_FILE, resolve, rule_files
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
@@ -58,6 +58,7 @@ class Servers:
                 {
                     "route": {"receiver": "nobody", "group_by": ["..."], "group_wait": "1s"},
                     "receivers": [{"name": "nobody"}],
+                    **yaml.safe_load((directory / INHIBITION_FILE).read_text()),
                 }
             )
         )
