@@ -14,9 +14,9 @@ hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
 # Most of their tests start daemons and look at when things happen: nothing may run beside them.
-LIVE = "daemon faults fusefabric gateway grafana sampler"
+LIVE = "daemon families faults fusefabric gateway grafana sampler"
 # Most of these start daemons, browsers or servers too, but two may run at a time, one from each line.
-WATCHING = ("families fleet page terminal web", "docker doctor")
+WATCHING = ("fleet page terminal web", "docker doctor")
 # Files of both that may run beside any others: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",

@@ -377,3 +377,19 @@ async def test_tls_with_an_authority_a_server_name_and_a_client_certificate(cert
 async def test_https_to_a_server_without_tls(server: Hostile) -> None:
     found = await reason(server.url.replace("http", "https"))
     assert found.startswith(("TLS failed (", "no answer within"))
+
+
+async def test_with_tls_settings_no_password_goes_to_a_server_that_a_list_names_with_http(
+    server: Hostile, certificates: Path, tmp_path: Path
+) -> None:
+    server.answer("/x", b"1")
+    tls = f"tls_config: {{ca_file: {certificates}/authority.crt}}\n"
+    password = "basic_auth: {username: gateway, password: secret}\n"
+    found = await reason(server.url, access=access(tmp_path, tls + password))
+    assert found == "not asked, because its list says http, and with tls_config the password is for https only"
+    assert server.asked == []
+    # without a password there is nothing to lose, and without TLS settings nothing was asked for
+    for text in (tls, password):
+        peer = HttpPeer(server.url, access(tmp_path, text))
+        assert (await peer.get("/x")).body == b"1"
+        await peer.close()

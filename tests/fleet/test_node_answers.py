@@ -154,6 +154,20 @@ def test_a_wrong_member_is_refused_with_its_place(changes: dict[str, Any], reaso
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize("seconds", [0, -0.01, 1e-10, 0.0105, 60])
+def test_an_interval_that_no_daemon_has_is_refused(seconds: float) -> None:
+    body = json.dumps({"interval_seconds": seconds, "ports": []}).encode()
+    with pytest.raises(DaemonError, match="interval_seconds"):
+        read_answer(NodePorts, answered(body))
+
+
+def test_a_job_has_no_more_ports_than_a_node() -> None:
+    job = {"job_id": "7", "scheduler": "s", "source": "f", "running": True, "began_ms": 1, "ended_ms": None}
+    body = {"known": True, "jobs": [{**job, "ports": ["mlx5_0:1"] * 1025}]}
+    with pytest.raises(DaemonError, match=r"jobs\.0\.ports"):
+        read_answer(NodeJobs, answered(json.dumps(body).encode()))
+
+
 @pytest.mark.parametrize(
     "model", [NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures]
 )
@@ -283,6 +297,7 @@ def test_a_wrong_array_is_refused(values: Any) -> None:
     [
         {"points": 4},
         {"points": -3},
+        {"interval_ms": 1001},
         {"points": 10**9},
         {"series": ["mlx5_0:1 transmit"]},
         {"series": ["mlx5_0:1 transmit", "<script>"]},

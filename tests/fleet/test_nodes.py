@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from ibpulse.errors import DaemonError
+from ibpulse.fleet.http_peer import MAX_CONNECTIONS
 from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
@@ -167,3 +168,19 @@ async def test_the_limit_is_free_again_after_failures(server: Hostile, nodes: No
     results = await asyncio.gather(*many, return_exceptions=True)
     assert all(isinstance(found, DaemonError) for found in results)
     assert (await nodes.ask_all(nodes.all(), ask)).answers == {"a": b"1"}
+
+
+async def test_a_node_that_hangs_leaves_places_to_the_others(server: Hostile, nodes: Nodes) -> None:
+    server.handlers["/hung/x"] = never
+    server.answer("/quick/x", b"quick")
+    nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)
+    hung, quick = nodes.get("hung"), nodes.get("quick")
+    assert hung is not None
+    assert quick is not None
+    waiting = [asyncio.create_task(hung.get("/x", seconds=60)) for _ in range(2 * MAX_PARALLEL)]
+    while len(server.asked) < MAX_CONNECTIONS:
+        await asyncio.sleep(0.01)
+    assert (await asyncio.wait_for(quick.get("/x"), 30)).body == b"quick"
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -8,7 +8,7 @@ import re
 import ssl
 import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +20,12 @@ import numpy as np
 import pytest
 
 from ibpulse.flightrecorder.alertmanager import Alert
-from ibpulse.gateway.alert_captures import AlertGroup
+from ibpulse.gateway import alert_captures
+from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
+from ibpulse.internal_errors import Occurrences
 from ibpulse.recordings import load
 from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
 from tests.fleet.hostile import Hostile
@@ -274,6 +276,28 @@ async def test_a_capture_that_failed_is_taken_when_alertmanager_tries_again(tmp_
             server.answer("/api/v1/captures", json.dumps(pending).encode(), status="202 Accepted")
             assert [each["name"] for each in (await client.post(PATH, json=body)).json()["nodes"]] == [name]
             assert (await client.post(PATH, json=body)).json()["repeated"] == 1
+    finally:
+        await gateway.close()
+
+
+async def test_problems_beyond_those_that_are_logged_are_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered = []
+
+    class Counted(Occurrences):
+        def is_news(self, key: Hashable) -> bool:
+            remembered.append(key)
+            return super().is_news(key)
+
+    monkeypatch.setattr(alert_captures, "Occurrences", Counted)
+    gateway = Gateway(tmp_path)
+    app = create_gateway(replace(gateway.parts, allow_unauthenticated=True))
+    body = {"version": "4", "alerts": [alert("Stalled", node=f"unknown-{number}") for number in range(500)]}
+    try:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client:
+            assert len((await client.post(PATH, json=body)).json()["problems"]) == 500
+        assert len(remembered) == LOGGED_PROBLEMS
     finally:
         await gateway.close()
 

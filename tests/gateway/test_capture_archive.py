@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import tarfile
 from collections.abc import AsyncIterator
 
@@ -14,9 +15,11 @@ from starlette.responses import StreamingResponse
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import Nodes
+from ibpulse.fleet.span_answers import NodeCaptures
 from ibpulse.fleet.targets import make_target
 from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
+from ibpulse.gateway.job_captures import members_of
 from ibpulse.web.routes.capture_download import MEDIA_TYPE
 from tests.fleet.hostile import Hostile
 
@@ -92,3 +95,15 @@ async def test_a_file_that_drips_breaks_the_archive_off(
     server.handlers[f"/slow/api/v1/captures/{FILE}"] = dripping
     with pytest.raises(DaemonError, match="did not come within"):
         await read(nodes, slow=1000)
+
+
+def test_a_node_has_one_file_of_a_group_whatever_it_lists() -> None:
+    capture = {"name": FILE, "trigger_ms": 1, "reason": GROUP, "size_bytes": 5}
+    many = [{**capture, "size_bytes": size} for size in range(1, 1000)]
+    other = {**capture, "reason": "job9876543210"}
+    listed = {"b": [other, capture], "a": many, "c": [other]}
+    answers = {
+        node: NodeCaptures.model_validate_json(json.dumps({"captures": files, "pending": [], "stored_bytes": 0}))
+        for node, files in listed.items()
+    }
+    assert members_of(answers, GROUP) == [ArchiveMember("a", FILE, 1, 1), ArchiveMember("b", FILE, 5, 1)]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import AsyncExitStack
 
+import numpy as np
 import pytest
 
+from ibpulse.client import WINDOW_HEADER
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.fleet.window_answers import NPY_TYPE, NodeArray, read_array
 from ibpulse.gateway import job_polls
-from ibpulse.gateway.job_polls import MAX_ASKED, JobPolls
+from ibpulse.gateway.job_node import find_lateness
+from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
+from ibpulse.gateway.job_summary import SummarySpan, describe_job
+from ibpulse.gateway.job_view import JobView
+from ibpulse.gateway.node_samples import NodeSamples
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
+from tests.gateway.test_node_samples import window
 
 PORT = {"name": "mlx5_0:1", "device": "mlx5_0", "port": 1, "state": "ACTIVE", "active": True, "rail": True}
 PORTS = {"interval_seconds": 0.01, "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}]}
@@ -79,3 +87,47 @@ async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monk
         polls.start()
         await asyncio.wait_for(released.wait(), 60)
         await polls.stop()
+
+
+async def test_what_is_kept_of_nodes_that_are_gone_is_bounded(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_polls, "MAX_GONE", 2)
+    async with AsyncExitStack() as servers:
+        nodes = await list_nodes(gateway, servers, 1)
+        polls = JobPolls(gateway.parts, ("slurm", "7"))
+        for number in range(1, 6):
+            for data in polls.nodes.values():
+                data.samples = NodeSamples(10, 61_000, ["mlx5_0:1"])
+            # the same daemon under another name
+            await gateway.list(**{f"node{number}": nodes[0].url})
+            polls.refresh()
+        found = polls.nodes
+        assert list(found) == ["node3", "node4", "node5"]
+        assert list(polls.job.nodes) == ["node3", "node4", "node5"]
+        assert [each.samples for each in found.values()] == [None] * 3
+        assert {found[name].problem for name in ("node3", "node4")} == {GONE}
+
+
+async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(gateway: Gateway) -> None:
+    begin = int(time.time()) * 1000 - 2000
+    async with AsyncExitStack() as servers:
+        full, empty = await list_nodes(gateway, servers, 2)
+        empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
+        for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):
+            body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()
+            node.answer("/api/v1/window", body, NPY_TYPE, "200 OK", f"{WINDOW_HEADER}: {head}")
+        await gateway.table.poll_all()
+        polls = JobPolls(gateway.parts, ("slurm", "7"))
+        await asyncio.gather(*polls.start())
+        view = JobView(polls, (), rails=False, version="1", begin_ms=begin)
+        sent = b"".join(view.advance(begin + 2000))
+        assert view.row_count == 2
+        assert {name: data.samples.end_ms for name, data in polls.nodes.items() if data.samples} == dict.fromkeys(
+            ("node0", "node1"), begin + 2000
+        )
+        values = np.array(json.loads(sent.split(b"data: ")[1].split(b"\n")[0])["megabytes_per_second"], dtype=float)
+        assert not np.isnan(values[:2]).any()
+        assert np.isnan(values[2:]).all()
+        numbers = describe_job(polls.nodes, find_lateness(polls.nodes, 1000), SummarySpan(begin + 2000))
+        assert view.describe_second(numbers)

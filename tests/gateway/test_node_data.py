@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import time
@@ -10,7 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.fleet.hostile import Hostile, drip, endless, never
+from ibpulse.gateway import node_data
+from ibpulse.gateway.node_data import MAX_LARGE
+from tests.fleet.hostile import Hostile, drip, endless, hostile, never
 from tests.gateway.gateways import Gateway
 from tests.running import Running
 
@@ -116,3 +119,41 @@ async def test_a_node_that_hangs_or_never_ends_costs_two_seconds(
     assert found.status_code == status
     assert found.json()["detail"].startswith("bad: ")
     assert time.monotonic() - begin < 3
+
+
+@pytest.mark.timeout(60)
+async def test_a_head_of_a_table_is_judged_at_once_whatever_it_says(gateway: Gateway, server: Hostile) -> None:
+    # each column could be read in two ways, and all 2^60 would be tried
+    head = b"time_ms" + b",mlx5_0:1 transmit uncertainty" * 60
+    server.answer("/api/v1/window", head + b"!\n", "text/csv")
+    await gateway.list(bad=server.url)
+    found = await gateway.client.get("/node/bad/api/v1/window?format=csv")
+    assert found.status_code == 502
+    server.answer("/api/v1/window", head + b" bytes_per_second\n1" + b",2" * 60 + b"\n", "text/csv")
+    assert (await gateway.client.get("/node/bad/api/v1/window?format=csv")).status_code == 200
+
+
+async def test_downloads_from_a_node_that_hangs_keep_no_other_client_waiting(
+    gateway: Gateway, server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_data, "CAPTURE_SECONDS", 1.0)
+    name = "20261123T053000.123Z-request-0123abcd.parquet"
+    server.handlers[f"/api/v1/captures/{name}"] = never
+    content = b"PAR1 PAR1"
+    async with hostile() as good, asyncio.timeout(60):
+        good.answer(f"/api/v1/captures/{name}", content, "application/vnd.apache.parquet")
+        await gateway.list(bad=server.url, good=good.url)
+        transport = httpx.ASGITransport(app=gateway.app, client=("192.0.2.7", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as other:
+            path = f"/node/bad/api/v1/captures/{name}"
+            waiting = [asyncio.create_task(gateway.client.get(path)) for _ in range(16)]
+            while len([head for head in server.asked if "captures" in head]) < MAX_LARGE:
+                await asyncio.sleep(0.01)
+            # the next place is that of another client, although all others asked before it
+            found = await other.get(f"/node/good/api/v1/captures/{name}")
+            assert (found.status_code, found.content) == (200, content)
+            running = [task for task in waiting if not task.done()]
+            assert len(running) >= 16 - 2 * MAX_LARGE
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -147,3 +148,23 @@ def test_bins_have_the_statistic_of_their_samples(
             {"max": max, "min": min, "mean": lambda each: sum(each) / len(each)}[statistic](inside) if inside else NAN
         )
         assert found[0, place] == pytest.approx(true, nan_ok=True)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_rails_without_samples_add_nothing_however_many_there_are(live: bool) -> None:
+    samples = NodeSamples(10, 5000).add(window(level(200)))
+    unknown = [f"claimed_{number}:1" for number in range(5000)]
+    usual, _ = samples.sum(RAILS, START, START + 1000, live=live)
+    tracemalloc.start()
+    found, merged = samples.sum((*RAILS, *unknown), START, START + 1000, live=live)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, usual)
+    assert not merged.any()
+    # a job may have no ports on a node, and a node none of those that a job claims
+    for rails in ((), unknown):
+        nothing, merged = samples.sum(rails, START, START + 1000, live=live)
+        assert (nothing.shape, merged.shape) == ((2, 100), (2, 100))
+        assert np.isnan(nothing).all()
+        assert samples.left_out(rails) == []
+    assert samples.left_out(("claimed_1:1", RAILS[0])) == ["claimed_1:1"]

@@ -27,8 +27,9 @@ from ibpulse.fleet.window_answers import MAX_VALUES, NodeWindowGrid
 
 CSV_TYPE = "text/csv"
 MAX_LINKS = 100
+# possessive, because a text that matches in several ways is tried in all of them, 2^columns
 _CSV_HEAD = re.compile(
-    rb"time_ms(,[A-Za-z0-9_.-]{1,256}:[0-9]{1,3} (transmit|receive)( uncertainty)?( [a-z_]{1,20})?){0,4096}"
+    rb"time_ms(,[A-Za-z0-9_.-]{1,256}:[0-9]{1,3} (transmit|receive)( uncertainty)?+( [a-z_]{1,20})?+){0,4096}+"
 )
 _CSV_LINES = re.compile(rb"(?:[0-9]{1,18}(?:,[0-9.eE+-]{0,30}){1,4096}+\n)*+")
 

@@ -26,6 +26,7 @@ MAX_CONNECTIONS = 8
 KEPT_SECONDS = 30.0
 JSON_TYPE = "application/json"
 ANSWERS = (HTTPStatus.OK, HTTPStatus.ACCEPTED)
+UNVERIFIED = "not asked, because its list says http, and with tls_config the password is for https only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class HttpPeer:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "ibpulse"}
         if access.authorization:
             self._headers["Authorization"] = access.authorization
+        self._refused = bool(access.authorization and access.verified_only and not url.startswith("https:"))
+        # the pool would let requests wait within their time
+        self.places = asyncio.Semaphore(MAX_CONNECTIONS)
+        """As many requests as connections; further ones wait for a place."""
         self._server_name = {"sni_hostname": access.server_name} if access.server_name else {}
         limits = httpx.Limits(
             max_connections=MAX_CONNECTIONS, max_keepalive_connections=2, keepalive_expiry=KEPT_SECONDS
@@ -143,7 +148,13 @@ class HttpPeer:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Request:
-        """A request of which nothing waits longer than this many seconds."""
+        """A request of which nothing waits longer than this many seconds.
+
+        Raises:
+            DaemonError: it would send the password to a server that cannot be verified.
+        """
+        if self._refused:
+            raise DaemonError(UNVERIFIED, kind="refused")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
         extensions = {"timeout": timeouts, **self._server_name}

@@ -58,6 +58,12 @@ def _role(text: str) -> str:
     return text if text in ROLES else UNKNOWN_ROLE
 
 
+def _whole_ms(seconds: float) -> float:
+    if round(seconds * 1e9) % 1_000_000:
+        raise ValueError("is not a number of whole milliseconds")
+    return seconds
+
+
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
 HostName = Annotated[str, AfterValidator(_host)]
@@ -152,7 +158,7 @@ class NodePort(NodeMember):
 class NodePorts(NodeMember):
     """`/api/v1/ports`; 0.1 does not say whether they are simulated."""
 
-    interval_seconds: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)]
+    interval_seconds: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False), AfterValidator(_whole_ms)]
     ports: Annotated[list[NodePort], at_most(MAX_PORTS)]
     notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
     stuck_devices: Names = []
@@ -167,7 +173,7 @@ class NodeJob(NodeMember):
     source: Name
     name: Name = ""
     namespace: Name = ""
-    ports: Names
+    ports: Annotated[list[Name], at_most(MAX_PORTS)]
     basis: Name = ""
     gpus: Names = []
     devices: Names = []

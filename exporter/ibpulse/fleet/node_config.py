@@ -57,12 +57,14 @@ class NodeAccess:
     """How to ask the nodes of a source; `tls` is used for targets with https.
 
     `authorization` is the value of that header, or empty. `server_name` is the name to expect in certificates, or
-    empty for the host of the target.
+    empty for the host of the target. With `verified_only`, no server without a verified certificate gets the
+    authorization: a list chooses between http and https, and may be wrong.
     """
 
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     server_name: str = ""
     authorization: str = field(default="", repr=False)
+    verified_only: bool = False
 
 
 class NodeConfigFile:
@@ -102,7 +104,8 @@ class NodeConfigFile:
         self._files = (path, *(file for file in named if file))
         self._seen = tuple(map(sign_file, self._files))
         authorization = _make_authorization(auth, source) if auth else ""
-        return NodeAccess(_make_tls(tls, source), (tls and tls.server_name) or "", authorization)
+        server_name = (tls and tls.server_name) or ""
+        return NodeAccess(_make_tls(tls, source), server_name, authorization, verified_only=tls is not None)
 
 
 def read_node_config(path: Path) -> tuple[NodeConfig, ConfigSource]:

@@ -52,7 +52,7 @@ class Node:
         Raises:
             DaemonError: there is no answer, it is too long, or the node refuses.
         """
-        async with self._parallel:
+        async with self._peer.places, self._parallel:
             with self._counted():
                 return await self._peer.post(path, content, seconds=seconds)
 
@@ -64,7 +64,7 @@ class Node:
         Raises:
             DaemonError: there is no answer, it is too long, or the node refuses.
         """
-        async with self._parallel:
+        async with self._peer.places, self._parallel:
             with self._counted():
                 return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
 

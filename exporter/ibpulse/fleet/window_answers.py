@@ -59,7 +59,7 @@ class NodeHistory(NodeMember):
 class NodeWindowGrid(NodeMember):
     """The members that describe the values of a window; 0.1 does not mark samples above the line rate."""
 
-    interval_ms: Annotated[int, Field(ge=1, le=60_000)]
+    interval_ms: Annotated[int, Field(ge=1, le=1000)]
     resolution_ms: Annotated[int, Field(ge=1, le=10**12)]
     statistic: Literal["max", "mean", "min"]
     unit: Literal["bytes_per_second", "bytes", "ratio"]

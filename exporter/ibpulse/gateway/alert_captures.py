@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -227,8 +228,8 @@ class AlertCaptures:
 
     def _log(self, problems: Sequence[Mapping[str, str]]) -> None:
         """Log the first problems that were not logged lately: Alertmanager does not show the answer."""
-        news = [each for each in problems if self._failures.is_news((each["alert"], each["reason"]))]
-        for each in news[:LOGGED_PROBLEMS]:
+        news = (each for each in problems if self._failures.is_news((each["alert"], each["reason"])))
+        for each in islice(news, LOGGED_PROBLEMS):
             log.warning("the alert %r took no capture: %s", each["alert"], each["reason"])
 
 

@@ -95,12 +95,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
         """The files of all nodes of one capture as a tar archive."""
         async with lists.place(request):
             found, missing = await _ask_captures(parts, job)
-        members = [
-            ArchiveMember(node, capture.name, capture.size_bytes, capture.trigger_ms)
-            for node, answer in sorted(found.items())
-            for capture in answer.captures
-            if _group_of(capture.reason) == group
-        ]
+        members = members_of(found, group)
         for node in found.keys() - {member.node for member in members}:
             waits = any(_group_of(capture.reason) == group for capture in found[node].pending)
             missing[node] = "its file is not complete yet" if waits else "it has no file of this capture"
@@ -208,6 +203,15 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeC
         if not mine:
             raise unknown
     return mine, found.missing
+
+
+def members_of(found: Mapping[str, NodeCaptures], group: str) -> list[ArchiveMember]:
+    """The file of each node of a group; a node has one, and would have the time of several if it said that it has."""
+    files = (
+        (node, next((each for each in answer.captures if _group_of(each.reason) == group), None))
+        for node, answer in sorted(found.items())
+    )
+    return [ArchiveMember(node, one.name, one.size_bytes, one.trigger_ms) for node, one in files if one]
 
 
 def _only(answer: NodeCaptures, names: tuple[str, ...], *, found_all: bool) -> NodeCaptures:

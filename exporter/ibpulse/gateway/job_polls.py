@@ -39,6 +39,8 @@ MAX_ASKED = 8
 # a node that hangs keeps others waiting for so long at most
 PLACE_SECONDS = 0.1
 MAX_WINDOW_BYTES = 8_000_000
+# nodes that are no longer listed, whose rows stay
+MAX_GONE = 64
 GONE = ("gone", "its source no longer lists it")
 WAITING = ("no-answer", "it was not asked yet")
 
@@ -164,8 +166,13 @@ class JobPolls:
             if poll is None:
                 self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend)
             else:
-                problem = poll.data.problem if state else GONE
-                poll.data = replace(poll.data, job=job, state=state or poll.data.state, problem=problem)
+                problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE, None)
+                state = state or poll.data.state
+                poll.data = replace(poll.data, job=job, state=state, problem=problem, samples=samples)
+        # a node that has another name at each poll would fill the memory
+        gone = [name for name, poll in self._polls.items() if name not in states and poll.task is None]
+        for name in gone[:-MAX_GONE]:
+            del self._polls[name], self.job.nodes[name]
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin a poll of every node that is not polled now, and that did not just fail; returns the running ones."""

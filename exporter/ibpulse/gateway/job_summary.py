@@ -168,9 +168,10 @@ def _peak(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Any] | None
 def _hot_rail(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Any] | None:
     carried: dict[str, dict[str, float]] = {}
     for name, node in nodes.items():
-        if node.samples is None:
-            continue
         samples = node.samples
+        # with an unknown rail, no sample is common
+        if samples is None or not set(node.rails) <= set(samples.rails):
+            continue
         begin = (samples.end_ms - length_ms) // samples.interval_ms * samples.interval_ms
         rates, _ = samples.read(tuple(node.rails), begin, samples.end_ms)
         # only samples that all rails have, or one with missing data would carry less

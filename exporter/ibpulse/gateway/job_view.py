@@ -63,6 +63,7 @@ class JobView:
             self._row_sent_ms.clear()
         self._layout += others
         self._rows, self.batch_ms = rows, batch_ms
+        self._states = {row.name: self._states[row.name] for row in rows if row.name in self._states}
         document = {
             "version": self._version,
             "interval_ms": interval_ms,

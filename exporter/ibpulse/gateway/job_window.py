@@ -105,7 +105,8 @@ class JobWindow:
             DaemonError: the window is not one of samples.
         """
         head = window.head
-        samples = NodeSamples(head.interval_ms, max(head.interval_ms, head.end_ms - head.start_ms)).add(window)
+        kept_ms = max(head.interval_ms, head.end_ms - head.start_ms, to_ms - from_ms)
+        samples = NodeSamples(head.interval_ms, kept_ms).add(window)
         # a bin is complete when all its samples were read
         end_ms = min(to_ms, samples.end_ms // self.bin_ms * self.bin_ms)
         begin = -(-from_ms // head.interval_ms) * head.interval_ms

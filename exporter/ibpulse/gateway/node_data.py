@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.places import Places
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.schemas import problems
@@ -104,7 +104,7 @@ RESOURCES = (
 def node_router(parts: GatewayParts) -> APIRouter:
     """The routes of the data of a node. Parameters are those of the daemon, which judges them."""
     router = APIRouter()
-    large = asyncio.Semaphore(MAX_LARGE)
+    large = Places(MAX_LARGE, "windows or captures of nodes")
     for resource in RESOURCES:
         router.add_api_route(
             API + resource.path,
@@ -116,12 +116,12 @@ def node_router(parts: GatewayParts) -> APIRouter:
         )
 
     @router.get(API + "captures/{file}", responses=problems(404, 502, 503, 504), response_class=Response)
-    async def download(name: str, file: str) -> Response:
+    async def download(request: Request, name: str, file: str) -> Response:
         """A finished capture, as Parquet."""
         node = find_node(parts, name)
         if parse_name(file) is None:
             raise ProblemError("unknown-capture", 404, f"No such capture: {file[:64]!r}.")
-        async with large:
+        async with large.place(request):
             try:
                 path = f"/api/v1/captures/{file}"
                 body = (await node.get(path, max_bytes=MAX_CAPTURE_BYTES, seconds=CAPTURE_SECONDS)).body
@@ -136,13 +136,13 @@ def node_router(parts: GatewayParts) -> APIRouter:
 
 
 def _answer_with(
-    parts: GatewayParts, resource: NodeResource, large: asyncio.Semaphore
+    parts: GatewayParts, resource: NodeResource, large: Places
 ) -> Callable[[str, Request], Awaitable[Response]]:
     async def answer(name: str, request: Request) -> Response:
         node = find_node(parts, name)
         if resource.max_bytes <= MAX_BYTES:
             return await ask(node, request)
-        async with large:
+        async with large.place(request):
             return await ask(node, request)
 
     async def ask(node: Node, request: Request) -> Response:

@@ -142,6 +142,11 @@ class NodeSamples:
         A rail without any sample in a wall second is left out of it; if one of the others misses a sample, the sum is
         missing. While seconds are not complete (`live`), a rail also counts if it had samples in the second before.
         """
+        # an unknown rail adds nothing
+        rails = [name for name in rails if name in self.rails]
+        if not rails:
+            shape = 2, max(0, (to_ms - from_ms) // self.interval_ms)
+            return np.full(shape, np.nan, dtype=np.float32), np.zeros(shape, dtype=np.bool_)
         # an interval that does not divide a second is longer than one
         second = self.interval_ms if MS_PER_SECOND % self.interval_ms else MS_PER_SECOND
         first, end = from_ms // second * second - second, -(-to_ms // second) * second
@@ -160,9 +165,11 @@ class NodeSamples:
     def left_out(self, rails: Sequence[str]) -> list[str]:
         """The rails without any sample in the last two seconds, while others have some."""
         begin = (self.end_ms - 2 * MS_PER_SECOND) // self.interval_ms * self.interval_ms
-        rates, _ = self.read(rails, begin, self.end_ms)
-        none: Flags = np.asarray(np.isnan(rates).all(axis=(0, 2)))
-        return [name for name, missing in zip(rails, none.tolist(), strict=True) if missing] if not none.all() else []
+        known = [name for name in rails if name in self.rails]
+        rates, _ = self.read(known, begin, self.end_ms)
+        some: Flags = np.asarray((~np.isnan(rates)).any(axis=(0, 2)))
+        having = {name for name, has in zip(known, some.tolist(), strict=True) if has}
+        return [name for name in rails if name not in having] if having else []
 
 
 def reduce_to_bins(

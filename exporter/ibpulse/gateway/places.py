@@ -1,4 +1,4 @@
-"""Places for requests that ask all nodes of a job; further ones wait for a moment, clients in turn."""
+"""Places for requests that take much of a gateway; further ones wait for a moment, clients in turn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Places:
                 "too-busy",
                 503,
                 f"{self._limit} {self._what} are already being read, which is the maximum. Try again in a second.",
-                bound={"name": "max_job_requests", "limit": self._limit},
+                bound={"name": "max_parallel_requests", "limit": self._limit},
             ) from None
         try:
             yield
