@@ -83,9 +83,7 @@ class Story:
         (own / "jobs").mkdir(mode=0o755)
         self.work(node, JOBS[node])
         flags = FLAGS if node in FAST else (*FLAGS, "--analysis.timescales=50ms,100ms,1s")
-        daemon = Running(
-            self.trees[node], own / "ring", *flags, f"--jobs.owners-dir={own / 'jobs'}", interval=interval
-        )
+        daemon = Running(self.trees[node], own / "ring", *flags, f"--jobs.owners-dir={own / 'jobs'}", interval=interval)
         daemon.launch()
         stack.callback(daemon.stop)
         self.daemons[node] = daemon
@@ -113,8 +111,13 @@ class Story:
             {
                 "targets": [daemon.url.removeprefix("http://")],
                 "labels": {
-                    **{"job": "monitoring/ibpulse", "namespace": "monitoring", "container": "ibpulse"},
-                    **{"endpoint": "metrics", "pod": f"ibpulse-{node}-{self.pods[node]}", "instance": node, "node": node},
+                    "job": "monitoring/ibpulse", "namespace": "monitoring", "container": "ibpulse",
+
+                        "endpoint": "metrics",
+                        "pod": f"ibpulse-{node}-{self.pods[node]}",
+                        "instance": node,
+                        "node": node
+                    ,
                 },
             }
             for node, daemon in self.daemons.items()
@@ -167,7 +170,11 @@ class Story:
             (30, "a link goes down", [partial(suffer, "flap", {"link-flap": ["mlx5_1"]})]),
             (40, "a card dies", [partial(suffer, "dead-card", vanished)]),
             (50, "a rail trains down", [self._train_down]),
-            (60, "the link is up again, and job 600 hangs", [partial(suffer, "flap", {}), partial(suffer, "hang", idle)]),
+            (
+                60,
+                "the link is up again, and job 600 hangs",
+                [partial(suffer, "flap", {}), partial(suffer, "hang", idle)],
+            ),
             (75, "a node is drained", [partial(drain, "drained")]),
             (85, "its card is taken out", [partial(suffer, "drained", vanished)]),
             (90, "a pod is replaced", [partial(replace, "rollout")]),
