@@ -1,7 +1,7 @@
 """`python -m tests.grafana.day_story`: a day of twelve nodes in minutes, on a real Prometheus and Alertmanager.
 
-Jobs start and end, a link flaps, a card dies, a rail trains down, a job hangs, a node is drained, pods are replaced, and a
-rack loses power. The alerts must be those of `day_story.yaml`: these labels, from when to when, and whether
+Jobs start and end, a link flaps, a card dies, a rail trains down, a job hangs, a node is drained, pods are replaced, and
+a rack loses power. The alerts must be those of `day_story.yaml`: these labels, from when to when, and whether
 Alertmanager notifies anyone. Durations of the rules are shortened by their table of thresholds; nothing else is.
 """
 
@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,13 @@ class Story:
             {
                 "targets": [daemon.url.removeprefix("http://")],
                 "labels": {
-                    "job": "monitoring/ibpulse", "namespace": "monitoring", "container": "ibpulse",
-
-                        "endpoint": "metrics",
-                        "pod": f"ibpulse-{node}-{self.pods[node]}",
-                        "instance": node,
-                        "node": node
-                    ,
+                    "job": "monitoring/ibpulse",
+                    "namespace": "monitoring",
+                    "container": "ibpulse",
+                    "endpoint": "metrics",
+                    "pod": f"ibpulse-{node}-{self.pods[node]}",
+                    "instance": node,
+                    "node": node,
                 },
             }
             for node, daemon in self.daemons.items()
@@ -208,10 +209,7 @@ def spans_of(servers: Servers, begun: float) -> list[Span]:
         times = [at - begun for at, _ in series["values"]]
         edges = [0, *(n for n in range(1, len(times)) if times[n] - times[n - 1] > GAP_SECONDS), len(times)]
         labels = {name: text for name, text in series["metric"].items() if name not in ("__name__", "alertstate")}
-        found += [
-            Span(labels["alertname"], labels, times[first], times[end - 1])
-            for first, end in zip(edges, edges[1:], strict=False)
-        ]
+        found += [Span(labels["alertname"], labels, times[first], times[end - 1]) for first, end in pairwise(edges)]
     return sorted(found, key=lambda span: span.begin)
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.grafana.other_engines`: every query of boards and rules on VictoriaMetrics, next to Prometheus.
 
-Both scrape the same daemons; vmalert evaluates the rules for VictoriaMetrics. Each query is asked of both for one instant.
-Prints what fails, what differs and by how much, and what the queries of each board cost Prometheus.
+Both scrape the same daemons; vmalert evaluates the rules for VictoriaMetrics. Each query is asked of both for one
+instant. Prints what fails, what differs and by how much, and what the queries of each board cost Prometheus.
 """
 
 from __future__ import annotations
