@@ -1,8 +1,8 @@
 """`python -m tests.grafana.day_story`: a day of twelve nodes in minutes, on a real Prometheus and Alertmanager.
 
 Jobs start and end, a link flaps, a card dies, a rail trains down, a job hangs, a node is drained, pods are
-replaced, and a rack loses power. The alerts must be those of `day_story.yaml`: these labels, from when to when, and whether
-Alertmanager notifies anyone. Durations of the rules are shortened by their table of thresholds; nothing else is.
+replaced, and a rack loses power. The alerts must be those of `day_story.yaml`: these labels, from when to when, and
+whether Alertmanager notifies anyone. Durations of the rules are shortened by their table of thresholds; nothing else is.
 """
 
 from __future__ import annotations
