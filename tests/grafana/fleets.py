@@ -23,7 +23,7 @@ SHORT = {
     "rail_slow_for": "10s",
     "rail_missing_for": "5s",
     "port_down_for": "5s",
-    "drop_window": "1m",
+    "drop_window": "20s",
     "reset_window": "1m",
     "step_recent": "20s",
     "step_memory": "1m",

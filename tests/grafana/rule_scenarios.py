@@ -97,7 +97,12 @@ def replicated() -> Found:
 def drained() -> Found:
     """All nodes with a fault are cordoned, and the rules know the query for maintenance."""
     nodes = nodes_of(FIRING)
-    cordoned = [
+    return run([*series_of([*nodes, *healthy()]), *cordoned(nodes)], maintenance=MAINTENANCE)
+
+
+def cordoned(nodes: Iterable[Node]) -> list[Series]:
+    """What kube-state-metrics says about nodes that are cordoned."""
+    return [
         Series(
             "kube_node_spec_unschedulable",
             {"cluster": node.cluster, "node": node.name, "namespace": "monitoring", "pod": "kube-state-metrics-0"},
@@ -105,7 +110,6 @@ def drained() -> Found:
         )
         for node in nodes
     ]
-    return run([*series_of([*nodes, *healthy()]), *cordoned], maintenance=MAINTENANCE)
 
 
 def by_subject(found: Found) -> Mapping[Key, list[int]]:

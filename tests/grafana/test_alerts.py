@@ -18,8 +18,10 @@ from tests.grafana.rule_engine import SCRAPE_SECONDS, Series
 from tests.grafana.rule_faults import FAULTS, Fault, Fires
 from tests.grafana.rule_fleet import NO_JOB, Node
 from tests.grafana.rule_scenarios import (
+    MAINTENANCE,
     Key,
     by_subject,
+    cordoned,
     disturbed,
     drained,
     plain,
@@ -136,9 +138,9 @@ def fleet(cluster: str, size: int, down: int) -> list[Node]:
     ]
 
 
-def missing(nodes: list[Node], others: list[Series] | None = None) -> dict[str, list[int]]:
+def missing(nodes: list[Node], others: list[Series] | None = None, maintenance: str = "") -> dict[str, list[int]]:
     """Minutes at which the alert about the fleet fires, by cluster."""
-    found = run([*series_of(nodes), *(others or [])])
+    found = run([*series_of(nodes), *(others or [])], maintenance=maintenance)
     return {
         dict(labels).get("cluster", ""): minutes
         for labels, minutes in found.minutes.items()
@@ -149,6 +151,11 @@ def missing(nodes: list[Node], others: list[Series] | None = None) -> dict[str, 
 def test_a_rack_without_exporters_raises_one_alert_and_single_nodes_do_not() -> None:
     found = missing([*fleet("rack", 20, 2), *fleet("single", 20, 1)])
     assert {name: (minutes[0] - BEGUN, minutes[-1] - BEGUN) for name, minutes in found.items()} == {"rack": (17, 41)}
+
+
+def test_a_rack_in_maintenance_that_is_switched_off_raises_no_alert() -> None:
+    rack, drained_rack = fleet("rack", 20, 2), fleet("drained", 20, 2)
+    assert list(missing([*rack, *drained_rack], cordoned(drained_rack[:2]), MAINTENANCE)) == ["rack"]
 
 
 def test_no_exporter_at_all_raises_the_alert() -> None:

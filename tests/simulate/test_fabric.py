@@ -130,6 +130,16 @@ def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: Simulated
     assert count(fabric, "mlx5_0", "link_downed") == 1
 
 
+def test_a_link_that_has_trained_down_has_half_its_rate_and_traffic(fabric: SimulatedFabric) -> None:
+    switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
+    assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
+    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 2, abs=2)
+    switch(fabric, {"trained-down": ["mlx5_1"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
+    assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
+
+
 def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: SimulatedFabric) -> None:
     function = (fabric.directory / "class/infiniband/mlx5_0/device").resolve()
     switch(fabric, {"vanish": ["mlx5_0"]})

@@ -13,6 +13,7 @@ LISTED = {
     "idle-rail": DeviceFaults(factor=0.0),
     "slow-rail": DeviceFaults(factor=0.5),
     "link-flap": DeviceFaults(down=True),
+    "trained-down": DeviceFaults(trained_down=True),
     "vanish": DeviceFaults(vanished=True),
     "reset": DeviceFaults(reset=True),
     "stuck": DeviceFaults(stuck=True),

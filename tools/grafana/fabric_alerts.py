@@ -59,7 +59,11 @@ LINKS = (
         f"The link of port {PORT_NAME} went down <$value | humanize> times in the last <drop_window>. A collective "
         "that uses it at that moment fails or waits.",
         (
-            fixed("drop_window", "15m", "Drops this close together have the same cause."),
+            fixed(
+                "drop_window",
+                "5m",
+                "Shorter than `down_window`, so that no notification about a drop follows the page about it.",
+            ),
             Threshold("link_drops", "1", "A healthy link never goes down."),
         ),
     ),

@@ -65,8 +65,16 @@ FLEETS = (
         )
         for kind, text in DAILY.items()
     ),
-    Recording("job:ibpulse_exporters:count", f"count by ({FLEET}) ({EXPORTERS})", "Exporters that should be scraped."),
-    Recording("job:ibpulse_exporters_up:count", f"sum by ({FLEET}) ({EXPORTERS})", "Exporters that can be scraped."),
+    Recording(
+        "job:ibpulse_exporters:count",
+        f"count by ({FLEET}) ({EXPORTERS}<unless>)",
+        "Exporters that should be scraped, without those of nodes in maintenance.",
+    ),
+    Recording(
+        "job:ibpulse_exporters_up:count",
+        f"sum by ({FLEET}) ({EXPORTERS}<unless>)",
+        "Those that can be scraped.",
+    ),
     Recording(
         "cluster:ibpulse_expected_nodes:count",
         f"count by (cluster) ({EXPECTED})",

@@ -24,6 +24,7 @@ FAULTS: Mapping[str, Fault] = {
     "idle-rail": Fault("no traffic on the port; the link stays up"),
     "slow-rail": Fault("the port carries only part of its traffic (default: 0.5)", 0.5, "part of the traffic, 0 to 1"),
     "link-flap": Fault("the link is down; port state and rate report it too"),
+    "trained-down": Fault("the link has half its lanes: half its rate, and half its traffic"),
     "vanish": Fault("the device disappears; its counters restart at zero when it comes back"),
     "reset": Fault("the counters restart at zero, once each time the fault is added for the device"),
     "stuck": Fault("the counters freeze, and resume from the frozen value"),
@@ -40,6 +41,7 @@ class DeviceFaults:
 
     factor: float = 1.0
     down: bool = False
+    trained_down: bool = False
     vanished: bool = False
     reset: bool = False
     stuck: bool = False
@@ -50,6 +52,7 @@ class DeviceFaults:
         words = {
             f"{self.factor:g} of its traffic": self.factor != 1,
             "link down": self.down,
+            "link trained down": self.trained_down,
             "vanished": self.vanished,
             "counters reset": self.reset,
             "counters stuck": self.stuck,
@@ -66,7 +69,7 @@ class DeviceFaults:
     @property
     def carried(self) -> float:
         """The share of the traffic that the port carries, counted or not."""
-        return 0.0 if self.down else self.factor
+        return 0.0 if self.down else self.factor * (0.5 if self.trained_down else 1.0)
 
 
 HEALTHY = DeviceFaults()
@@ -129,6 +132,7 @@ def _combine(named: Mapping[str, float]) -> DeviceFaults:
     return DeviceFaults(
         factor=0.0 if "idle-rail" in named else named.get("slow-rail", 1.0),
         down="link-flap" in named,
+        trained_down="trained-down" in named,
         vanished="vanish" in named,
         reset="reset" in named,
         stuck="stuck" in named,

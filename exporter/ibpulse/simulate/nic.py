@@ -140,11 +140,11 @@ class Nic:
             self.close()
             remove_listing(self.root, list_device(self.device))
         if not faults.vanished:
-            self._write_status(up=not faults.down)
+            self._write_status(up=not faults.down, trained_down=faults.trained_down)
             self.write(at_ns, flowed, slow=True)
 
-    def _write_status(self, up: bool) -> None:
-        for name, text in status_files(self.device, up).items():
+    def _write_status(self, up: bool, trained_down: bool) -> None:
+        for name, text in status_files(self.device, up, trained_down).items():
             replace_text(self.root / self.device.port_path / name, text)
 
     def close(self) -> None:

@@ -220,14 +220,21 @@ def list_device(device: Device) -> Listing:
     return Listing(files, links)
 
 
-def status_files(device: Device, up: bool) -> dict[str, str]:
+def status_files(device: Device, up: bool, trained_down: bool = False) -> dict[str, str]:
     """The files of the port that follow the link: a port that is down shows a rate that is not its own.
+
+    One that has trained down has half its lanes.
 
     They are in the order of writing them, so that whoever reads in between never sees that rate with an ACTIVE state.
     """
     ethernet = device.rail is None
     if up:
-        rate = "100 Gb/sec (4X EDR)" if ethernet else "400 Gb/sec (4X NDR)"
+        full, half = (
+            ("100 Gb/sec (4X EDR)", "50 Gb/sec (2X EDR)")
+            if ethernet
+            else ("400 Gb/sec (4X NDR)", "200 Gb/sec (2X NDR)")
+        )
+        rate = half if trained_down else full
         return {"rate": f"{rate}\n", "phys_state": "5: LinkUp\n", "state": "4: ACTIVE\n"}
     phys, rate = ("3: Disabled", "40 Gb/sec (4X QDR)") if ethernet else ("2: Polling", "10 Gb/sec (4X SDR)")
     return {"state": "1: DOWN\n", "phys_state": f"{phys}\n", "rate": f"{rate}\n"}

@@ -257,10 +257,10 @@
       sum by (cluster, job) (instance:ibpulse_errors:increase1d)
   - record: job:ibpulse_exporters:count
     expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
   - record: job:ibpulse_exporters_up:count
     expr: |-
-      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
+      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
   - record: cluster:ibpulse_expected_nodes:count
     expr: |-
       count by (cluster) (max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
@@ -698,8 +698,8 @@
     expr: |-
       (
         (
-          clamp_min(max by (cluster, job, instance, node, device, port) (ibpulse_link_downed_total) - on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (last_over_time(ibpulse_link_downed_total[15m] offset 15m)), 0)
-          or on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[15m]))) / 2
+          clamp_min(max by (cluster, job, instance, node, device, port) (ibpulse_link_downed_total) - on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (last_over_time(ibpulse_link_downed_total[15m] offset 5m)), 0)
+          or on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[5m]))) / 2
         ) >= {{ $rule.thresholds.linkDrops }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
@@ -716,7 +716,7 @@
       summary: |-
         The link of a rail went down.
       description: |-
-        The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down {{`{{ $value | humanize }}`}} times in the last 15m. A collective that uses it at that moment fails or waits.
+        The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down {{`{{ $value | humanize }}`}} times in the last 5m. A collective that uses it at that moment fails or waits.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseLinkWentDown.md
       dashboard_url: |-
