@@ -1,0 +1,1 @@
+"""Prometheus 3's own parser, for the queries of boards and rules."""
