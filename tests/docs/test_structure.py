@@ -15,7 +15,7 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "tools").rglob("*.py")])
 # the pages of the daemon and of the gateway share, the pages of the gateway, its routes, its webhook and its command,
 # and simulated nodes that share a job: its traffic, their clocks, their trees, their daemons; rules and boards with a
 # file for each group of them, and the program that draws the boards
-MOST_FILES = 375
+MOST_FILES = 385
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 60
 MOST_SHARED_FILE_NAMES = 8

@@ -28,6 +28,33 @@ def test_every_board_is_a_configmap_with_the_label_and_the_folder() -> None:
     assert written == {f"ibpulse-{path.name}": json.loads(path.read_text()) for path in BOARDS}
 
 
+def gateways(values: dict[str, object]) -> set[str]:
+    """The values with which the boards' variable for the address of a gateway begins."""
+    boards = [
+        json.loads(text)
+        for document in render({"dashboards": {"enabled": True}, **values})
+        if document["kind"] == "ConfigMap"
+        for name, text in document["data"].items()
+        if name.endswith(".json")
+    ]
+    assert len(boards) == len(BOARDS)
+    found = [each["query"] for board in boards for each in board["templating"]["list"] if each["name"] == "gateway"]
+    assert len(found) == len(BOARDS)
+    return set(found)
+
+
+def test_boards_ask_the_gateway_of_the_chart_or_a_given_one() -> None:
+    assert gateways({}) == {""}
+    (address,) = gateways({"gateway": {"enabled": True, "port": 1234}})
+    services = [document for document in render({"gateway": {"enabled": True}}) if document["kind"] == "Service"]
+    names = {document["metadata"]["name"] for document in services}
+    name, _, rest = address.partition(".")
+    assert name in names
+    assert rest == "monitoring.svc:1234/node/"
+    given = {"enabled": True, "gateway": 'pulse.example.com/"node"/'}
+    assert gateways({"gateway": {"enabled": True}, "dashboards": given}) == {'pulse.example.com/"node"/'}
+
+
 def test_no_board_is_too_large_for_a_configmap() -> None:
     assert all(path.stat().st_size < LARGEST_CONFIGMAP_BYTES for path in BOARDS)
 

@@ -15,8 +15,8 @@ from tests.helm.rendering import CHART, Document, at_path, needs_helm, refusal, 
 
 pytestmark = needs_helm
 
-OPEN = {"global", "kubernetesObject", "kubernetesList", "extraManifests"}
-"""What may hold anything: Helm's own map for charts in charts, and objects that the API server checks."""
+OPEN = {"global", "kubernetesObject", "kubernetesList", "extraManifests", "extraGroupFields"}
+"""What may hold anything: Helm's own map for charts in charts, objects that the API server checks, rulers' fields."""
 
 WHOLE = {"alerts", "thresholds", "webConfig", "serviceAccount"}
 """Definitions of maps that have a default for each of their keys."""

@@ -184,6 +184,7 @@ def _nodes() -> model.Panel:
         Column("CV at 100 ms", _cv("100ms"), "none"),
         Column("Step", STEP, "s"),
         Column("Fairness", by_node("max", S.pick("ibpulse_node_rail_fairness_ratio")), "none"),
+        Column("Congested", by_node("count", S.pick("instance_device_port:ibpulse_congested:bool")), "none"),
         Column("", f"max by (cluster, job, instance, node, signature) ({signature} == 1)", "none"),
     ]
     return table(
@@ -191,7 +192,8 @@ def _nodes() -> model.Panel:
             "Traffic of the nodes",
             "One row per node: those longest in MoE saturation and at the line rate first. Click a node to open its "
             "board. A dash is an unknown value, such as the step of a node without a rhythm. CVs of different time "
-            "scales cannot be compared. Investigate a fairness below 0.98.",
+            "scales cannot be compared. Investigate a fairness below 0.98. Congested: rails "
+            "whose traffic waits, is marked or gets lost.",
             "none",
             NO_NODES,
             width=24,

@@ -174,7 +174,9 @@ def _newest() -> model.Panel:
 
 
 def _nodes() -> model.Panel:
-    columns = [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 75)]
+    silent = by_node("max", S.pick("ALERTS", alertname="IBPulseExporterDown", alertstate="firing"))
+    columns = [Column("No answer", silent, "none", ((1, BAD_CELL),), 80)]
+    columns += [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 75)]
     columns += [
         Column(heading, f"{_of(kind)} > 0", "none", ((1, NOTICE_CELL),), 70) for heading, kind in FAULTS.items()
     ]
@@ -184,17 +186,18 @@ def _nodes() -> model.Panel:
     return table(
         PanelHead(
             "Nodes with a fault",
-            "Only nodes with a bad rail (down, missing, trained down, idle or slow), and those with most link "
-            "drops, time with links down, and errors in 24 hours. A dash means none; in the last three columns "
+            "Only nodes whose exporter does not answer (1, once IBPulseExporterDown fires), those with a bad rail "
+            "(down, missing, trained down, idle or slow), and those with most link drops, time with links down, and "
+            "errors in 24 hours. A dash means none; in the last three columns "
             f"also: not among the {TOP} highest. Click a node to open its board.",
             "none",
-            "No node has a bad rail, a link drop or an error",
+            "Every node answers; none has a bad rail, a link drop or an error",
             width=15,
             height=11,
         ),
         columns,
         {"instance": "Node"},
-        sort=("Bad rails", "Drops 24h", "Errors 24h"),
+        sort=("No answer", "Bad rails", "Drops 24h", "Errors 24h"),
         link=TO_NODE,
     )
 
