@@ -37,7 +37,7 @@ OVERRIDES = SHORT | {
     "down_window": "30s",
     "trained_down_for": "5s",
     "rail_slow_for": "30s",
-    "missing_for": "10s",
+    "missing_for": "30s",
     "maintenance": "ibpulse_story_drained == 1",
 }
 SECONDS = 260

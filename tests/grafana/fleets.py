@@ -31,6 +31,7 @@ SHORT = {
     "job_silent": "5",
     "stall_for": "5s",
     "keep_for": "1s",
+    "keep_cause_for": "15s",
     "degraded_for": "15s",
     "lengthened_for": "10s",
     "read_errors_window": "20s",

@@ -44,7 +44,8 @@ READY = (
     "count(instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m) == 2",
     "count(job_id:ibpulse_rail_fairness:ratio5m)",
 )
-RULES = {"interval": "1s", "alert_interval": "1s"}
+# vmalert 1.79 refuses rules with `keep_firing_for`
+RULES = {"interval": "1s", "alert_interval": "1s", "keep_for": "0s", "keep_cause_for": "0s"}
 JOB = {"id": "4711", "scheduler": "slurm"}
 """The job that both nodes run, as a prolog describes it."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -149,7 +150,9 @@ def main() -> int:
             time.sleep(arguments.seconds)
             outcomes = compare(fleet, server, folder)
             log = (folder / "victoria.log").read_text(errors="replace")
-    errors = [line for line in log.splitlines() if "\terror\t" in line and "127.0.0.1:1/" not in line]
+    errors = [
+        line for line in log.splitlines() if re.search("\t(error|fatal|panic)\t", line) and "127.0.0.1:1/" not in line
+    ]
     say(f"{sum(outcomes.values())} queries: {', '.join(f'{count} {word}' for word, count in outcomes.most_common())}")
     say("\n".join([f"{len(errors)} errors in the logs", *errors[:20]]))
     return 1 if any(word.startswith("refused") for word in outcomes) else 0

@@ -62,7 +62,11 @@ def table() -> str:
         return ", ".join(f"`{name}`" for name in names)
 
     lines = ["| while it fires | these notify nobody | on the same | because |", "|---|---|---|---|"]
-    lines += [f"| {cell(row.causes)} | {cell(row.effects)} | {cell(row.equal)} | {row.reason} |" for row in INHIBITIONS]
+    lines += [
+        f"| {cell(row.causes)} | {cell(row.effects)}{', except critical ones' * row.spares_critical} "
+        f"| {cell(row.equal)} | {row.reason} |"
+        for row in INHIBITIONS
+    ]
     return "\n".join(lines) + "\n"
 
 

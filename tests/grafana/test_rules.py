@@ -17,7 +17,8 @@ from ibpulse.metrics import metric_table
 from tests.grafana.documents import parse, walk
 from tools.grafana import alerts, recording_rules
 from tools.grafana.__main__ import main
-from tools.grafana.alert import KEEP
+from tools.grafana.alert import KEEP, KEEP_CAUSE
+from tools.grafana.inhibitions import INHIBITIONS
 from tools.grafana.rule_files import (
     ALERT_FILE,
     INHIBITION_FILE,
@@ -110,7 +111,7 @@ def test_a_row_has_all_thresholds_of_its_alert_and_no_others() -> None:
     addresses = {address.name for address in ADDRESSES}
     for alert in alerts.ALERTS:
         used = {alert.hold.name, *places(alert.expr), *places(alert.description)} - addresses
-        used |= {KEEP.name} if alert.keep else set()
+        used |= {KEEP.name, KEEP_CAUSE.name} if alert.keep else set()
         assert {number.name for number in thresholds_of(alert)} == used, alert.name
 
 
@@ -257,7 +258,17 @@ def test_every_group_has_its_interval_and_the_limit_if_there_is_one() -> None:
 def test_the_time_for_which_alerts_keep_firing_can_be_left_out() -> None:
     kept = {rule["alert"] for rule in rules_of(written()[ALERT_FILE]) if "keep_firing_for" in rule}
     assert kept == {alert.name for alert in alerts.ALERTS if alert.keep}
-    assert not any("keep_firing_for" in rule for rule in rules_of(written(keep_for="0s")[ALERT_FILE]))
+    none = written(keep_for="0s", keep_cause_for="0s")
+    assert not any("keep_firing_for" in rule for rule in rules_of(none[ALERT_FILE]))
+
+
+def test_an_alert_that_silences_others_is_kept_longer() -> None:
+    causes = {name for row in INHIBITIONS for name in row.causes}
+    times = {rule["alert"]: rule.get("keep_firing_for") for rule in rules_of(written()[ALERT_FILE])}
+    assert {name for name, time in times.items() if time == "8m"} == {
+        alert.name for alert in alerts.ALERTS if alert.keep and alert.name in causes
+    }
+    assert {time for name, time in times.items() if name not in causes} == {"5m", None}
 
 
 def test_links_are_absolute_with_the_addresses() -> None:

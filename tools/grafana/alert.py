@@ -16,6 +16,11 @@ KEEP = Threshold(
     "5m",
     "Alerts about a present state stay on through a failed scrape, a replaced pod or a short evaluation.",
 )
+KEEP_CAUSE = Threshold(
+    "keep_cause_for",
+    "8m",
+    "Alerts that silence others outlast them, so that the end of a cause is not followed by news of its consequences.",
+)
 USED = f"on ({NODE}) (instance:ibpulse_used:bool == 1)"
 """The condition under which a fault on a node costs somebody a job."""
 

@@ -100,7 +100,7 @@ LINKS = (
         f"Port {PORT_NAME} waited in vain for <$value | humanize> acknowledgements in the last <ack_window>: packets "
         "were lost, a path is dead, or a peer's process was killed.",
         (
-            fixed("ack_window", "15m", "Each timeout is repeated several times before the connection fails."),
+            fixed("ack_window", "5m", "Each timeout is repeated several times before the connection fails."),
             Threshold("ack_timeouts", "3", "A single one is repaired by a retransmission."),
         ),
     ),
@@ -131,7 +131,7 @@ RAIL = (
         "IBPulsePcieDegraded",
         "warning",
         f"{PCIE[0]} / {PCIE[1]} < <pcie_ratio>",
-        Threshold("pcie_for", "15m", "Links slow down to save power; a slow link that persists is a fault."),
+        Threshold("pcie_for", "10m", "Links slow down to save power; a slow link that persists is a fault."),
         "A device's PCIe link runs below the speed or width that both its ends support.",
         f"The PCIe path of {DEVICE_NAME} runs at <$value | humanizePercentage> of "
         "its possible rate. A link trained at a lower speed or width: reseat the card, or check the "

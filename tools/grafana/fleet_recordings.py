@@ -12,7 +12,8 @@ DAILY = {
     "errors": "Errors of links and packets",
 }
 WITH_RAILS = f"({newest('ibpulse_node_rails', NODE)} > 0 or {newest('ibpulse_node_expected_rails', NODE)} > 0)"
-EXPECTED = "max by (cluster, node) (<expected_nodes>)<unless>"
+# of clusters that have exporters
+EXPECTED = f"(max by (cluster, node) (<expected_nodes>) and on (cluster) {targets()})<unless>"
 NAMED, UNNAMED = (newest(targets(f', node{sign}""'), NODE) for sign in ("!=", "="))
 # without a label `node`, the host in `instance` is compared
 NODES_UP = (
@@ -60,20 +61,21 @@ FLEETS = (
     *(
         Recording(
             f"job:ibpulse_{kind}:increase1d",
-            f"sum by ({FLEET}) (instance:ibpulse_{kind}:increase1d)",
+            # as old as the interval of these recordings, which is as long as Prometheus looks back
+            f"sum by ({FLEET}) (last_over_time(instance:ibpulse_{kind}:increase1d[10m]))",
             f"{text} in the last 24 hours, on all nodes.",
         )
         for kind, text in DAILY.items()
     ),
     Recording(
         "job:ibpulse_exporters:count",
-        f"count by ({FLEET}) ({EXPORTERS}<unless>)",
-        "Exporters that should be scraped, without those of nodes in maintenance.",
+        f"count by ({FLEET}) ({EXPORTERS})",
+        "Exporters that should be scraped.",
     ),
     Recording(
         "job:ibpulse_exporters_up:count",
-        f"sum by ({FLEET}) ({EXPORTERS}<unless>)",
-        "Those that can be scraped.",
+        f"sum by ({FLEET}) ({EXPORTERS})",
+        "Exporters that can be scraped.",
     ),
     Recording(
         "cluster:ibpulse_expected_nodes:count",

@@ -14,12 +14,16 @@ PORT = (*NODE, "device", "port")
 
 @dataclass(frozen=True, slots=True)
 class Inhibition:
-    """While one of `causes` fires, `effects` with the same labels `equal` notify nobody; `reason` says why."""
+    """While one of `causes` fires, `effects` with the same labels `equal` notify nobody; `reason` says why.
+
+    With `spares_critical`, those of them that are critical notify all the same.
+    """
 
     causes: tuple[str, ...]
     effects: tuple[str, ...]
     equal: tuple[str, ...]
     reason: str
+    spares_critical: bool = False
 
 
 INHIBITIONS = (
@@ -27,7 +31,8 @@ INHIBITIONS = (
         ("KubeNodeNotReady", "KubeNodeUnreachable"),
         ("IBPulse.+",),
         ("cluster", "node"),
-        "The node itself is lost.",
+        "The node itself is lost. Its job may be alive, so critical alerts notify.",
+        spares_critical=True,
     ),
     Inhibition(
         ("IBPulseExportersMissing",), ("IBPulseExporterDown",), ("cluster", "job"), "One alert for the fleet is enough."
@@ -99,7 +104,7 @@ def rule_of(row: Inhibition) -> dict[str, list[str]]:
     """The rule in Alertmanager's form."""
     return {
         "source_matchers": [_matcher(row.causes), *(['node!=""'] if "node" in row.equal else [])],
-        "target_matchers": [_matcher(row.effects)],
+        "target_matchers": [_matcher(row.effects), *(['severity!="critical"'] if row.spares_critical else [])],
         "equal": list(row.equal),
     }
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from tools.grafana.alert import AT_ONCE, DEVICE_NAME, INSTANCE, PORT_NAME, Alert
 from tools.grafana.node_recordings import MISSED_WINDOW
-from tools.grafana.rule_levels import DEVICE, EXPORTERS, NODE, PORT, newest, summed, targets
+from tools.grafana.rule_levels import DEVICE, EXPORTERS, FLEET, NODE, PORT, newest, summed, targets
 from tools.grafana.rule_numbers import Threshold, fixed
 
 BOARD = "ibpulse-exporter"
 RESOLUTION, INTERVAL = (
     newest(f"ibpulse_port_{kind}_seconds") for kind in ("effective_resolution", "sampling_interval")
 )
+SILENT = f"count by ({FLEET}) ({EXPORTERS} == 0<unless>)"
+MISSING_SHARE = f"{SILENT} / on ({FLEET}) job:ibpulse_exporters:count"
 
 COVERAGE = (
     Alert(
         "IBPulseExportersMissing",
         "warning",
-        "(job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count\n"
-        "  > <missing_share>\n"
-        "or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > <missing_share>\n"
+        f"{MISSING_SHARE} > <missing_share>\n"
+        "or on (cluster) cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > <missing_share>\n"
         f"or absent({targets()})",
         Threshold("missing_for", "15m", "Longer than a rolling update takes for each group of nodes."),
         "A part of the fleet is not measured.",
@@ -26,16 +27,23 @@ COVERAGE = (
         (Threshold("missing_share", "0.05", "Single nodes have alerts of their own, and some are always rebooting."),),
         BOARD,
         of_node=False,
-        keep=False,
     ),
     Alert(
         "IBPulseExporterDown",
         "warning",
-        f"{EXPORTERS} == 0",
+        # a rack without power is one alert, not one for each of its nodes until that one fires
+        f"{EXPORTERS} == 0\nunless on ({FLEET}) ({MISSING_SHARE} > <missing_share> and {SILENT} > <missing_many>)",
         Threshold("exporter_for", "5m", "A rolling update restarts a node's pod within a minute or two."),
         "An exporter cannot be scraped.",
         f"Prometheus has not been able to scrape {INSTANCE} for <exporter_for>.",
-        board=BOARD,
+        (
+            fixed(
+                "missing_many",
+                "10",
+                "Nodes. More at once have one cause, and one alert if they are a large share.",
+            ),
+        ),
+        BOARD,
     ),
     Alert(
         "IBPulseNumbersStale",
@@ -120,7 +128,6 @@ QUALITY = (
             ),
         ),
         BOARD,
-        keep=False,
     ),
     Alert(
         "IBPulseRecorderFailing",

@@ -16,6 +16,9 @@ JOB_OR_NODE = "cluster, job, job_id, instance, node"
 STEP = "job_id:ibpulse_step_period_seconds:median"
 BEHIND = "instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < <behind_ratio>"
 SATURATED = "ibpulse_port_{}_saturated_seconds_total"
+STOPPED = "instance_job_id:ibpulse_stopped_early:seconds"
+EARLIEST = f"max by ({JOB}) ({STOPPED})"
+FIRST = f"({STOPPED} == on ({JOB}) group_left () {EARLIEST})"
 
 JOBS = (
     Alert(
@@ -41,9 +44,11 @@ JOBS = (
                 "0.8",
                 "The state already has a hold time of its own; 80 % of the window leaves room for checkpoints.",
             ),
+            fixed("congestion_memory", "15m", "Congestion that returns within a quarter of an hour has not ended."),
         ),
-        when=f"on ({JOB_OR_NODE}) (\n  job_id:ibpulse_congested_rails:count\n"
-        f"  or count by ({NODE}) (instance_device_port:ibpulse_congested:bool)\n)",
+        # the evidence comes and goes; the severity should not
+        when=f"on ({JOB_OR_NODE}) (\n  max_over_time(job_id:ibpulse_congested_rails:count[<congestion_memory>])\n"
+        f"  or count by ({NODE}) (max_over_time(instance_device_port:ibpulse_congested:bool[<congestion_memory>]))\n)",
         otherwise="info",
         board="ibpulse-fleet",
         of_node=False,
@@ -71,7 +76,7 @@ JOBS = (
     Alert(
         "IBPulseTrafficStalled",
         "warning",
-        f"topk by ({JOB}) (1, instance_job_id:ibpulse_stopped_early:seconds)\n"
+        f"(\n  ({FIRST} and on ({JOB}) count by ({JOB}) ({FIRST}) == 1)\n  or on ({JOB}) {EARLIEST}\n)\n"
         f"and on ({JOB}) count_over_time({STEP}[<stepped_memory>]) > <stall_steps>",
         Threshold(
             "stall_for",
@@ -80,12 +85,13 @@ JOBS = (
         ),
         "A job's regular training traffic has stopped, and the job is still there.",
         "No node of job <$labels.job_id> has carried its traffic for <stall_for> or longer, after regular steps. "
-        f"{INSTANCE} stopped first, <$value | humanizeDuration> before the last node, which means something only if it "
-        "is more than the clocks of the nodes differ.",
+        f"First to stop: {INSTANCE}, <$value | humanizeDuration> before the last node, which means something only if "
+        "it is more than the clocks of the nodes differ. No node is named if several stopped at the same time.",
         (
             fixed("stepped_memory", "6h", "A job that hangs is known as one with regular steps for as long."),
             fixed("stall_steps", "10", "Evaluations with a clear period within that time: a job rather than a test."),
         ),
+        board="ibpulse-job",
         of_node=False,
     ),
     Alert(
@@ -107,7 +113,7 @@ JOBS = (
             Threshold("step_slower", "1.1", "10 % longer; the period itself is accurate to 1 or 2 %."),
             fixed("step_other", "1.9", "A step about twice as long is a period that spans two steps."),
         ),
-        board="ibpulse-fleet",
+        board="ibpulse-job",
         of_node=False,
     ),
     Alert(

@@ -27,7 +27,7 @@ def of_node(scope: Scope) -> list[build.AnnotationQuery]:
     """Alerts, captures and events of the nodes in a scope, each with a switch at the top of the board."""
     alerts = scope.pick("ALERTS", alertname="~IBPulse.+", alertstate="firing")
     if scope.job_id:
-        alerts += f" or {scope.alerts(alertstate='firing', job_id=f'~{scope.job_id}')}"
+        alerts += f" or {scope.alerts_of_job(alertstate='firing')}"
     return [_alerts(alerts), _captures(scope), _events(scope)]
 
 

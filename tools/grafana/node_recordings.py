@@ -66,6 +66,11 @@ def _duty_cycle(direction: str) -> Recording:
     )
 
 
+def _of_day(kind: str) -> str:
+    """What is recorded as seldom as Prometheus looks back."""
+    return newest(f"last_over_time(instance:ibpulse_{kind}:max1d[10m])", NODE)
+
+
 def _rails(kind: str, expr: str, text: str) -> Recording:
     return Recording(f"instance:ibpulse_{kind}_rails:sum", expr, text)
 
@@ -140,9 +145,9 @@ STATE = (
     _rails(
         "missing",
         # the daemon's own memory ends with its pod; the day's counts only if ports are gone too, not if roles changed
-        f"clamp_min(\n  (\n    (instance:ibpulse_expected_rails:max1d\n"
+        f"clamp_min(\n  (\n    ({_of_day('expected_rails')}\n"
         f"     unless on ({NODE}) count by ({NODE}) (count by ({PORT}) (ibpulse_port_info)) "
-        f">= on ({NODE}) instance:ibpulse_ports:max1d)\n"
+        f">= on ({NODE}) {_of_day('ports')})\n"
         f"    or on ({NODE}) {newest('ibpulse_node_expected_rails', NODE)}\n  )\n  - on ({NODE}) {RAIL_COUNT}, 0\n)",
         "Rails that the node should have and does not.",
     ),

@@ -74,6 +74,11 @@ class Scope:
         everywhere = replace(self, job="", instance="", device="")
         return everywhere.pick(name, alertname="~IBPulse.+", **labels)
 
+    def alerts_of_job(self, **labels: str) -> str:
+        """The alerts about the chosen training job; none where no job is known."""
+        known = self.pick("job_id:ibpulse_nodes:count")
+        return f"({self.alerts(job_id=f'~{self.job_id}', **labels)} and on (cluster, job, job_id) {known})"
+
     def buckets(self, name: str, function: str = "increase", by: str = "") -> str:
         """The summed buckets of a histogram, whether scraped as a classic one or converted to a native one."""
         kept = ", ".join(filter(None, (by, "le")))

@@ -14,7 +14,7 @@ import yaml
 
 from ibpulse.errors import ConfigError
 from tools.grafana import alerts, recording_rules
-from tools.grafana.alert import INSTANCE, KEEP, Alert
+from tools.grafana.alert import INSTANCE, KEEP, KEEP_CAUSE, Alert
 from tools.grafana.inhibitions import INHIBITIONS, rule_of
 from tools.grafana.recording import Recording
 from tools.grafana.rule_numbers import ADDRESSES, EVALUATION, QUERIES, Address, Threshold, fill, kind, unless
@@ -24,6 +24,7 @@ HEAD = "# Written by `python -m tools.grafana`: change the program, not this fil
 RECORDING_FILE = "ibpulse-recording.yaml"
 ALERT_FILE = "ibpulse-alerts.yaml"
 INHIBITION_FILE = "ibpulse-inhibitions.yaml"
+JOB_BOARD = "ibpulse-job"
 INHIBITION_HEAD = (
     "# For Alertmanager: add these to `inhibit_rules` of its configuration. Prometheus does not read this file.\n"
 )
@@ -38,7 +39,12 @@ Fill = Callable[[str], str]
 
 def thresholds_of(alert: Alert) -> tuple[Threshold, ...]:
     """Every threshold of an alert."""
-    return (alert.hold, *((KEEP,) if alert.keep else ()), *alert.numbers)
+    return (alert.hold, *((kept_for(alert),) if alert.keep else ()), *alert.numbers)
+
+
+def kept_for(alert: Alert) -> Threshold:
+    """How long an alert that goes on for a while does so."""
+    return KEEP_CAUSE if any(alert.name in row.causes for row in INHIBITIONS) else KEEP
 
 
 # a threshold shared by several rules is listed where it is first used
@@ -156,10 +162,12 @@ def _rule(alert: Alert, severity: str, condition: str, component: str, fill_text
         # `or` binds less tightly than what follows
         expr = f"(\n{textwrap.indent(expr, '  ')}\n)"
     expr += f"\n{checked(condition)}" * bool(condition) + "<unless>" * alert.of_node
-    chosen = "?var-cluster=<$labels.cluster>&var-job=<$labels.job>"
-    # an alert that may be about a job or the fleet has no instance to choose
-    chosen += f"&var-instance={INSTANCE}" * (INSTANCE in alert.description)
-    time = fill_text(f"<{KEEP.name}>")
+    chosen = "?var-cluster=<$labels.cluster>"
+    # an alert about the fleet may have no scrape job, one about a job no instance
+    chosen += "&var-job=<$labels.job>" * (alert.board == JOB_BOARD or alert.of_node)
+    chosen += "&var-job_id=<$labels.job_id>" * (alert.board == JOB_BOARD)
+    chosen += f"&var-instance={INSTANCE}" * alert.of_node
+    time = fill_text(f"<{kept_for(alert).name}>")
     # some rulers do not know the field
     keep = {"keep_firing_for": time} if alert.keep and time != "0s" else {}
     return {

@@ -29,9 +29,10 @@ def cluster(name: str = "cluster", label: str = "Cluster", single: bool = False)
     return _labels(name, label, "label_values(ibpulse_build_info, cluster)", single, ANY)
 
 
-def job(name: str = "job", label: str = "Scrape job", clusters: str = "cluster") -> Variable:
-    """Variable: the scrape jobs of exporters."""
-    return _labels(name, label, f'label_values(ibpulse_build_info{{cluster=~"${clusters}"}}, job)')
+def job(name: str = "job", label: str = "Scrape job", clusters: str = "cluster", listed: bool = False) -> Variable:
+    """Variable: the scrape jobs of exporters; `listed`, all of them is a list, for series that others have too."""
+    query = f'label_values(ibpulse_build_info{{cluster=~"${clusters}"}}, job)'
+    return _labels(name, label, query, everything="" if listed else ALL)
 
 
 def instance(

@@ -181,8 +181,8 @@
     expr: |-
       clamp_min(
         (
-          (instance:ibpulse_expected_rails:max1d
-           unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, device, port) (ibpulse_port_info)) >= on (cluster, job, instance, node) instance:ibpulse_ports:max1d)
+          (max by (cluster, job, instance, node) (last_over_time(instance:ibpulse_expected_rails:max1d[10m]))
+           unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, device, port) (ibpulse_port_info)) >= on (cluster, job, instance, node) max by (cluster, job, instance, node) (last_over_time(instance:ibpulse_ports:max1d[10m])))
           or on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_expected_rails)
         )
         - on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_rails), 0
@@ -248,26 +248,26 @@
       or on (cluster, job) 0 * job:ibpulse_nodes:count
   - record: job:ibpulse_link_events:increase1d
     expr: |-
-      sum by (cluster, job) (instance:ibpulse_link_events:increase1d)
+      sum by (cluster, job) (last_over_time(instance:ibpulse_link_events:increase1d[10m]))
   - record: job:ibpulse_link_down_seconds:increase1d
     expr: |-
-      sum by (cluster, job) (instance:ibpulse_link_down_seconds:increase1d)
+      sum by (cluster, job) (last_over_time(instance:ibpulse_link_down_seconds:increase1d[10m]))
   - record: job:ibpulse_errors:increase1d
     expr: |-
-      sum by (cluster, job) (instance:ibpulse_errors:increase1d)
+      sum by (cluster, job) (last_over_time(instance:ibpulse_errors:increase1d[10m]))
   - record: job:ibpulse_exporters:count
     expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
   - record: job:ibpulse_exporters_up:count
     expr: |-
-      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
   - record: cluster:ibpulse_expected_nodes:count
     expr: |-
-      count by (cluster) (max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+      count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
   - record: cluster:ibpulse_missing_nodes:count
     expr: |-
       count by (cluster) (
-        max by (cluster, node) ({{ $rule.expectedNodes }}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+        (max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
         unless on (cluster, node) max by (cluster, node) (
           (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node!=""}) == 1)
           or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
@@ -404,8 +404,8 @@
         )
       )
       and on (cluster, job, job_id, instance, node) (
-        job_id:ibpulse_congested_rails:count
-        or count by (cluster, job, instance, node) (instance_device_port:ibpulse_congested:bool)
+        max_over_time(job_id:ibpulse_congested_rails:count[15m])
+        or count by (cluster, job, instance, node) (max_over_time(instance_device_port:ibpulse_congested:bool[15m]))
       )
     for: |-
       {{ $rule.thresholds.moeFor }}
@@ -424,7 +424,7 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
@@ -440,8 +440,8 @@
         )
       )
       unless on (cluster, job, job_id, instance, node) (
-        job_id:ibpulse_congested_rails:count
-        or count by (cluster, job, instance, node) (instance_device_port:ibpulse_congested:bool)
+        max_over_time(job_id:ibpulse_congested_rails:count[15m])
+        or count by (cluster, job, instance, node) (max_over_time(instance_device_port:ibpulse_congested:bool[15m]))
       )
     for: |-
       {{ $rule.thresholds.moeFor }}
@@ -460,7 +460,7 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortSaturated.enabled }}
@@ -497,12 +497,15 @@
   {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
   - alert: IBPulseTrafficStalled
     expr: |-
-      topk by (cluster, job, job_id) (1, instance_job_id:ibpulse_stopped_early:seconds)
+      (
+        ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)) and on (cluster, job, job_id) count by (cluster, job, job_id) ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds))) == 1)
+        or on (cluster, job, job_id) max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)
+      )
       and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > {{ dig "stallSteps" "10" $rule.thresholds }}
     for: |-
       {{ $rule.thresholds.stallFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseTrafficStalled.severity }}
@@ -512,11 +515,11 @@
       summary: |-
         A job's regular training traffic has stopped, and the job is still there.
       description: |-
-        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. {{`{{ $labels.instance }}`}} stopped first, {{`{{ $value | humanizeDuration }}`}} before the last node, which means something only if it is more than the clocks of the nodes differ.
+        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. First to stop: {{`{{ $labels.instance }}`}}, {{`{{ $value | humanizeDuration }}`}} before the last node, which means something only if it is more than the clocks of the nodes differ. No node is named if several stopped at the same time.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
@@ -545,7 +548,7 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseNodeBehindItsJob.enabled }}
@@ -596,7 +599,7 @@
     for: |-
       {{ dig "atOnce" "0s" $rule.thresholds }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseLinkDownInJob.severity }}
@@ -623,7 +626,7 @@
     for: |-
       {{ $rule.thresholds.railMissingFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRailMissing.severity }}
@@ -650,7 +653,7 @@
     for: |-
       {{ $rule.thresholds.railMissingFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRailMissing.otherwise }}
@@ -676,7 +679,7 @@
     for: |-
       {{ $rule.thresholds.portDownFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulsePortDown.severity }}
@@ -731,7 +734,7 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 5m
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRailTrainedDown.severity }}
@@ -779,7 +782,7 @@
   - alert: IBPulseAckTimeouts
     expr: |-
       (
-        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_local_ack_timeout_errors_total[15m]))) > {{ $rule.thresholds.ackTimeouts }}
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_local_ack_timeout_errors_total[5m]))) > {{ $rule.thresholds.ackTimeouts }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
@@ -795,7 +798,7 @@
       summary: |-
         A rail gets no acknowledgements from its peers.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | humanize }}`}} acknowledgements in the last 15m: packets were lost, a path is dead, or a peer's process was killed.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | humanize }}`}} acknowledgements in the last 5m: packets were lost, a path is dead, or a peer's process was killed.
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseAckTimeouts.md
       dashboard_url: |-
@@ -864,7 +867,7 @@
     for: |-
       {{ $rule.thresholds.pcieFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulsePcieDegraded.severity }}
@@ -894,12 +897,13 @@
   {{- if $rule.alerts.IBPulseExportersMissing.enabled }}
   - alert: IBPulseExportersMissing
     expr: |-
-      (job:ibpulse_exporters:count - job:ibpulse_exporters_up:count) / job:ibpulse_exporters:count
-        > {{ $rule.thresholds.missingShare }}
-      or cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }}
+      or on (cluster) cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
       or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"})
     for: |-
       {{ $rule.thresholds.missingFor }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseExportersMissing.severity }}
@@ -913,7 +917,7 @@
       runbook_url: |-
         {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExportersMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}
+        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseExporterDown.enabled }}
@@ -921,11 +925,12 @@
     expr: |-
       (
         max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0
+        unless on (cluster, job) (count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }} and count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) > 10)
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.exporterFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseExporterDown.severity }}
@@ -950,7 +955,7 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 2m
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseNumbersStale.severity }}
@@ -976,7 +981,7 @@
     for: |-
       {{ $rule.thresholds.samplerFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseSamplerDown.severity }}
@@ -1032,7 +1037,7 @@
     for: |-
       {{ $rule.thresholds.quarantineFor }}
     keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
@@ -1083,6 +1088,8 @@
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ dig "throttledFor" "10m" $rule.thresholds }}
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseCpuThrottled.severity }}

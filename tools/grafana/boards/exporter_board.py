@@ -184,7 +184,7 @@ def board() -> Board:
         variables=[
             variables.datasource(),
             variables.cluster(),
-            variables.job(),
+            variables.job(listed=True),
             variables.instance(),
             variables.device(),
             *variables.node_address(shown=False),

@@ -57,8 +57,8 @@ FIGURES = (
         "(expected_nodes); otherwise, how many more answered at some time of the last 24 hours, so that a node "
         f"that was removed on purpose counts for a day. {WHOLE}",
         "none",
-        f"sum({S.pick('cluster:ibpulse_missing_nodes:count')}) or sum(clamp_min({MOST_UP} - ({UP} or 0 * "
-        f"{MOST_UP}), 0))",
+        f"sum({S.pick('cluster:ibpulse_missing_nodes:count')} or on (cluster) "
+        f"sum by (cluster) (clamp_min({MOST_UP} - ({UP} or 0 * {MOST_UP}), 0)))",
         BAD,
     ),
     Figure(
@@ -125,7 +125,7 @@ def _severity() -> str:
 
 
 def _alerts() -> model.Panel:
-    began = f"1000 * max by (alertname) ({S.alerts('ALERTS_FOR_STATE')}) and on (alertname) {FIRING}"
+    began = f"1000 * max by (alertname) ({S.alerts('ALERTS_FOR_STATE')} and ignoring (alertstate) {FIRING})"
     ranks = {"3": ("critical", BAD_CELL), "2": ("warning", NOTICE_CELL), "1": ("info", "transparent")}
     return table(
         PanelHead(

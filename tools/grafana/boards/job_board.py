@@ -55,7 +55,7 @@ STATE = (
         "Firing alerts",
         "critical ones and warnings about the job or its nodes; also 0 where no alerts are loaded.",
         "none",
-        f"count({S.pick('ALERTS', alertname='~IBPulse.+', **FIRING)} or {S.alerts(job_id='~$job_id', **FIRING)}) "
+        f"count({S.pick('ALERTS', alertname='~IBPulse.+', **FIRING)} or {S.alerts_of_job(**FIRING)}) "
         f"or 0 * max({NODES})",
         ((1, BAD_TEXT),),
     ),
