@@ -104,7 +104,7 @@ FAULTS = (
         tuple(
             Node(f"stalled-{n}", _silent(early), job="stalled", job_span=FROM_12) for n, early in enumerate((2, 0, 0))
         ),
-        (Fires("IBPulseTrafficStalled", "warning", 6, 47, job="stalled"),),
+        (Fires("IBPulseTrafficStalled", "warning", 6, 50, job="stalled"),),
     ),
     Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(17 * 60, float("inf"))),)),
     Fault(
@@ -159,22 +159,22 @@ FAULTS = (
     _one(
         "down",
         _down(FORTY),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 55, **PORT0),
-        Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 58, **PORT0),
+        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
     ),
     _one(
         "down-unused",
         _down(FORTY) | {"ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
+        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
         job=NO_JOB,
     ),
     _one(
         "down-unknown",
         _down(FORTY),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 55, **PORT0),
-        Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 58, **PORT0),
+        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
         job="",
     ),
@@ -183,7 +183,7 @@ FAULTS = (
     _one(
         "down-10s",
         _down(0.08) | _seconds(10),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 16, **PORT0),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 19, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
     ),
     # without the counter of the kernel
@@ -197,19 +197,19 @@ FAULTS = (
     _one(
         "down-90s",
         _down(1.5),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 17, **PORT0),
+        Fires("IBPulseLinkDownInJob", "critical", 1, 20, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
     ),
     _one(
         "missing",
         {"ibpulse_node_rails": during(1, 2)},
-        Fires("IBPulseRailMissing", "critical", 4, 47),
+        Fires("IBPulseRailMissing", "critical", 4, 50),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
     ),
     _one(
         "missing-unused",
         {"ibpulse_node_rails": during(1, 2), "ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulseRailMissing", "warning", 4, 47),
+        Fires("IBPulseRailMissing", "warning", 4, 50),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
         job=NO_JOB,
     ),
@@ -226,7 +226,7 @@ FAULTS = (
     _one(
         "trained",
         {f"{P}trained_down mlx5_0": during(1)},
-        Fires("IBPulseRailTrainedDown", "warning", 6, 46, **PORT0),
+        Fires("IBPulseRailTrainedDown", "warning", 6, 49, **PORT0),
     ),
     _one("trained-4m", {f"{P}trained_down mlx5_0": during(1, 0, 4)}),
     _one(
@@ -239,7 +239,7 @@ FAULTS = (
     _one(
         "acks",
         {"ibpulse_local_ack_timeout_errors_total mlx5_0": during(0.1)},
-        Fires("IBPulseAckTimeouts", "warning", 1, 60, **PORT0),
+        Fires("IBPulseAckTimeouts", "warning", 1, 50, **PORT0),
     ),
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
@@ -247,7 +247,7 @@ FAULTS = (
     _one(
         "idle-down",
         {f"{P}rail_idle mlx5_0": during(1), f"{P}up mlx5_0": during(0, 1)},
-        Fires("IBPulsePortDown", "warning", 3, 46, **PORT0),
+        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
     ),
     _one("idle-4m", {f"{P}rail_idle mlx5_0": during(1, 0, 4)}),
     _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 11, 46, **PORT0)),
@@ -255,22 +255,22 @@ FAULTS = (
     _one(
         "pcie",
         {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9)},
-        Fires("IBPulsePcieDegraded", "warning", 16, 46, device="mlx5_0"),
+        Fires("IBPulsePcieDegraded", "warning", 16, 49, device="mlx5_0"),
     ),
     _one("pcie-14m", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9, 14)}),
     _one("pcie-full", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(62.9e9, 63e9)}),
-    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseExporterDown", "warning", 6, 46)),
+    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseExporterDown", "warning", 6, 49)),
     _one("exporter-4m", {"up": during(0, 1, 4)}),
     _one(
         "stale",
         {"ibpulse_aggregated_until_timestamp_seconds": stopped()},
-        Fires("IBPulseNumbersStale", "warning", 5, 46),
+        Fires("IBPulseNumbersStale", "warning", 5, 49),
     ),
     _one("stale-3m", {"ibpulse_aggregated_until_timestamp_seconds": stopped(0.0, 3)}),
     _one(
         "sampler",
         {"ibpulse_sampler_heartbeat_age_seconds": during(15, 0.1)},
-        Fires("IBPulseSamplerDown", "warning", 3, 46),
+        Fires("IBPulseSamplerDown", "warning", 3, 49),
     ),
     _one("sampler-late", {"ibpulse_sampler_heartbeat_age_seconds": during(9, 0.1)}),
     _one("sampler-90s", {"ibpulse_sampler_heartbeat_age_seconds": during(60, 0.1, 1.5)}),
@@ -289,7 +289,7 @@ FAULTS = (
     _one(
         "quarantine",
         {"ibpulse_device_quarantined mlx5_0": during(1)},
-        Fires("IBPulseDeviceQuarantined", "warning", 6, 46, device="mlx5_0"),
+        Fires("IBPulseDeviceQuarantined", "warning", 6, 49, device="mlx5_0"),
     ),
     _one("quarantine-4m", {"ibpulse_device_quarantined mlx5_0": during(1, 0, 4)}),
     _one(
@@ -301,7 +301,7 @@ FAULTS = (
     _one(
         "throttled",
         {"ibpulse_cgroup_throttled_periods_total": during(0.15)},
-        Fires("IBPulseCpuThrottled", "warning", 17, 44),
+        Fires("IBPulseCpuThrottled", "warning", 17, 52),
     ),
     _one("throttled-little", {"ibpulse_cgroup_throttled_periods_total": during(0.08)}),
     _one(

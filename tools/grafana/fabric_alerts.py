@@ -131,7 +131,7 @@ RAIL = (
         "IBPulsePcieDegraded",
         "warning",
         f"{PCIE[0]} / {PCIE[1]} < <pcie_ratio>",
-        Threshold("pcie_for", "10m", "Links slow down to save power; a slow link that persists is a fault."),
+        Threshold("pcie_for", "15m", "Links slow down to save power; a slow link that persists is a fault."),
         "A device's PCIe link runs below the speed or width that both its ends support.",
         f"The PCIe path of {DEVICE_NAME} runs at <$value | humanizePercentage> of "
         "its possible rate. A link trained at a lower speed or width: reseat the card, or check the "

@@ -11,6 +11,7 @@ BOARD = "ibpulse-exporter"
 RESOLUTION, INTERVAL = (
     newest(f"ibpulse_port_{kind}_seconds") for kind in ("effective_resolution", "sampling_interval")
 )
+TOLERATED = Threshold("missing_share", "0.05", "Single nodes have alerts of their own, and some are always rebooting.")
 SILENT = f"count by ({FLEET}) ({EXPORTERS} == 0<unless>)"
 MISSING_SHARE = f"{SILENT} / on ({FLEET}) job:ibpulse_exporters:count"
 
@@ -24,7 +25,7 @@ COVERAGE = (
         Threshold("missing_for", "15m", "Longer than a rolling update takes for each group of nodes."),
         "A part of the fleet is not measured.",
         "<$value | humanizePercentage> of the nodes have no exporter that Prometheus can scrape.",
-        (Threshold("missing_share", "0.05", "Single nodes have alerts of their own, and some are always rebooting."),),
+        (TOLERATED,),
         BOARD,
         of_node=False,
     ),
@@ -37,6 +38,7 @@ COVERAGE = (
         "An exporter cannot be scraped.",
         f"Prometheus has not been able to scrape {INSTANCE} for <exporter_for>.",
         (
+            TOLERATED,
             fixed(
                 "missing_many",
                 "10",

@@ -199,7 +199,7 @@ def _nodes() -> model.Panel:
             width=24,
             height=14,
         ),
-        [Column(c.heading, c.expr, c.unit, width=110) for c in columns],
+        [Column(c.heading, c.expr, c.unit, width=100) for c in columns],
         {"instance": "Node", "signature": "Looks like"},
         sort=("MoE saturation", "Saturated"),
         link=TO_NODE,

@@ -178,11 +178,11 @@ def _nodes() -> model.Panel:
     columns = [Column("No answer", silent, "none", ((1, BAD_CELL),), 80)]
     columns += [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 75)]
     columns += [
-        Column(heading, f"{_of(kind)} > 0", "none", ((1, NOTICE_CELL),), 70) for heading, kind in FAULTS.items()
+        Column(heading, f"{_of(kind)} > 0", "none", ((1, NOTICE_CELL),), 66) for heading, kind in FAULTS.items()
     ]
     for heading, (kind, unit) in DAILY.items():
         expr = f"topk({TOP}, round({by_node('max', S.pick(f'instance:ibpulse_{kind}:increase1d'))}) > 0)"
-        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 80))
+        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 73))
     return table(
         PanelHead(
             "Nodes with a fault",
