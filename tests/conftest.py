@@ -1,4 +1,4 @@
-"""Which tests run side by side in `make test`, and which have the machine for themselves."""
+"""Which tests `make test` runs side by side, and which have the machine but for idle time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons and look at when things happen: nothing may run beside them.
+# Most of their tests start daemons and look at when things happen: only what runs in idle time may run beside them.
 LIVE = "daemon families faults fusefabric gateway grafana sampler"
-# Most of these start daemons, browsers or servers too, but two may run at a time, one from each line.
+# Most of these start daemons, browsers or servers too, but the machine may have other work.
 WATCHING = ("fleet page terminal web", "docker doctor")
-# Files of both that may run beside any others: what they wait for may take any time, and nothing in them is late.
+# Files of both that may run in idle time: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
     "docker": "compose image systemd workflows",
@@ -50,19 +50,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that nothing may run beside."""
+    """Mark the tests that may share the machine only with what runs in idle time."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
 
 
 def is_live(path: Path) -> bool:
-    """Whether nothing may run beside the tests of a file."""
+    """Whether the tests of a file may share the machine only with what runs in idle time."""
     return path.parent.name in LIVE.split() and not is_still(path)
 
 
 def is_still(path: Path) -> bool:
-    """Whether a file may run beside any others."""
+    """Whether a file may run in idle time."""
     folder = path.parent.name
     return (
         folder not in f"{LIVE} {' '.join(WATCHING)}".split()
@@ -80,7 +80,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @functools.cache
 def parts() -> tuple[frozenset[Path], ...]:
-    """The files of each part; the first one, which runs beside the virtual machine, starts no daemon."""
+    """The files of each part: five of those that may run in idle time, and two of those that watch the clock."""
     files = list(HERE.glob("*/test_*.py"))
     still = [path for path in files if is_still(path)]
     # a large file takes longer than a small one
