@@ -37,6 +37,8 @@ STEPS = (
     Step("moe", HEALTHY, 60, "moe is healthy"),
     Step("moe", {"link-flap": ["mlx5_4"]}, 300, "moe: the link of mlx5_4 is down: IBPulseLinkDownInJob"),
     Step("moe", HEALTHY, 60, "moe is healthy"),
+    Step("dense", {"trained-down": ["mlx5_5"]}, 400, "dense: mlx5_5 has trained down: IBPulseRailTrainedDown"),
+    Step("dense", HEALTHY, 60, "dense is healthy"),
     Step("dense", {"slow-rail": {"mlx5_2": 0.5}}, 900, "dense: mlx5_2 carries half its traffic: IBPulseRailSlow"),
     Step("dense", {"workload": "idle"}, 300, "dense: the training stops, of which no job is known: no alert"),
     Step("dense", HEALTHY, 60, "dense is healthy"),

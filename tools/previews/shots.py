@@ -51,9 +51,9 @@ def browser() -> Iterator[Browser]:
     Raises:
         SystemExit: it is not installed.
     """
-    program = shutil.which("chromium")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        raise SystemExit("chromium is not installed; the previews need it")
+        raise SystemExit("neither chromium nor google-chrome is installed; the previews need one of them")
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb"]
         running = playwright.chromium.launch(executable_path=program, args=flags)
