@@ -21,6 +21,8 @@ from tools.grafana.queries import Query
 HEATMAP_SCHEME = "Viridis"
 PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
 LAST = build_common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields("")
+EMPTY = "–"
+"""Text of a value that is missing; otherwise Grafana repeats the sentence for a panel without data in it."""
 REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 WIDE = 12
@@ -101,8 +103,8 @@ def lines(
     for name, (word, color) in (names or {}).items():
         named = dashboard.DynamicConfigValue(id_val="displayName", value=word)
         panel.override_by_name(name, [named, fixed_property(color)])
-    if link is not None:
-        panel.override_by_field_type("number", [link_property(link)])
+    numbers = [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)]
+    panel.override_by_field_type("number", numbers if link is None else [*numbers, link_property(link)])
     return finish_panel(panel, face)
 
 

@@ -14,10 +14,8 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from tools.grafana import colors
-from tools.grafana.panels import PROMETHEUS, REF_IDS, Link, PanelHead, finish_panel, link_property
+from tools.grafana.panels import EMPTY, PROMETHEUS, REF_IDS, Link, PanelHead, finish_panel, link_property
 
-EMPTY = "–"
-"""Text of a cell without a value; otherwise Grafana repeats the sentence for a panel without data in it."""
 UNSEEN = ("job", "cluster")
 """Labels that only links need."""
 HIDDEN = [

@@ -15,6 +15,7 @@ from pathlib import Path
 TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
+    ".css": "text/css",
     ".json": "application/json",
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",

@@ -37,7 +37,7 @@ _UNITS = {
     "Receive mean": "Bps",
     "Transmit duty": "percentunit",
     "Receive duty": "percentunit",
-    "Share of the rails": "percentunit",
+    "Rail share": "percentunit",
 }
 
 
@@ -135,7 +135,7 @@ def _summary() -> dashboard.Panel:
             Field(f"{direction}.duty_cycle_ratio", f"{heading} duty"),
             Field(f"{direction}.burstiness_cv", f"{heading} CV"),
         ]
-    columns += [Field("bursts", "Bursts"), Field("rail_share_ratio", "Share of the rails")]
+    columns += [Field("bursts", "Bursts"), Field("rail_share_ratio", "Rail share")]
     face = PanelHead(
         "Statistics of the newest minute",
         f"Every statistic of the last {SECONDS} s of each port, computed now from the same samples; it does not follow "

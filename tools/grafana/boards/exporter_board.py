@@ -32,7 +32,7 @@ FIGURES = (
         ((1, BAD_TEXT),),
     ),
     Figure(
-        "Missed samples",
+        "Missed",
         "Highest share of samples that any sampler missed within ten minutes. A short peak may be hidden in the "
         "missing data.",
         "percentunit",

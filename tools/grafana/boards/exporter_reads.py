@@ -44,10 +44,10 @@ def _ports() -> model.Panel:
         for kind in ("read_errors", "uncertain_reads")
     )
     columns = [
-        Column("Set aside", _top(by_port("max", f"{S.pick('ibpulse_port_left_alone')} == 1")), "none", width=85),
-        Column("Failed 1h", _top(f"round({failed}) > 0"), "none", width=85),
+        Column("Set aside", _top(by_port("max", f"{S.pick('ibpulse_port_left_alone')} == 1")), "none", width=100),
+        Column("Failed 1h", _top(f"round({failed}) > 0"), "none", width=95),
         Column("Uncertain 1h", _top(f"round({uncertain}) > 0"), "none", width=105),
-        Column("Resolution", _top(by_port("max", f"{resolution} > 2 * {interval}")), "s", width=95),
+        Column("Resolution", _top(by_port("max", f"{resolution} > 2 * {interval}")), "s", width=90),
     ]
     return table(
         PanelHead(
@@ -87,13 +87,14 @@ def _devices() -> model.Panel:
             height=11,
         ),
         [
-            Column("Quarantined", device(f"{S.pick('ibpulse_device_quarantined')} == 1"), "none", width=105),
-            Column("Slowed down", device(f"{S.pick('ibpulse_device_interval_lengthened')} == 1"), "none", width=105),
-            Column("Read time, 99 %", device(S.pick("ibpulse_device_read_p99_seconds")), "s", width=125),
+            Column("Quarantined", device(f"{S.pick('ibpulse_device_quarantined')} == 1"), "none", width=120),
+            Column("Slowed down", device(f"{S.pick('ibpulse_device_interval_lengthened')} == 1"), "none", width=125),
+            Column("Read time, 99 %", device(S.pick("ibpulse_device_read_p99_seconds")), "s", width=145),
         ],
         {"instance": "Node", "device": "Device"},
         sort=("Quarantined", "Slowed down", "Read time, 99 %"),
         link=Link("Open the node", links.row_link(layout.NODE)),
+        widths={"Device": 90},
     )
 
 

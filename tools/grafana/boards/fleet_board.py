@@ -16,6 +16,8 @@ from tools.grafana.tables import Column, table
 
 S = Scope()
 TOP = 20
+WIDE = {"MoE saturation": 130, "Saturated": 110}
+"""Pixels of columns by which a table is sorted; the arrow needs some."""
 TO_JOB = Link("Open the job", links.row_link(layout.JOB, "job_id"))
 
 
@@ -199,7 +201,7 @@ def _nodes() -> model.Panel:
             width=24,
             height=14,
         ),
-        [Column(c.heading, c.expr, c.unit, width=100) for c in columns],
+        [Column(c.heading, c.expr, c.unit, width=WIDE.get(c.heading, 98)) for c in columns],
         {"instance": "Node", "signature": "Looks like"},
         sort=("MoE saturation", "Saturated"),
         link=TO_NODE,

@@ -175,14 +175,14 @@ def _newest() -> model.Panel:
 
 def _nodes() -> model.Panel:
     silent = by_node("max", S.pick("ALERTS", alertname="IBPulseExporterDown", alertstate="firing"))
-    columns = [Column("No answer", silent, "none", ((1, BAD_CELL),), 80)]
-    columns += [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 75)]
+    columns = [Column("No answer", silent, "none", ((1, BAD_CELL),), 100)]
+    columns += [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 92)]
     columns += [
         Column(heading, f"{_of(kind)} > 0", "none", ((1, NOTICE_CELL),), 66) for heading, kind in FAULTS.items()
     ]
     for heading, (kind, unit) in DAILY.items():
         expr = f"topk({TOP}, round({by_node('max', S.pick(f'instance:ibpulse_{kind}:increase1d'))}) > 0)"
-        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 73))
+        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 78))
     return table(
         PanelHead(
             "Nodes with a fault",
@@ -192,12 +192,12 @@ def _nodes() -> model.Panel:
             f"also: not among the {TOP} highest. Click a node to open its board.",
             "none",
             "Every node answers; none has a bad rail, a link drop or an error",
-            width=15,
+            width=16,
             height=11,
         ),
         columns,
         {"instance": "Node"},
-        sort=("No answer", "Bad rails", "Drops 24h", "Errors 24h"),
+        sort=("No answer", "Bad rails"),
         link=TO_NODE,
     )
 
@@ -215,7 +215,7 @@ def _rails_now() -> model.Panel:
             "empty table is the good case. Storage and management ports are excluded.",
             "none",
             "No rail is down, trained down, idle or slow",
-            width=9,
+            width=8,
             height=11,
         ),
         S,

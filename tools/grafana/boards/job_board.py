@@ -120,7 +120,7 @@ def _bandwidth_in_time() -> model.Panel:
 
 def _nodes() -> model.Panel:
     columns = [
-        Column("Of the median", by_node("max", RATIO), "percentunit", width=120),
+        Column("Of the median", by_node("max", RATIO), "percentunit", width=135),
         Column("While active", _node("instance_job_id:ibpulse_active_bandwidth_bytes:mean5m"), "Bps", width=115),
         Column("Step", by_node("max", STEP), "s", width=85),
         Column("Duty cycle", _node("ibpulse_job_duty_cycle_ratio"), "percentunit", width=95),

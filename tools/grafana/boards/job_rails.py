@@ -25,12 +25,12 @@ def trouble_table(head: PanelHead, scope: Scope) -> model.Panel:
     state = by_port("max", scope.pick("instance_device_port:ibpulse_bad_rail:state"))
     return table(
         head,
-        [Column("State", state, "none", ((1, NOTICE_CELL), (2, BAD_CELL)), 110)],
+        [Column("State", state, "none", ((1, NOTICE_CELL), (2, BAD_CELL)), 120)],
         {"instance": "Node", "device": "Device", "port": "Port"},
         sort=("State",),
         link=Link("Open the node", links.row_link(layout.NODE)),
         words={"State": colors.texts(RAIL_STATES)},
-        widths={"Port": 60},
+        widths={"Device": 100, "Port": 60},
         values_first=True,
     )
 

@@ -44,19 +44,19 @@ ERRORS = {
     "rx_icrc_encapsulated_errors": "bad ICRC (RoCE)",
 }
 WIDTHS = {
-    "device": 90,
-    "port": 55,
-    "link_layer": 95,
-    "rate": 150,
-    "role": 90,
-    "source": 90,
-    "firmware": 105,
-    "driver": 95,
-    "board": 120,
+    "device": 80,
+    "port": 50,
+    "link_layer": 92,
+    "rate": 168,
+    "role": 80,
+    "source": 85,
+    "firmware": 102,
+    "driver": 90,
+    "board": 135,
     "pci_address": 120,
     "numa_node": 95,
     "netdev": 95,
-    "guid": 170,
+    "guid": 165,
 }
 """Widths of the columns of a table of ports, in pixels."""
 

@@ -35,6 +35,7 @@ const inter = "node_modules/@fontsource-variable/inter/files/inter-latin-wght-no
 for (const name of ["Regular", "Medium"]) cpSync(inter, `out/public/fonts/inter/Inter-${name}.woff2`);
 writeFileSync(
   "out/index.html",
-  '<!doctype html><meta charset="utf-8"><title>board</title><link rel="icon" href="data:,">' +
+  '<!doctype html><meta charset="utf-8"><title>board</title>' +
+    '<link rel="stylesheet" href="page.css"><link rel="icon" href="data:,">' +
     '<script>window.__grafana_public_path__="/public/";</script><body><div id="root"></div><script src="page.js"></script>',
 );

@@ -13,14 +13,29 @@
     }
     return [255, 255, 255];
   };
+  const clips = (style) => style.overflowX !== "visible";
+  /** Whether text reaches out of an element around it that shows nothing outside of itself. */
+  const cutByFrame = (node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const inner = range.getBoundingClientRect();
+    for (let at = node.parentElement; inner.width && !at.classList.contains("panel"); at = at.parentElement) {
+      if (!clips(getComputedStyle(at))) continue;
+      const outer = at.getBoundingClientRect();
+      if (inner.left < outer.left - 1 || inner.right > outer.right + 1) return true;
+    }
+    return false;
+  };
   for (const panel of document.querySelectorAll(".panel")) {
     const tell = (problem) => found.push({ panel: panel.dataset.title, problem });
-    for (const element of panel.querySelectorAll("*")) {
-      const text = element.children.length ? "" : element.textContent.trim();
-      if (!text || element.closest("svg")) continue;
+    const texts = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+      const [text, element] = [node.textContent.trim(), node.parentElement];
+      // what has one pixel is for screen readers
+      if (!text || element.closest("svg, style") || element.clientWidth === 1) continue;
       const style = getComputedStyle(element);
-      if ((style.overflow !== "visible" || style.textOverflow === "ellipsis") && element.scrollWidth > element.clientWidth + 1)
-        tell(`cut: "${text.slice(0, 60)}" (${element.scrollWidth} > ${element.clientWidth} pixels)`);
+      const shortened = style.textOverflow === "ellipsis" && element.scrollWidth > element.clientWidth + 1;
+      if (shortened || cutByFrame(node)) tell(`cut: "${text.slice(0, 60)}"`);
       const [high, low] = [parse(style.color), background(element)].map(luminance).sort((a, b) => b - a);
       const contrast = (high + 0.05) / (low + 0.05);
       const least = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
