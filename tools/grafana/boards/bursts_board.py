@@ -11,9 +11,9 @@ from tools.grafana.boards.node_rails import peaks
 from tools.grafana.boards.node_shape import BURST, durations, utilization
 from tools.grafana.layout import Board, Section
 from tools.grafana.linting import Breach
+from tools.grafana.panels import EMPTY as EMPTY_CELL
 from tools.grafana.panels import Link, PanelHead, finish_panel, heat, link_property, table_legend
 from tools.grafana.queries import INFINITY, NODE_ADDRESS, PLUGIN, Field, InfinityQuery, Scope, window_query
-from tools.grafana.tables import EMPTY as EMPTY_CELL
 
 HISTORY = (
     "The node keeps the last minutes (sampler.history); older samples are in its captures. Cells without a colour are "
