@@ -79,6 +79,11 @@ class Scope:
         known = self.pick("job_id:ibpulse_nodes:count")
         return f"({self.alerts(job_id=f'~{self.job_id}', **labels)} and on (cluster, job, job_id) {known})"
 
+    def silence(self) -> str:
+        """How long each training job had been silent when its last traffic was recorded, up to a minute ago."""
+        recorded = self.pick("job_id:ibpulse_last_traffic_timestamp_seconds:max")
+        return f"timestamp({recorded}) - {recorded}"
+
     def buckets(self, name: str, function: str = "increase", by: str = "") -> str:
         """The summed buckets of a histogram, whether scraped as a classic one or converted to a native one."""
         kept = ", ".join(filter(None, (by, "le")))

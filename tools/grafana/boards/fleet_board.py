@@ -87,8 +87,7 @@ FIGURES = (
         "Training jobs without traffic on any node for more than three minutes: they hang, write a checkpoint, or "
         f"compute. {WHOLE}",
         "none",
-        f"count(time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')} > 180) "
-        f"or 0 * count({S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')})",
+        f"count({S.silence()} > 180) or 0 * count({S.silence()})",
     ),
 )
 
@@ -100,7 +99,7 @@ def _job(record: str) -> str:
 
 def _jobs() -> model.Panel:
     behind = f"min by ({JOB}) ({S.pick('instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m')})"
-    silent = f"time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')}"
+    silent = S.silence()
     return table(
         PanelHead(
             "Training jobs, the largest first",

@@ -23,7 +23,7 @@ RATIO = S.pick("instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m")
 STOPPED = S.pick("instance_job_id:ibpulse_stopped_early:seconds")
 STEP = f"max by ({NODE_OF_JOB}) ({S.pick('ibpulse_job_step_period_seconds')} > 0)"
 NODES = S.pick("job_id:ibpulse_nodes:count")
-SILENT = f"time() - {S.pick('job_id:ibpulse_last_traffic_timestamp_seconds:max')}"
+SILENT = S.silence()
 CLOCKS = "Times of nodes differ by the error of their clocks, which the gateway measures."
 
 FIRING = {"alertstate": "firing", "severity": "~critical|warning"}

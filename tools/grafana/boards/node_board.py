@@ -37,7 +37,7 @@ STATE = (
         "Firing alerts",
         "critical ones and warnings about this node; also 0 where no alerts are loaded.",
         "none",
-        f"count({S.pick('ALERTS', **FIRING)}) or 0 * {_newest('ibpulse_node_rails')}",
+        f"count({S.pick('ALERTS', **FIRING)}) or 0 * max({S.pick('ibpulse_node_rails')})",
         BAD,
     ),
     Figure(
