@@ -26,7 +26,8 @@ STILL = {
     "families": "discovery traps",
     "fleet": "clock_offsets hostile_answers lateness node_answers node_config stream_answers targets",
     "gateway": "capture_archive line_rates node_samples",
-    "grafana": "boards frames job_joins rules scale",
+    "grafana": """alerts board_cost board_looks board_queries boards frames inhibitions job_joins previews rules
+        runbooks scale""",
     "sampler": "adaptive adaptive_reads cgroup clock counter_file plan sampling_interval",
     "terminal": "driver jobs_in_top screen screen_marks view_bins watchers_events watchers_ring",
     "web": """captures events_route fuzz health host_names job_filter line_rate metrics_route pages past_window

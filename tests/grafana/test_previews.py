@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from tools.previews.board_server import serving
 from tools.previews.bundle import INSTALL, SOURCES
-from tools.previews.shots import MEASURE
+from tools.previews.shots import MEASURE, browser
 
 PACKAGES = json.loads((SOURCES / "package.json").read_text())["dependencies"]
 
@@ -68,3 +69,33 @@ def test_a_prometheus_that_does_not_answer_is_an_error_that_the_page_shows(addre
 def test_the_measurement_is_one_function() -> None:
     assert MEASURE.startswith("() => {")
     assert MEASURE.count("{") == MEASURE.count("}")
+
+
+CELL = "width:60px;overflow:hidden;white-space:nowrap"
+PAGE = f"""
+<style>body {{ background: #fff; color: #000; font: 16px sans-serif }}</style>
+<div class="panel" data-title="cut">
+  <div style="{CELL};display:flex;justify-content:flex-end"><div><span>Transmit mean</span></div></div>
+  <div style="{CELL};text-overflow:ellipsis">A long title of a panel</div>
+</div>
+<div class="panel" data-title="pale"><span style="color:#aaa">pale</span></div>
+<div class="panel" data-title="good">
+  <div style="{CELL}">short</div>
+  <div style="width:1px;height:1px;overflow:hidden">for screen readers only</div>
+  <span style="color:#777;font-size:30px">large</span>
+</div>
+"""
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
+    with browser() as running:
+        page = running.new_page()
+        page.set_content(PAGE)
+        found = page.evaluate(MEASURE)
+    assert [(each["panel"], each["problem"]) for each in found] == [
+        ("cut", 'cut: "Transmit mean"'),
+        ("cut", 'cut: "A long title of a panel"'),
+        ("pale", 'contrast 2.32 of "pale" is below 4.5'),
+    ]
