@@ -87,7 +87,7 @@ def test_a_heatmap_shows_weak_bands_and_has_one_direction_in_both_themes(panel: 
 
 @pytest.mark.parametrize("panel", every_panel("table"))
 def test_an_empty_cell_has_no_sentence(panel: dict[str, Any]) -> None:
-    assert overrides(panel, "noValue") == ["–"]
+    assert set(overrides(panel, "noValue")) == {"–"}
 
 
 @pytest.mark.parametrize("panel", every_panel("table"))

@@ -148,7 +148,7 @@ def test_grafana_writes_and_colours_states_and_empty_cells_as_the_boards_mean_it
     links = panel_of("node.json", "Link states")["fieldConfig"]["defaults"]
     rails = panel_of("node.json", "Rails compared with their siblings")["fieldConfig"]["defaults"]
     cells = panel_of("fleet.json", "Nodes with a fault")["fieldConfig"]
-    (empty,) = [each["value"] for rule in cells["overrides"] for each in rule["properties"] if each["id"] == "noValue"]
+    (empty,) = {each["value"] for rule in cells["overrides"] for each in rule["properties"] if each["id"] == "noValue"}
     shown = run_grafana(
         library,
         frames=[],

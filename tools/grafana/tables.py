@@ -73,6 +73,7 @@ def table(
         )
         .sort_by([build_common.TableSortByFieldState().display_name(name).desc(not ascending) for name in sort])
         .override_by_field_type("number", [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)])
+        .override_by_field_type("string", [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)])
     )
     for column in (column for column in columns if column.heading):
         panel.override_by_name(column.heading, _properties(column))

@@ -182,7 +182,7 @@ def _nodes() -> model.Panel:
     ]
     for heading, (kind, unit) in DAILY.items():
         expr = f"topk({TOP}, round({by_node('max', S.pick(f'instance:ibpulse_{kind}:increase1d'))}) > 0)"
-        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 78))
+        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 84 if unit == "s" else 78))
     return table(
         PanelHead(
             "Nodes with a fault",

@@ -25,6 +25,7 @@ async function labelValues(v: any, values: Values, board: any): Promise<string[]
   const m = /^label_values\((.*), *(\w+)\)$/.exec(v.query)!;
   const match = interpolate(m[1], values, board);
   const answer = await (await fetch(`/prom/api/v1/label/${m[2]}/values?match[]=${encodeURIComponent(match)}`)).json();
+  if (!answer.data) throw new Error(`Prometheus: ${answer.error}`);
   return (answer.data as string[]).sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
 }
 
