@@ -243,6 +243,12 @@ def test_shards_divide_the_large_groups_and_lose_no_rule() -> None:
     assert {"ibpulse-rails-1", "ibpulse-rails-4"} <= {group["name"] for group in parts["groups"]}
 
 
+def test_no_group_has_more_rules_than_mimir_takes_by_default() -> None:
+    """Its `ruler_max_rules_per_rule_group`."""
+    files = written()
+    assert all(len(group["rules"]) <= 20 for name in (RECORDING_FILE, ALERT_FILE) for group in files[name]["groups"])
+
+
 def test_more_shards_than_rules_leave_no_empty_group() -> None:
     assert all(group["rules"] for group in written(shards="16")[ALERT_FILE]["groups"])
 
