@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
-# parts of the tests (tests/conftest.py): those of the first five watch no clock, and take what time the others leave
-STILL := $(foreach part,1 2 3 4 5,test-part-$(part))
+# parts of the tests (tests/conftest.py): those of the first five watch no clock, and yield to the others
+STILL := $(foreach part,1 3 5 2 4,test-part-$(part))
 WATCHING := $(foreach part,6 7,test-part-$(part))
 AT_IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test test-machine test-still test-watching $(STILL) $(WATCHING) check bench docs previews accuracy fuzz faults chart format lock clean
+.PHONY: help run stack test test-machine $(STILL) $(WATCHING) check bench docs previews accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -27,7 +27,8 @@ ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine test-part-7
-	$(MAKE) --no-print-directory --jobs=2 test-still test-watching
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-part-6 $(STILL)
+	$(PYTEST) -m live || $(call again,-m live)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
@@ -35,12 +36,7 @@ endif
 test-machine:
 	$(PYTEST) -m vm || $(call again,-m vm)
 
-test-still:
-	$(AT_IDLE) $(MAKE) --no-print-directory --jobs=1 --output-sync=target $(STILL)
-
-test-watching: test-part-6
-	$(PYTEST) -m live || $(call again,-m live)
-
+$(STILL): PYTEST := $(AT_IDLE) $(BIN)/coverage run -m pytest
 $(STILL) $(WATCHING): test-part-%:
 	$(PYTEST) $(PART) || $(call again,$(PART))
 

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs side by side, and which have the machine but for idle time."""
+"""Which tests `make test` runs side by side, and which have the machine for themselves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons and look at when things happen: only what runs in idle time may run beside them.
+# Most of their tests start daemons and look at when things happen: nothing may run beside them.
 LIVE = "daemon families faults fusefabric gateway grafana sampler"
 # Most of these start daemons, browsers or servers too, but the machine may have other work.
 WATCHING = ("fleet page terminal web", "docker doctor")
-# Files of both that may run in idle time: what they wait for may take any time, and nothing in them is late.
+# Files of both that may run beside any others, in the time that these leave idle: what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
     "docker": "compose image systemd workflows",
@@ -51,19 +51,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that may share the machine only with what runs in idle time."""
+    """Mark the tests that nothing may run beside."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
 
 
 def is_live(path: Path) -> bool:
-    """Whether the tests of a file may share the machine only with what runs in idle time."""
+    """Whether nothing may run beside the tests of a file."""
     return path.parent.name in LIVE.split() and not is_still(path)
 
 
 def is_still(path: Path) -> bool:
-    """Whether a file may run in idle time."""
+    """Whether a file may run beside any others, in the time that these leave idle."""
     folder = path.parent.name
     return (
         folder not in f"{LIVE} {' '.join(WATCHING)}".split()
