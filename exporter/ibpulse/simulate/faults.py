@@ -41,12 +41,12 @@ class DeviceFaults:
 
     factor: float = 1.0
     down: bool = False
-    trained_down: bool = False
     vanished: bool = False
     reset: bool = False
     stuck: bool = False
     refresh_ns: int = 0
     unreadable: bool = False
+    trained_down: bool = False
 
     def __str__(self) -> str:
         words = {
