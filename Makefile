@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
 # parts of the tests (tests/conftest.py): those of the first five watch no clock, and yield to the others
 STILL := $(foreach part,1 3 5 2 4,test-part-$(part))
-WATCHING := $(foreach part,6 7,test-part-$(part))
+WATCHING := test-machine $(foreach part,7 6 8,test-part-$(part))
 AT_IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test test-machine $(STILL) $(WATCHING) check bench docs previews accuracy fuzz faults chart format lock clean
+.PHONY: help run stack test $(WATCHING) test-live $(STILL) check bench docs previews accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,9 +26,7 @@ test: check ## Run every check and every test, with the coverage gate
 ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-machine test-part-7
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-part-6 $(STILL)
-	$(PYTEST) -m live || $(call again,-m live)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WATCHING) test-live $(STILL)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
@@ -36,8 +34,12 @@ endif
 test-machine:
 	$(PYTEST) -m vm || $(call again,-m vm)
 
+# nothing but the parts that yield may run beside these
+test-live: | $(WATCHING)
+	$(PYTEST) -m live || $(call again,-m live)
+
 $(STILL): PYTEST := $(AT_IDLE) $(BIN)/coverage run -m pytest
-$(STILL) $(WATCHING): test-part-%:
+$(STILL) $(filter-out test-machine,$(WATCHING)): test-part-%:
 	$(PYTEST) $(PART) || $(call again,$(PART))
 
 # each part remembers its own failures, because parts run at the same time

@@ -13,11 +13,12 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons and look at when things happen: nothing may run beside them.
-LIVE = "daemon families faults fusefabric gateway grafana sampler"
+# Most of their tests start daemons and look at when things happen: only what yields may run beside them.
+LIVE = "daemon families faults fusefabric sampler"
 # Most of these start daemons, browsers or servers too, but the machine may have other work.
-WATCHING = ("fleet page terminal web", "docker doctor")
-# Files of both that may run beside any others, in the time that these leave idle: what they wait for may take any time, and nothing in them is late.
+WATCHING = ("fleet page terminal web", "docker doctor", "gateway grafana")
+# Files of both that may run beside any others, in the time that these leave idle:
+# what they wait for may take any time, and nothing in them is late.
 STILL = {
     "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
     "docker": "compose image systemd workflows",
@@ -38,7 +39,7 @@ STILL = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
     parser.addoption(
-        "--part", type=int, choices=range(1, 8), help="collect a part of the files that may run side by side"
+        "--part", type=int, choices=range(1, 9), help="collect a part of the files that may run side by side"
     )
     parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
 
@@ -51,14 +52,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that nothing may run beside."""
+    """Mark the tests that only still ones may run beside."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
 
 
 def is_live(path: Path) -> bool:
-    """Whether nothing may run beside the tests of a file."""
+    """Whether only still tests may run beside those of a file."""
     return path.parent.name in LIVE.split() and not is_still(path)
 
 
@@ -81,7 +82,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @functools.cache
 def parts() -> tuple[frozenset[Path], ...]:
-    """The files of each part: five of those that may run in idle time, and two of those that watch the clock."""
+    """The files of each part: five of those that may run in idle time, and three of those that watch the clock."""
     files = list(HERE.glob("*/test_*.py"))
     still = [path for path in files if is_still(path)]
     # a large file takes longer than a small one

@@ -177,11 +177,12 @@ def in_time(recording: Recording, ticks: np.ndarray) -> Recording:
     """What the counters rose by at these ticks, in exactly one interval each; holes at all others.
 
     A file's counter does not move while a read is late, so its rate is that of another time. All begin at one instant,
-    because bins of several ticks begin with whole seconds.
+    because bins of several ticks begin with whole seconds. Nothing is uncertain: a read that may have been late would
+    count less in the peak.
     """
     rates = np.where(ticks, recording.bytes_per_second * recording.seconds * (SECOND_NS / TICK_NS), np.nan)
     seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
-    return replace(recording, start_ns=SECOND_NS, bytes_per_second=rates, seconds=seconds)
+    return replace(recording, start_ns=SECOND_NS, bytes_per_second=rates, seconds=seconds, steps=None)
 
 
 def report(recording: Recording, **options: Any) -> Run:

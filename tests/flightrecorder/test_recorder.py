@@ -346,8 +346,8 @@ async def test_shutdown_gives_up_on_a_capture_that_takes_too_long(
     await recorder.close()
     assert recorder.counts().errors == 1
     assert "failed: the daemon stopped before it was written" in caplog.text
-    # it may have been given up before the directory was made
-    assert list((tmp_path / "captures").glob("*")) == []
+    # it may have been given up before the directory was made, or between the file's last step and the writer's end
+    assert all(load(path).meta.complete for path in (tmp_path / "captures").glob("*"))
 
 
 async def test_where_memory_is_short_the_writer_goes_and_not_the_daemon(recorder: FlightRecorder) -> None:
