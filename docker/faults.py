@@ -16,7 +16,10 @@ from pathlib import Path
 
 HEALTHY: Mapping[str, object] = {}
 # what a node has that no step changes
-LASTING: Mapping[str, Mapping[str, object]] = {"idle-rail": {"idle-rail": ["mlx5_2"]}}
+LASTING: Mapping[str, Mapping[str, object]] = {
+    "idle-rail": {"idle-rail": ["mlx5_2"]},
+    "moe": {"congested": {"mlx5_1": 0.0005, "mlx5_3": 0.0005, "mlx5_an0": 0.02}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Step:
 
 
 STEPS = (
-    Step("dense", HEALTHY, 120, "dense is healthy"),
+    Step("dense", {"bit-errors": {"mlx5_7": 1e-9}}, 120, "dense: the cable of mlx5_7 is bad: IBPulseSymbolErrors"),
     Step("moe", {"workload": "idle"}, 2, "moe: job 1001 hangs on this node first"),
     Step("idle-rail", {"workload": "idle"}, 330, "idle-rail: job 1001 waits for moe: IBPulseTrafficStalled"),
     Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
@@ -41,7 +44,7 @@ STEPS = (
     Step("dense", HEALTHY, 60, "dense is healthy"),
     Step("dense", {"slow-rail": {"mlx5_2": 0.5}}, 900, "dense: mlx5_2 carries half its traffic: IBPulseRailSlow"),
     Step("dense", {"workload": "idle"}, 300, "dense: the training stops, of which no job is known: no alert"),
-    Step("dense", HEALTHY, 60, "dense is healthy"),
+    Step("dense", {"reset": ["mlx5_7"]}, 60, "dense: the counters of mlx5_7 are cleared"),
     Step("idle", {"vanish": ["mlx5_7"]}, 300, "idle: mlx5_7 is gone: IBPulseRailMissing"),
     Step("idle", HEALTHY, 60, "idle is healthy"),
 )

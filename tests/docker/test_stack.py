@@ -212,4 +212,5 @@ def test_every_step_is_one_that_the_fabric_understands(step: Any) -> None:
     from ibpulse.simulate.fabric import parse_control
 
     assert step.node in NODES
-    parse_control(json.dumps(step.control), {f"mlx5_{number}" for number in range(8)}, "faults.json")
+    devices = {*(f"mlx5_{number}" for number in range(8)), "mlx5_an0"}
+    parse_control(json.dumps({**faults.LASTING.get(step.node, {}), **step.control}), devices, "faults.json")

@@ -22,10 +22,11 @@ FLAGS = (
     "--analysis.traffic-window=20s",
     "--analysis.moe-saturation-hold=5s",
     "--slow.interval=1s",
+    "--slow.xmit-wait-tick=8",
     "--capture.allow-unauthenticated=true",
 )
 FAULTS = {
-    "dense": {"slow-rail": {"mlx5_1": 0.4}},
+    "dense": {"slow-rail": {"mlx5_1": 0.4}, "congested": ["mlx5_0"], "bit-errors": ["mlx5_2"]},
     "moe": {"link-flap": ["mlx5_3"]},
 }
 # conditions for the queries to return data

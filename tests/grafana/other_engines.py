@@ -1,7 +1,9 @@
 """`python -m tests.grafana.other_engines`: every query of boards and rules on VictoriaMetrics, next to Prometheus.
 
 Both scrape the same daemons; vmalert evaluates the rules for VictoriaMetrics. Each query is asked of both for one
-instant. Prints what fails, what differs and by how much, and what the queries of each board cost Prometheus.
+instant, with the values with which its board opens: give `--seconds=1900`, because one board compares the last quarter
+of an hour with the one before. Prints what fails, what differs and by how much, and what the queries of each board cost
+Prometheus.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any
 import httpx
 import yaml
 
-from tests.grafana.documents import fill, targets
+from tests.grafana.documents import BOARDS, defaults, fill, targets
 from tests.grafana.live_fleet import Fleet, live_fleet
 from tests.grafana.servers import free_address
 from tests.running import eventually
@@ -46,10 +48,10 @@ class Query:
     expr: str
 
 
-def queries(folder: Path, values: Mapping[str, str]) -> Iterator[Query]:
-    """Those of all panels and rules."""
+def queries(folder: Path) -> Iterator[Query]:
+    """Those of all panels, with the default values of the board's variables, and of all rules."""
     for target in targets():
-        yield Query(str(target), fill(target.expr, values))
+        yield Query(str(target), fill(target.expr, defaults(BOARDS[target.board])))
     for name in (RECORDING_FILE, ALERT_FILE):
         for group in yaml.safe_load((folder / name).read_text())["groups"]:
             for rule in group["rules"]:
@@ -120,7 +122,7 @@ def compare(fleet: Fleet, server: str, folder: Path) -> Counter[str]:
     """Print every difference, and the cost of each board; the number of queries by outcome."""
     outcomes: Counter[str] = Counter()
     samples: Counter[str] = Counter()
-    for query in queries(folder, fleet.values):
+    for query in queries(folder):
         at = time.time() - SETTLED_SECONDS
         usual = ask(fleet.servers.prometheus, query.expr, at, stats="all")
         other = ask(server, query.expr, at)

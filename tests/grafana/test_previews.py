@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.grafana.servers import free_address
+from tools.previews import many_nodes
 from tools.previews.board_server import serving
 from tools.previews.bundle import INSTALL, SOURCES
 from tools.previews.shots import MEASURE, browser
@@ -78,11 +81,12 @@ PAGE = f"""
   <div style="{CELL};display:flex;justify-content:flex-end"><div><span>Transmit mean</span></div></div>
   <div style="{CELL};text-overflow:ellipsis">A long title of a panel</div>
 </div>
-<div class="panel" data-title="pale"><span style="color:#aaa">pale</span></div>
+<div class="panel" data-title="pale"><span style="color:#aaa">pale</span><span style="color:#56B4E9">sky</span></div>
 <div class="panel" data-title="good">
   <div style="{CELL}">short</div>
   <div style="width:1px;height:1px;overflow:hidden">for screen readers only</div>
   <span style="color:#777;font-size:30px">large</span>
+  <span style="color:#1F83C4">unit</span>
 </div>
 """
 
@@ -98,4 +102,35 @@ def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
         ("cut", 'cut: "Transmit mean"'),
         ("cut", 'cut: "A long title of a panel"'),
         ("pale", 'contrast 2.32 of "pale" is below 4.5'),
+        ("pale", 'contrast 2.31 of "sky" is below 4.1'),
     ]
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
+def test_many_nodes_are_copies_of_a_few_and_the_recordings_are_about_all_of_them(tmp_path: Path) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    few.mkdir()
+    many.mkdir()
+    (few / "prometheus.yml").write_text("global: {}\n")
+    now = int(time.time()) // 15 * 15
+    instants = range(now - 300, now, 15)
+    texts = []
+    for metric, value in (("up", {"a": 1, "b": 0}), ("ibpulse_node_rails", {"a": 8})):
+        texts.append(f"# TYPE {metric} unknown\n")
+        for node, number in value.items():
+            texts += [f'{metric}{{job="ibpulse",instance="{node}"}} {number} {at}\n' for at in instants]
+    (few / "samples").write_text("".join([*texts, "# EOF\n"]))
+    many_nodes.create_blocks(few, "openmetrics", str(few / "samples"), str(few / "data"))
+    source, served = free_address(), free_address()
+    with many_nodes.serving_blocks(few, source):
+        with pytest.raises(SystemExit, match="has no instance 'c' in the job ibpulse; it has a, b"):
+            many_nodes.make_blocks(many, f"http://{source}", "c", 40, instants, served)
+        many_nodes.make_blocks(many, f"http://{source}", "a", 40, instants, served)
+    with many_nodes.serving_blocks(many, served):
+        found = {
+            name: httpx.get(f"http://{served}/api/v1/query", params={"query": name, "time": now - 30}).json()["data"]
+            for name in ("sum(ibpulse_node_rails)", "job:ibpulse_exporters:count", "job:ibpulse_exporters_up:count")
+        }
+    values = [float(each["result"][0]["value"][1]) for each in found.values()]
+    assert values == [39 * 8, 40, 39]

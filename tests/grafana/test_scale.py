@@ -12,8 +12,8 @@ import yaml
 from ibpulse.metrics.metric_table import TABLE
 from tests.grafana.documents import asked_for, selectors
 from tools.grafana import recording_rules
-from tools.grafana.recording import Recording
 from tools.grafana.rule_files import ALERT_FILE, RECORDING_FILE, resolve, rule_files
+from tools.grafana.rule_levels import Recording
 from tools.grafana.series_names import labels_of, level_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()

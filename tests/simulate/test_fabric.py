@@ -194,8 +194,49 @@ def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: SimulatedFabr
     assert count(fabric, "mlx5_0") - before <= 0.3 * WORDS_PER_SECOND
 
 
+def test_a_congested_port_waits_a_part_of_the_time_that_its_bytes_take(fabric: SimulatedFabric) -> None:
+    switch(fabric, {"congested": {"mlx5_0": 0.25}})
+    # like the packets, the count is written less often than the bytes
+    before = count(fabric, "mlx5_0", "port_xmit_wait")
+    packets = moved(fabric, "mlx5_0", 2, "port_xmit_packets")
+    waited = count(fabric, "mlx5_0", "port_xmit_wait") - before
+    assert waited == pytest.approx(packets * (4096 + 26) / 8 * 0.25, rel=1e-5)
+    assert count(fabric, "mlx5_1", "port_xmit_wait") == 0
+    advance(fabric, 40)
+    assert count(fabric, "mlx5_0", "port_xmit_wait") == 2**32 - 1
+    switch(fabric, {"congested": ["mlx5_0"], "reset": ["mlx5_0"]})
+    assert count(fabric, "mlx5_0", "port_xmit_wait") < RATE / 8 * 0.0005
+
+
+def hardware(fabric: SimulatedFabric, device: str, name: str) -> int:
+    return int((port(fabric, device) / "hw_counters" / name).read_text())
+
+
+def test_packets_are_marked_only_on_ethernet(fabric: SimulatedFabric) -> None:
+    switch(fabric, {"congested": {"mlx5_0": 1, "mlx5_an0": 1}})
+    names = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled")
+    before = [hardware(fabric, "mlx5_an0", name) for name in names]
+    packets = moved(fabric, "mlx5_an0", 4, "port_rcv_packets")
+    rises = [hardware(fabric, "mlx5_an0", name) - was for name, was in zip(names, before, strict=True)]
+    assert rises == pytest.approx([packets, packets / 4, packets / 4], rel=0.01)
+    assert [hardware(fabric, "mlx5_0", name) for name in names] == [0, 0, 0]
+
+
+def test_bit_errors_are_a_part_of_the_bits_and_stop_at_16_bits(fabric: SimulatedFabric) -> None:
+    switch(fabric, {"bit-errors": {"mlx5_0": 1e-7}})
+    before = count(fabric, "mlx5_0", "symbol_error")
+    packets = moved(fabric, "mlx5_0", 5, "port_rcv_packets")
+    errors = count(fabric, "mlx5_0", "symbol_error") - before
+    assert errors == pytest.approx(packets * (4096 + 26) * 8 * 1e-7, abs=1)
+    switch(fabric, {})
+    assert moved(fabric, "mlx5_0", 1, "symbol_error") == 0
+    switch(fabric, {"bit-errors": ["mlx5_0"]})
+    assert moved(fabric, "mlx5_0", 4, "symbol_error") > 0
+    assert count(fabric, "mlx5_0", "symbol_error") == 65_535
+
+
 def requests(fabric: SimulatedFabric, device: str) -> int:
-    return int((port(fabric, device) / "hw_counters/rx_write_requests").read_text())
+    return hardware(fabric, device, "rx_write_requests")
 
 
 def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: SimulatedFabric) -> None:

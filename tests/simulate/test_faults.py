@@ -18,6 +18,8 @@ LISTED = {
     "reset": DeviceFaults(reset=True),
     "stuck": DeviceFaults(stuck=True),
     "refresh": DeviceFaults(refresh_ns=100_000_000),
+    "congested": DeviceFaults(congested=0.0005),
+    "bit-errors": DeviceFaults(bit_errors=1e-6),
     "einval": DeviceFaults(unreadable=True),
 }
 
@@ -52,6 +54,8 @@ def test_an_empty_file_is_a_healthy_fabric(text: str) -> None:
         ('{"stuck": ["mlx5_9"]}', 'f: stuck: device "mlx5_9" is not in this fabric'),
         ('{"stuck": "mlx5_0"}', 'f: stuck: "mlx5_0" is not valid; give devices as a list'),
         ('{"slow-rail": {"mlx5_0": 2}}', "f: slow-rail: mlx5_0: 2 is not valid; give part of the traffic, 0 to 1"),
+        ('{"congested": {"mlx5_0": 2}}', "f: congested: mlx5_0: 2 is not valid; give part of the time, 0 to 1"),
+        ('{"bit-errors": {"mlx5_0": -1}}', "f: bit-errors: mlx5_0: -1 is not valid; give errors per bit, 0 to 1"),
         ('{"refresh": {"mlx5_0": 0}}', "f: refresh: mlx5_0: 0 is not valid; give milliseconds between new values"),
         ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0: true is not valid; give 1, or list the device"),
     ],
@@ -73,3 +77,4 @@ def test_faults_are_logged_in_words() -> None:
     assert str(DeviceFaults(factor=0.5, refresh_ns=40_000_000)) == (
         "0.5 of its traffic, counters refreshed every 40 ms"
     )
+    assert str(DeviceFaults(congested=0.25, bit_errors=1e-9)) == "waits 0.25 of the time, 1e-09 errors per bit"

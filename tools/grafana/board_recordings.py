@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import DOWN_RAILS, FLEET, NODE, PORT, newest, summed
+from tools.grafana.rule_levels import DOWN_RAILS, FLEET, NODE, PORT, Recording, newest, summed
 
 READ_ERRORS = summed("rate", "ibpulse_sampler_read_errors_total", "5m")
 

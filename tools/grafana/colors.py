@@ -15,8 +15,8 @@ BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#999999"
 SERIES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY)
 
-GOOD_TEXT, NOTICE_TEXT, BAD_TEXT = "#1F83C4", "#B27B00", "#D55E00"
-"""Colours of large numbers."""
+GOOD_TEXT, NOTICE_TEXT, BAD_TEXT = "#1F83C4", "#A87300", "#CE5A00"
+"""Colours of large numbers and their small units: at least 4.1 to 1 in both themes, where 4.17 is possible."""
 NOTICE_CELL, BAD_CELL = YELLOW, "#B34700"
 """Colours of table cells; Grafana writes black on the first and white on the second."""
 

@@ -6,8 +6,7 @@ cheap: 288 samples per node instead of 5,760 for each counter of each port.
 
 from __future__ import annotations
 
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import NODE, PORT, newest, since, summed
+from tools.grafana.rule_levels import NODE, PORT, Recording, newest, since, summed
 
 INTERVAL = "5m"
 DAY = "1d"

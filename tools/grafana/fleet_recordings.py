@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import EXPORTERS, FLEET, NODE, newest, targets
+from tools.grafana.rule_levels import EXPORTERS, FLEET, NODE, Recording, newest, targets
 
 BAD = ("bad", "down", "idle", "missing", "slow", "trained_down")
 DAILY = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import JOB, NODE, NODE_OF_JOB, PORT, PORT_OF_JOB
+from tools.grafana.rule_levels import JOB, NODE, NODE_OF_JOB, PORT, PORT_OF_JOB, Recording
 from tools.grafana.rule_numbers import fixed
 
 JOB_SILENT = fixed(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import DOWN_RAILS, NODE, PORT, RAILS, newest, summed
+from tools.grafana.rule_levels import DOWN_RAILS, NODE, PORT, RAILS, Recording, newest, summed
 from tools.grafana.rule_numbers import Threshold, fixed
 
 MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes contain hundreds of steps; a burst in one phase cannot fill them.")

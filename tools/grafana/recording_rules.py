@@ -13,8 +13,7 @@ from tools.grafana.daily_recordings import DAYS
 from tools.grafana.fleet_recordings import FLEETS
 from tools.grafana.job_recordings import JOBS
 from tools.grafana.node_recordings import NODES
-from tools.grafana.recording import Recording
-from tools.grafana.rule_levels import JOB, NODE, PORT
+from tools.grafana.rule_levels import JOB, NODE, PORT, Recording
 
 __all__ = ["DAILY", "GROUPS", "JOB", "NODE", "PORT", "THRESHOLDS", "Recording"]
 

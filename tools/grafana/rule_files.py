@@ -16,7 +16,7 @@ from ibpulse.errors import ConfigError
 from tools.grafana import alerts, recording_rules
 from tools.grafana.alert import INSTANCE, KEEP, KEEP_CAUSE, Alert
 from tools.grafana.inhibitions import INHIBITIONS, rule_of
-from tools.grafana.recording import Recording
+from tools.grafana.rule_levels import Recording
 from tools.grafana.rule_numbers import ADDRESSES, EVALUATION, QUERIES, Address, Threshold, fill, kind, unless
 from tools.grafana.series_names import checked
 

@@ -1,10 +1,12 @@
-"""The levels at which rules aggregate, and the aggregations that survive a replaced pod and a second Prometheus.
+"""Recording rules: the levels at which rules aggregate, and what survives a replaced pod and a second Prometheus.
 
 A scrape adds labels that change when a pod is replaced (`pod`, `container`, `endpoint`), and two Prometheus servers may
 store each series twice. Therefore no rule keeps a label that is not in its level.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 NODE = "cluster, job, instance, node"
 """Labels of a node; `job` is the scrape job, `node` and `cluster` may be absent."""
@@ -15,6 +17,15 @@ JOB = "cluster, job, job_id"
 NODE_OF_JOB = f"{NODE}, job_id"
 PORT_OF_JOB = f"{PORT}, job_id"
 FLEET = "cluster, job"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recording rule; `text` describes its value."""
+
+    record: str
+    expr: str
+    text: str
 
 
 def newest(metric: str, level: str = PORT) -> str:

@@ -31,8 +31,22 @@ FAULTS: Mapping[str, Fault] = {
     "refresh": Fault(
         "the counters are updated only every VALUE ms (default: 100)", 100.0, "milliseconds between new values"
     ),
+    "congested": Fault(
+        "the port waits for its switch, VALUE of the time in which it sends; packets are marked on Ethernet "
+        "(default: 0.0005, because 0.7 s of waiting fill the counter)",
+        0.0005,
+        "part of the time, 0 to 1",
+    ),
+    "bit-errors": Fault(
+        "the cable or a transceiver is bad: VALUE symbol errors per bit received (default: 1e-6)",
+        1e-6,
+        "errors per bit, 0 to 1",
+    ),
     "einval": Fault("the counters are unreadable: files contain 'N/A (no PMA)'"),
 }
+
+
+SHARES = ("slow-rail", "congested", "bit-errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,8 @@ class DeviceFaults:
     refresh_ns: int = 0
     unreadable: bool = False
     trained_down: bool = False
+    congested: float = 0.0
+    bit_errors: float = 0.0
 
     def __str__(self) -> str:
         words = {
@@ -57,6 +73,8 @@ class DeviceFaults:
             "counters reset": self.reset,
             "counters stuck": self.stuck,
             f"counters refreshed every {self.refresh_ns / 1e6:g} ms": self.refresh_ns > 0,
+            f"waits {self.congested:g} of the time": self.congested > 0,
+            f"{self.bit_errors:g} errors per bit": self.bit_errors > 0,
             "unreadable": self.unreadable,
         }
         return ", ".join(word for word, present in words.items() if present) or "no faults"
@@ -121,7 +139,7 @@ def _listed(name: str, entry: object, place: str, wrong: list[str]) -> dict[str,
 def _in_range(name: str, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return 0 <= value <= 1 if name == "slow-rail" else value > 0
+    return 0 <= value <= 1 if name in SHARES else value > 0
 
 
 def _wanted(name: str) -> str:
@@ -138,4 +156,6 @@ def _combine(named: Mapping[str, float]) -> DeviceFaults:
         stuck="stuck" in named,
         refresh_ns=round(named.get("refresh", 0.0) * 1e6),
         unreadable="einval" in named,
+        congested=named.get("congested", 0.0),
+        bit_errors=named.get("bit-errors", 0.0),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults
@@ -13,13 +13,37 @@ from ibpulse.simulate.tree import COUNTERS, Device, list_device, status_files
 from ibpulse.simulate.tree_files import SimulatedCounterFile, remove_listing, replace_text, write_listing
 
 START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
+BITS_PER_BYTE = 8
 PACKET_BYTES = 4096 + 26  # a full packet of a 4 KiB MTU and its headers
 REQUEST_BYTES = 2**20  # a chunk of a collective, written in one request
 _DIRECTION = {"xmit": 0, "rcv": 1}
 FAST = ("port_xmit_data", "port_rcv_data")
 SLOW = tuple(name for name in COUNTERS if name not in FAST)
-REQUESTS = "rx_write_requests"
 NO_PMA = "N/A (no PMA)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """A counter that follows the bytes of a direction: it counts `share` of them, in units of `bytes_per_count`."""
+
+    direction: int
+    bytes_per_count: int
+    share: Callable[[DeviceFaults], float] = lambda faults: faults.carried
+    maximum: int | None = None
+
+
+# Files of `counters/` freeze with the data; those of `hw_counters/` belong to other hardware and do not.
+_FOLLOWERS = {
+    # a count is the time in which the port could send 8 bytes, as on recent devices
+    "port_xmit_wait": _Follower(0, 8, lambda faults: faults.flow * faults.congested, 2**32 - 1),
+    "symbol_error": _Follower(1, 1, lambda faults: faults.flow * faults.bit_errors * BITS_PER_BYTE, 2**16 - 1),
+    "rx_write_requests": _Follower(1, REQUEST_BYTES),
+    # switches mark packets, and one notification answers several of them
+    "np_ecn_marked_roce_packets": _Follower(1, PACKET_BYTES, lambda faults: faults.carried * faults.congested),
+    "np_cnp_sent": _Follower(1, 4 * PACKET_BYTES, lambda faults: faults.carried * faults.congested),
+    "rp_cnp_handled": _Follower(0, 4 * PACKET_BYTES, lambda faults: faults.carried * faults.congested),
+}
+_ROCE_ONLY = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +52,8 @@ class _Anchor:
 
     flowed: tuple[int, int]
     words: tuple[int, int]
-    flow: float
-    requests: int = 0
-    carried: float = 1.0
+    faults: DeviceFaults = HEALTHY
+    followers: Mapping[str, int] = field(default_factory=dict)
 
 
 class SimulatedCounters:
@@ -40,43 +63,52 @@ class SimulatedCounters:
     """
 
     def __init__(self, words: tuple[int, int], flowed: tuple[int, int] = (0, 0)) -> None:
-        self.faults = HEALTHY
         self.link_downed = 0
-        self._anchor = _Anchor(flowed, words, 1.0)
+        self._anchor = _Anchor(flowed, words)
+
+    @property
+    def faults(self) -> DeviceFaults:
+        """The faults that were applied last."""
+        return self._anchor.faults
 
     def words(self, direction: int, flowed: int) -> int:
         """The counter in 4-octet words."""
         anchor = self._anchor
         moved = max(0, flowed - anchor.flowed[direction])
-        counted = moved if anchor.flow == 1.0 else int(moved * anchor.flow)
+        flow = anchor.faults.flow
+        counted = moved if flow == 1.0 else int(moved * flow)
         return anchor.words[direction] + counted // WORD_BYTES
 
     def apply(self, faults: DeviceFaults, flowed: tuple[int, int]) -> None:
         """From `flowed` on, the counters have these faults. Each is applied once, when it is new."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
+        followers = {name: self.follow(name, flowed) for name in _FOLLOWERS}
         if faults.reset and not self.faults.reset:
             words = (0, 0)
+            followers = {name: 0 if name in COUNTERS else count for name, count in followers.items()}
         if faults.down and not self.faults.down:
             self.link_downed += 1
-        requests = self.requests(flowed[1])
-        self.faults = faults
-        self._anchor = _Anchor(flowed, words, faults.flow, requests, faults.carried)
+        self._anchor = _Anchor(flowed, words, faults, followers)
 
     def start_over(self, flowed: tuple[int, int], begin: tuple[int, int] = (0, 0)) -> None:
         """Continue from the counter values at `flowed` with a flow that counts from `begin`."""
         words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
-        anchor = self._anchor
-        self._anchor = _Anchor(begin, words, anchor.flow, self.requests(flowed[1]), anchor.carried)
+        followers = {name: self.follow(name, flowed) for name in _FOLLOWERS}
+        self._anchor = _Anchor(begin, words, self.faults, followers)
 
-    def requests(self, received: int) -> int:
-        """Write requests received: other hardware counts them, so they continue when the port counters are stuck."""
-        anchor = self._anchor
-        return anchor.requests + int(max(0, received - anchor.flowed[1]) * anchor.carried) // REQUEST_BYTES
+    def follow(self, file: str, flowed: tuple[int, int]) -> int:
+        """The value of a counter that follows the traffic; it stays at its maximum."""
+        anchor, follower = self._anchor, _FOLLOWERS[file]
+        moved = max(0, flowed[follower.direction] - anchor.flowed[follower.direction])
+        count = anchor.followers.get(file, 0) + int(moved * follower.share(anchor.faults)) // follower.bytes_per_count
+        return count if follower.maximum is None else min(count, follower.maximum)
 
     def value(self, file: str, flowed: tuple[int, int]) -> int:
-        """The value of a file in `counters/`: data, the packets that this makes, 0 for errors and multicast."""
+        """The value of a file in `counters/`: data, the packets that this makes, 0 for most errors and multicast."""
         if file == "link_downed":
             return self.link_downed
+        if file in _FOLLOWERS:
+            return self.follow(file, flowed)
         kind, _, what = file.partition("_")
         direction, _, unit = what.partition("_")
         if kind not in ("port", "unicast") or unit not in ("data", "packets"):
@@ -115,7 +147,8 @@ class Nic:
         folder = self.root / self.device.counters_path
         self._files = {name: SimulatedCounterFile(folder / name) for name in COUNTERS}
         self._watch(folder / FAST[1])
-        self._files[REQUESTS] = SimulatedCounterFile(self.root / self.device.port_path / "hw_counters" / REQUESTS)
+        folder = self.root / self.device.port_path / "hw_counters"
+        self._files |= {name: SimulatedCounterFile(folder / name) for name in self._other_hardware()}
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:
         """Write the counters of an instant: bytes always, all others and the requests when `slow`."""
@@ -126,8 +159,13 @@ class Nic:
             flowed = self.flowed(at_ns - at_ns % faults.refresh_ns)
         for name in (*FAST, *SLOW) if slow else FAST:
             self._files[name].write(NO_PMA if faults.unreadable else str(self.counters.value(name, flowed)))
-        if slow:
-            self._files[REQUESTS].write(str(self.counters.requests(flowed[1])))
+        for name in self._other_hardware() if slow else ():
+            self._files[name].write(str(self.counters.follow(name, flowed)))
+
+    def _other_hardware(self) -> list[str]:
+        """The counters of `hw_counters/` that move."""
+        roce = self.device.rail is None
+        return [name for name in _FOLLOWERS if name not in COUNTERS and (roce or name not in _ROCE_ONLY)]
 
     def apply(self, faults: DeviceFaults, at_ns: int) -> None:
         """Apply these faults from an instant on: counters, link, existence."""
