@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
 # parts of the tests (tests/conftest.py): those of the first five watch no clock, and yield to the others
-STILL := $(foreach part,1 3 5 2 4,test-part-$(part))
-WATCHING := test-machine $(foreach part,7 6 8,test-part-$(part))
+STILL := $(foreach part,1 2 3 4 5,test-part-$(part))
+WATCHING := test-machine $(foreach part,6 7 8,test-part-$(part))
 AT_IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -26,7 +26,7 @@ test: check ## Run every check and every test, with the coverage gate
 ifdef ARGS
 	$(PYTEST) $(ARGS)
 else
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WATCHING) test-live $(STILL)
+	$(MAKE) --no-print-directory --jobs --output-sync=target $(WATCHING) test-live $(STILL)
 endif
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
@@ -34,9 +34,17 @@ endif
 test-machine:
 	$(PYTEST) -m vm || $(call again,-m vm)
 
-# nothing but the parts that yield may run beside these
-test-live: | $(WATCHING)
+test-live:
 	$(PYTEST) -m live || $(call again,-m live)
+
+# Three things at a time: two that watch the clock, and one that yields. Nothing else may run beside the live tests.
+test-part-6: | test-machine
+test-part-8: | test-part-7
+test-live: | $(WATCHING)
+test-part-3: | test-part-1
+test-part-5: | test-part-3
+test-part-2: | test-part-5
+test-part-4: | test-part-2
 
 $(STILL): PYTEST := $(AT_IDLE) $(BIN)/coverage run -m pytest
 $(STILL) $(filter-out test-machine,$(WATCHING)): test-part-%:
