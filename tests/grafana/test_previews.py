@@ -124,7 +124,7 @@ def test_many_nodes_are_copies_of_a_few_and_the_recordings_are_about_all_of_them
     many_nodes.create_blocks(few, "openmetrics", str(few / "samples"), str(few / "data"))
     source, served = free_address(), free_address()
     with many_nodes.serving_blocks(few, source):
-        with pytest.raises(SystemExit, match="has no instance 'c' in the job ibpulse; it has a, b"):
+        with pytest.raises(SystemExit, match="has no instance 'c'; it has a, b"):
             many_nodes.make_blocks(many, f"http://{source}", "c", 40, instants, served)
         many_nodes.make_blocks(many, f"http://{source}", "a", 40, instants, served)
     with many_nodes.serving_blocks(many, served):

@@ -100,9 +100,9 @@ def write_samples(path: Path, source: str, repeated: str, nodes: int, instants: 
     Raises:
         SystemExit: the node to repeat is not at the source.
     """
-    instances = sorted({series["metric"]["instance"] for series in ask(source, 'up{job="ibpulse"}', instants)})
+    instances = sorted({series["metric"]["instance"] for series in ask(source, 'up{job=~".*ibpulse"}', instants)})
     if repeated not in instances:
-        raise SystemExit(f"{source} has no instance {repeated!r} in the job ibpulse; it has {', '.join(instances)}")
+        raise SystemExit(f"{source} has no instance {repeated!r}; it has {', '.join(instances)}")
     others = [instance for instance in instances if instance != repeated]
     copies = {instance: [f"gpu-{number:03}"] for number, instance in enumerate(others)}
     copies[repeated] = [f"gpu-{number:03}" for number in range(len(others), nodes)]

@@ -146,7 +146,6 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
                 "slow.xmit-wait-tick is not set, or no InfiniBand port is ACTIVE",
             ),
             [Query(by_port("max", scope.pick("ibpulse_port_transmit_stalled_ratio")), PORT_NAME)],
-            maximum=1,
         ),
         _pcie(scope),
         _counters(
@@ -197,7 +196,8 @@ def jobs_of_node(scope: Scope) -> model.Panel:
         [
             Column("Ports", owned, "none", width=70),
             *(
-                Column(heading, f"max by ({per_job}) ({scope.pick(name)})", unit, width=width)
+                # a table shows "NaN" where there is nothing to tell
+                Column(heading, f"max by ({per_job}) ({scope.pick(name)} >= 0)", unit, width=width)
                 for heading, (name, unit, width) in names.items()
             ),
         ],

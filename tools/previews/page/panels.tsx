@@ -37,12 +37,14 @@ export function Bars({ panel, frames, width, height, timeZone, source, replace }
     renderValue={({ value, width, height, orientation }: any) => <BarGauge value={value.display} width={width} height={height} orientation={orientation} field={value.field} display={value.view?.getFieldDisplayProcessor(value.colIndex)} theme={theme} displayMode={o.displayMode} />} />;
 }
 
-/** Grafana's panel makes null of NaN and of infinity before it draws; with one NaN the axis stays empty. */
-const graphable = (frames: DataFrame[]) => frames.map((f) => ({ ...f, fields: f.fields.map((x) => (x.type === FieldType.number ? { ...x, values: x.values.map((v: any) => (v == null || Number.isFinite(v) ? v : null)) } : x)) }));
+/** Grafana's panel inserts a null into each gap, and makes null of NaN and of infinity; with one NaN the axis stays empty. */
+const graphable = (frames: DataFrame[], range: TimeRange) => frames
+  .map((frame) => applyNullInsertThreshold({ frame, refFieldPseudoMin: range.from.valueOf(), refFieldPseudoMax: range.to.valueOf() }))
+  .map((f) => ({ ...f, fields: f.fields.map((x) => (x.type === FieldType.number ? { ...x, values: x.values.map((v: any) => (v == null || Number.isFinite(v) ? v : null)) } : x)) }));
 
 export function Series({ panel, frames, width, height, range, timeZone, source }: Props) {
   if (!hasValues(frames)) return <Empty text={source.defaults.noValue} height={height} />;
-  return <TimeSeries frames={graphable(frames)} width={width} height={height} timeRange={range} timeZone={timeZone} legend={panel.options.legend} options={panel.options} structureRev={1} />;
+  return <TimeSeries frames={graphable(frames, range)} width={width} height={height} timeRange={range} timeZone={timeZone} legend={panel.options.legend} options={panel.options} structureRev={1} />;
 }
 
 export function Table({ panel, frames, width, height, range, source }: Props) {
