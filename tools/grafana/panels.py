@@ -29,8 +29,8 @@ WIDE = 12
 """From this width on, a legend is a table with numbers at the side of a panel."""
 LEAST_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
 """Where an axis ends at least; Grafana's own choice for a line of zeros is 100, which is 10000 % of a share."""
-DECIMALS = {"percentunit": 1, "s": 0}
-"""Decimals of the bounds of buckets; most bounds are round."""
+DECIMALS = {"percentunit": 1}
+"""Decimals of the bounds of buckets. Grafana chooses those of times: without any, 1.5 ms and 2 ms look the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,13 @@ async function main() {
   const { placed, cells } = place(board, values, ask.get("expand") === "1");
   w.__expected = placed.filter((p) => p.type !== "row").length;
   const bus = new EventBusSrv();
-  const shown = board.templating.list.map((v: any) => `${v.label ?? v.name}: ${values[v.name]?.[0] === "$__all" ? "All" : values[v.name]?.join(" + ")}`);
+  const shown = board.templating.list.filter((v: any) => v.type !== "datasource" && values[v.name]?.[0]).map((v: any) => `${v.label ?? v.name}: ${values[v.name]?.[0] === "$__all" ? "All" : values[v.name]?.join(" + ")}`);
   createRoot(document.getElementById("root")!).render(
     <ThemeContext.Provider value={theme}>
       <GlobalStyles />
       <PanelContextProvider value={{ eventsScope: "global", eventBus: bus } as any}>
         <div id="board" style={{ background: theme.colors.background.canvas, color: theme.colors.text.primary, width, padding: 16, boxSizing: "border-box" }}>
-          <div style={{ display: "flex", gap: 12, height: 32, marginBottom: 8, fontSize: 12, color: theme.colors.text.secondary }}>
+          <div style={{ display: "flex", gap: 8, height: 32, marginBottom: 8, fontSize: 12, color: theme.colors.text.secondary, whiteSpace: "nowrap", alignItems: "center" }}>
             <b style={{ color: theme.colors.text.primary, fontSize: 16 }}>{board.title}</b>
             {shown.map((s: string) => <span key={s} style={{ border: `1px solid ${theme.colors.border.medium}`, padding: "2px 8px", borderRadius: 2 }}>{s}</span>)}
             <span style={{ marginLeft: "auto" }}>{range.from.toISOString().slice(11, 19)} to {range.to.toISOString().slice(11, 19)} UTC · preview, not Grafana</span>

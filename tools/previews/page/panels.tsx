@@ -2,7 +2,7 @@
 import { DataFrame, FieldType, TimeRange, VizOrientation, applyNullInsertThreshold, cacheFieldDisplayNames, formattedValueToString, getActiveThreshold, getDisplayValueAlignmentFactors,
   getFieldDisplayName, getFieldDisplayValues, getValueFormat, outerJoinDataFrames } from "@grafana/data";
 import { AxisPlacement, LegendDisplayMode, ScaleDirection, ScaleOrientation } from "@grafana/schema";
-import { BarGauge, BigValue, TimeSeries, UPlotChart, UPlotConfigBuilder, VizLayout, VizLegend, VizRepeater, useTheme2 } from "@grafana/ui";
+import { BarGauge, BigValue, TimeSeries, UPlotChart, UPlotConfigBuilder, VizLayout, VizLegend, VizRepeater, measureText, useTheme2 } from "@grafana/ui";
 import { TableNG } from "@grafana/ui/unstable";
 import * as chromatic from "d3-scale-chromatic";
 import type uPlot from "uplot";
@@ -99,6 +99,8 @@ export function Heatmap({ panel, frames, width, height, range, timeZone, source 
   b.addScale({ scaleKey: "y", orientation: ScaleOrientation.Vertical, direction: ScaleDirection.Up, range: () => (le ? [-1, rows.length - 1] : [-0.5, rows.length - 0.5]) });
   b.addAxis({
     scaleKey: "y", placement: AxisPlacement.Left, theme,
+    // the words of the rows are wider than measured
+    size: ((_u: uPlot, words: string[] | null) => 20 + Math.max(0, ...(words ?? []).map((word) => measureText(word, 12).width))) as any,
     splits: (u: uPlot) => {
       let s = rows.map((_, i) => i);
       if (le) s.unshift(-1);
