@@ -82,6 +82,7 @@ PAGE = f"""
   <div style="{CELL};text-overflow:ellipsis">A long title of a panel</div>
 </div>
 <div class="panel" data-title="pale"><span style="color:#aaa">pale</span><span style="color:#56B4E9">sky</span></div>
+<div class="panel" data-title="small"><span style="font-size:5px">small</span></div>
 <div class="panel" data-title="good">
   <div style="{CELL}">short</div>
   <div style="width:1px;height:1px;overflow:hidden">for screen readers only</div>
@@ -103,6 +104,7 @@ def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
         ("cut", 'cut: "A long title of a panel"'),
         ("pale", 'contrast 2.32 of "pale" is below 4.5'),
         ("pale", 'contrast 2.31 of "sky" is below 4.1'),
+        ("small", 'text of 5px: "small"'),
     ]
 
 

@@ -77,7 +77,7 @@ STATE = (
 
 
 def _state() -> model.Panel:
-    head = PanelHead("State of the job", "The job now.", "none", "unknown", width=24, height=4)
+    head = PanelHead("State of the job", "The job now.", "none", "nothing is known of the job", width=24, height=4)
     return status_row(head, STATE)
 
 

@@ -97,6 +97,7 @@ STATE = (
     ),
 )
 
+SILENT = "the node does not answer, or there is nothing to measure"
 TRAFFIC = (
     Figure(
         "Bandwidth",
@@ -150,7 +151,7 @@ TRAFFIC = (
 
 
 def _state() -> model.Panel:
-    head = PanelHead("State of the node", "What is wrong with the node now.", "none", "unknown", width=24, height=4)
+    head = PanelHead("State of the node", "What is wrong with the node now.", "none", SILENT, width=24, height=4)
     return status_row(head, STATE)
 
 
@@ -162,7 +163,7 @@ def _label() -> model.Panel:
         "The label that the traffic resembles most now, with its confidence, at most 0.6 unless the node is "
         "idle. A resemblance to two published runs; it does not identify the model.",
         "percentunit",
-        "unknown",
+        SILENT,
         width=3,
         height=5,
     )
@@ -234,7 +235,7 @@ def _saturation() -> model.Panel:
 
 def board() -> Board:
     """The board about one node."""
-    first = [_state(), _label(), *figure_panels(TRAFFIC, "unknown", graph=True)]
+    first = [_state(), _label(), *figure_panels(TRAFFIC, SILENT, graph=True)]
     first += [_rails_in_time("transmit"), _rails_in_time("receive"), _saturation(), jobs_of_node(S)]
     return Board(
         uid=layout.NODE,

@@ -42,6 +42,7 @@
       const [high, low] = [parse(style.color), background(element)].map(luminance).sort((a, b) => b - a);
       const contrast = (high + 0.05) / (low + 0.05);
       const least = parseFloat(style.fontSize) >= 24 ? 3 : isGrey(style.color) ? 4.5 : BOTH_THEMES;
+      if (parseFloat(style.fontSize) < 9) tell(`text of ${style.fontSize}: "${text.slice(0, 40)}"`);
       if (contrast < least) tell(`contrast ${contrast.toFixed(2)} of "${text.slice(0, 40)}" is below ${least}`);
     }
   }
