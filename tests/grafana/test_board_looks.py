@@ -127,7 +127,7 @@ def brightness(color: str) -> float:
     return (299 * red + 587 * green + 114 * blue) / 1000
 
 
-@pytest.mark.parametrize("color", [colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT])
+@pytest.mark.parametrize("color", [colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT, colors.GREY_TEXT])
 @pytest.mark.parametrize("background", [LIGHT, DARK])
 def test_a_number_and_its_unit_can_be_read_in_both_themes(color: str, background: str) -> None:
     # the best that one colour can do on both backgrounds is the square root of their contrast
@@ -143,7 +143,10 @@ def test_the_text_of_a_coloured_cell_can_be_read(color: str) -> None:
 
 
 def test_cells_and_numbers_have_those_colours_alone() -> None:
-    cells, texts = {colors.NOTICE_CELL, colors.BAD_CELL}, {colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT}
+    cells, texts = (
+        {colors.NOTICE_CELL, colors.BAD_CELL},
+        {colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT, colors.GREY_TEXT},
+    )
     for board in BOARDS.values():
         for panel in panels(board):
             if panel["type"] == "table":

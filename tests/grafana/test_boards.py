@@ -255,7 +255,7 @@ def test_colours_are_those_that_colour_blind_people_tell_apart() -> None:
     # blue, orange, bluish green, vermilion, sky blue, reddish purple, yellow, grey
     safe = {"0072B2", "E69F00", "009E73", "D55E00", "56B4E9", "CC79A7", "F0E442", "999999"}
     # darker ones of the same hues, for text and for cells
-    safe |= {"1F83C4", "A87300", "CE5A00", "B34700"}
+    safe |= {"1F83C4", "A87300", "CE5A00", "B34700", "7C7C7C"}
     assert set(re.findall(r'#([0-9A-Fa-f]{6})"', text)) <= safe
     assert not re.search(r'"(semi-dark-|dark-|light-)?(red|green)"', text)
     heatmaps = [panel["options"]["color"] for _, panel in every_panel() if panel["type"] == "heatmap"]

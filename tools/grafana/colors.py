@@ -15,7 +15,7 @@ BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW, GREY = "#56B4E9", "#CC79A7", "#F0E442", "#999999"
 SERIES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY)
 
-GOOD_TEXT, NOTICE_TEXT, BAD_TEXT = "#1F83C4", "#A87300", "#CE5A00"
+GOOD_TEXT, NOTICE_TEXT, BAD_TEXT, GREY_TEXT = "#1F83C4", "#A87300", "#CE5A00", "#7C7C7C"
 """Colours of large numbers and their small units: at least 4.1 to 1 in both themes, where 4.17 is possible."""
 NOTICE_CELL, BAD_CELL = YELLOW, "#B34700"
 """Colours of table cells; Grafana writes black on the first and white on the second."""
@@ -62,6 +62,14 @@ def texts(named: Mapping[str, tuple[str, str]]) -> list[model.ValueMapping]:
     return [model.ValueMap(options=results)]
 
 
+NO_DATA = "no data"
+"""Instead of a number; the description of its panel says why: a sentence as wide as a number cannot be read."""
+NOTHING = model.SpecialValueMap(
+    options=model.DashboardSpecialValueMapOptions(
+        match=model.SpecialValueMatch.NULL_AND_NAN, result=model.ValueMappingResult(text=NO_DATA, color=GREY_TEXT)
+    )
+)
+"""Neither good nor bad."""
 YES_IS_BAD = words(v0=("no", BLUE), v1=("yes", VERMILION))
 UP = words(v0=("down", VERMILION), v1=("ACTIVE", BLUE))
 RAIL_STATES = words(v0=("like its siblings", BLUE), v1=("slow", ORANGE), v2=("idle", VERMILION))

@@ -29,8 +29,6 @@ WIDE = 12
 """From this width on, a legend is a table with numbers at the side of a panel."""
 LEAST_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
 """Where an axis ends at least; Grafana's own choice for a line of zeros is 100, which is 10000 % of a share."""
-NO_DATA = "no data"
-"""Instead of a number; its description says why, because a sentence as wide as a number cannot be read."""
 DECIMALS = {"percentunit": 1}
 """Decimals of the bounds of buckets. Grafana chooses those of times: without any, 1.5 ms and 2 ms look the same."""
 
@@ -172,18 +170,18 @@ def number(
     panel = (
         stat.Panel()
         .title(face.title)
-        .description(f"{face.description} {NO_DATA.capitalize()}: {face.nothing}.")
+        .description(f"{face.description} {palette.NO_DATA.capitalize()}: {face.nothing}.")
         .datasource(PROMETHEUS)
         .targets(targets(queries))
         .unit(face.unit)
-        .no_value(NO_DATA)
+        .no_value(palette.NO_DATA)
         .reduce_options(LAST)
         .thresholds(thresholds or steps())
         .color_scheme(palette.by_threshold())
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.AREA if graph else common.BigValueGraphMode.NONE)
         .text_mode(common.BigValueTextMode.VALUE_AND_NAME if names else common.BigValueTextMode.AUTO)
-        .mappings(list(mappings))
+        .mappings([*mappings, palette.NOTHING])
     )
     for name, (word, _) in (names or {}).items():
         panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="displayName", value=word)])
@@ -301,11 +299,12 @@ def status_row(face: PanelHead, figures: Sequence[Figure]) -> dashboard.Panel:
     panel = (
         stat.Panel()
         .title(face.title)
-        .description(f"{face.description} {told} {NO_DATA.capitalize()}: {face.nothing}.")
+        .description(f"{face.description} {told} {palette.NO_DATA.capitalize()}: {face.nothing}.")
         .datasource(PROMETHEUS)
         .targets(targets([Query(figure.expr, figure.title, instant=True) for figure in figures]))
         .unit(face.unit)
-        .no_value(NO_DATA)
+        .no_value(palette.NO_DATA)
+        .mappings([palette.NOTHING])
         .reduce_options(LAST)
         .thresholds(steps())
         .color_scheme(palette.by_threshold())

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, _, value in (text.partition("=") for text in given.var):
         values.setdefault(name, []).append(value)
     page = bundled(given.work)
-    end = int(time.time() * 1000)
+    end = int((given.until or time.time()) * 1000)
     start = end - given.minutes * 60_000
     found = []
     with serving(page, given.dashboards, given.prometheus) as address, browser() as running:
@@ -56,7 +56,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--board", action="append", help="name of a board's file, such as fleet (default: all)")
     parser.add_argument("--theme", action="append", choices=THEMES, help="(default: both)")
     parser.add_argument("--width", action="append", type=int, help=f"in pixels (default: {WIDTHS[0]} and {WIDTHS[1]})")
-    parser.add_argument("--minutes", type=int, default=10, help="time range up to now (default: %(default)s)")
+    parser.add_argument("--minutes", type=int, default=10, help="time range (default: %(default)s)")
+    parser.add_argument("--until", type=float, help="its end, in seconds since the epoch (default: now)")
     parser.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="value of a variable")
     parser.add_argument("--expand", action="store_true", help="open the collapsed rows")
     return parser.parse_args(arguments)

@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         make_blocks(folder, given.prometheus, given.repeat, given.nodes, instants, given.listen)
         with serving_blocks(folder, given.listen) as server:
-            sys.stdout.write(f"{given.nodes} nodes at http://{given.listen} until {time.ctime(end)}; Ctrl-C stops it\n")
+            ready = (
+                f"{given.nodes} nodes; Ctrl-C stops it. Draw them with --prometheus=http://{given.listen} --until={end}"
+            )
+            sys.stdout.write(ready + "\n")
             sys.stdout.flush()
             signal.signal(signal.SIGTERM, lambda *_: server.terminate())
             with contextlib.suppress(KeyboardInterrupt):
@@ -89,7 +92,8 @@ def names_read() -> set[str]:
     boards = [json.loads((ROOT / "dashboards" / f"{name}.json").read_text()) for name in FIRST_SCREENS]
     # the panels of a collapsed row are in the row
     targets = [target for board in boards for panel in board["panels"] for target in panel.get("targets", ())]
-    texts = [each.get("expr", "") for each in (*rules, *targets)]
+    variables = [each for board in boards for each in board["templating"]["list"] if each["type"] == "query"]
+    texts = [each.get("expr", "") for each in (*rules, *targets)] + [each["query"] for each in variables]
     recorded = {rule["record"] for rule in rules}
     return {word for text in texts for word in re.findall(r"[a-zA-Z_][\w:]*", text)} - recorded
 

@@ -9,7 +9,7 @@ from grafana_foundation_sdk.builders import stat
 from grafana_foundation_sdk.models import common, dashboard
 
 from tools.grafana import colors
-from tools.grafana.panels import LAST, NO_DATA, PROMETHEUS, PanelHead, finish_panel, targets
+from tools.grafana.panels import LAST, PROMETHEUS, PanelHead, finish_panel, targets
 from tools.grafana.queries import RANGE, Query, Scope
 
 RATIO = "B ÷ A"
@@ -133,11 +133,12 @@ def compared(statistic: Statistic, selections: Mapping[str, Scope], nothing: str
     panel = (
         stat.Panel()
         .title(face.title)
-        .description(f"{face.description} {NO_DATA.capitalize()}: {face.nothing}.")
+        .description(f"{face.description} {colors.NO_DATA.capitalize()}: {face.nothing}.")
         .datasource(PROMETHEUS)
         .targets(targets(queries))
         .unit(face.unit)
-        .no_value(NO_DATA)
+        .no_value(colors.NO_DATA)
+        .mappings([colors.NOTHING])
         .reduce_options(LAST)
         .thresholds(colors.steps())
         .color_scheme(colors.by_threshold())

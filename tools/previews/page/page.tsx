@@ -105,7 +105,7 @@ async function main() {
           <div style={{ display: "flex", gap: 8, height: 32, marginBottom: 8, fontSize: 12, color: theme.colors.text.secondary, whiteSpace: "nowrap", alignItems: "center" }}>
             <b style={{ color: theme.colors.text.primary, fontSize: 16 }}>{board.title}</b>
             {shown.map((s: string) => <span key={s} style={{ border: `1px solid ${theme.colors.border.medium}`, padding: "2px 8px", borderRadius: 2 }}>{s}</span>)}
-            <span style={{ marginLeft: "auto" }}>{range.from.toISOString().slice(11, 19)} to {range.to.toISOString().slice(11, 19)} UTC · preview, not Grafana</span>
+            <span style={{ marginLeft: "auto" }}>{range.from.toISOString().slice(11, 19)} to {range.to.toISOString().slice(11, 19)} UTC, preview</span>
           </div>
           <div style={{ position: "relative", height: cells * (CELL + GAP) }}>
             {placed.map((p, i) => (
