@@ -310,6 +310,8 @@ def status_row(face: PanelHead, figures: Sequence[Figure]) -> dashboard.Panel:
         .color_scheme(palette.by_threshold())
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.NONE)
+        # else, a wide screen has each name far from its number
+        .wide_layout(False)
         .text_mode(common.BigValueTextMode.VALUE_AND_NAME)
         .orientation(common.VizOrientation.VERTICAL)
     )

@@ -226,7 +226,7 @@ def board() -> Board:
     sections = [
         Section("", [_state(), _nodes_in_time(), _bandwidth_in_time(), _nodes(), _first_to_stop()]),
         Section("Over time", _history()),
-        Section("Rails of the job", [rails_in_trouble(S, UNKNOWN), *rail_panels(S, UNKNOWN)]),
+        Section("Rails of the job", [rails_in_trouble(S), *rail_panels(S, UNKNOWN)]),
     ]
     return Board(
         uid=layout.JOB,

@@ -35,7 +35,7 @@ def trouble_table(head: PanelHead, scope: Scope) -> model.Panel:
     )
 
 
-def rails_in_trouble(scope: Scope, nothing: str) -> model.Panel:
+def rails_in_trouble(scope: Scope) -> model.Panel:
     """The rails of the nodes of a job that are in trouble."""
     return trouble_table(
         PanelHead(
@@ -43,7 +43,7 @@ def rails_in_trouble(scope: Scope, nothing: str) -> model.Panel:
             "Rails of the nodes of the job that are down, trained down, idle or slow, with the worst state of each, "
             "those of other jobs on the same nodes included. Empty is the good case.",
             "none",
-            f"No rail is down, trained down, idle or slow. {nothing}",
+            "No rail is down, trained down, idle or slow, or nothing is known of the job",
             width=12,
         ),
         scope,
