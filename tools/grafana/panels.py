@@ -20,6 +20,8 @@ from tools.grafana.queries import Query
 
 HEATMAP_SCHEME = "Viridis"
 PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
+NOW = build_common.ReduceDataOptions().calcs(["last"]).values(False).fields("")
+"""The last value even if it is unknown: the last known one may be as old as the time range."""
 LAST = build_common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields("")
 EMPTY = "–"
 """Text of a value that is missing; otherwise Grafana repeats the sentence for a panel without data in it."""
@@ -175,7 +177,7 @@ def number(
         .targets(targets(queries))
         .unit(face.unit)
         .no_value(palette.NO_DATA)
-        .reduce_options(LAST)
+        .reduce_options(NOW if graph else LAST)
         .thresholds(thresholds or steps())
         .color_scheme(palette.by_threshold())
         .color_mode(common.BigValueColorMode.VALUE)
@@ -280,12 +282,15 @@ class Figure:
 
 
 def figure_panels(figures: Sequence[Figure], nothing: str, graph: bool = False) -> list[dashboard.Panel]:
-    """A narrow panel for each number, of this moment unless it has a `graph`; eight fill a line."""
+    """A narrow panel for each number of this moment; eight fill a line.
+
+    With a `graph`, they are about a single node. What is missing is unknown at its time, not what it was before.
+    """
     height = 5 if graph else 4
     return [
         number(
             PanelHead(figure.title, figure.description, figure.unit, nothing, width=3, height=height),
-            [Query(figure.expr, figure.title, instant=not graph)],
+            [Query(f"max({figure.expr}) or vector(NaN)" if graph else figure.expr, figure.title, instant=not graph)],
             thresholds=steps(*figure.levels),
             graph=graph,
         )
