@@ -14,7 +14,7 @@ hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
 # Most of their tests start daemons and look at when things happen: only what yields may run beside them.
-LIVE = "daemon families faults fusefabric sampler"
+LIVE = "daemon families faults fusefabric sampler test_alerting"
 # Most of these start daemons, browsers or servers too, but the machine may have other work.
 WATCHING = ("fleet page terminal web", "docker doctor", "gateway grafana")
 # Files of both that may run beside any others, in the time that these leave idle:
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def is_live(path: Path) -> bool:
     """Whether only still tests may run beside those of a file."""
-    return path.parent.name in LIVE.split() and not is_still(path)
+    return bool({path.parent.name, path.stem} & {*LIVE.split()}) and not is_still(path)
 
 
 def is_still(path: Path) -> bool:

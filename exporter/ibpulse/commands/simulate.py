@@ -97,7 +97,7 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FAULT=DEVICE[:VALUE]",
-        help="Fault to inject at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
+        help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
     )
 
 

@@ -32,13 +32,13 @@ FAULTS: Mapping[str, Fault] = {
         "the counters are updated only every VALUE ms (default: 100)", 100.0, "milliseconds between new values"
     ),
     "congested": Fault(
-        "the port waits for its switch, VALUE of the time in which it sends; packets are marked on Ethernet "
-        "(default: 0.0005, because 0.7 s of waiting fill the counter)",
+        "the port waits VALUE of the time in which it sends (default: 0.0005); on Ethernet, packets are marked",
+        # 0.7 s of waiting fill the counter of a port of 400 Gb/s
         0.0005,
         "part of the time, 0 to 1",
     ),
     "bit-errors": Fault(
-        "the cable or a transceiver is bad: VALUE symbol errors per bit received (default: 1e-6)",
+        "a cable or a transceiver is bad: VALUE symbol errors per bit received (default: 1e-6)",
         1e-6,
         "errors per bit, 0 to 1",
     ),
