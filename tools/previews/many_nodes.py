@@ -116,7 +116,8 @@ def write_samples(path: Path, source: str, repeated: str, nodes: int, instants: 
     with path.open("w") as file:
         for name in sorted(names):
             file.write(f"# TYPE {name} unknown\n")
-            for series in ask(source, name, instants):
+            # recordings are up to five minutes apart; a sample that is over must not stay for as long
+            for series in ask(source, f"last_over_time({name}[{'5m' if ':' in name else '75s'}])", instants):
                 for labels in relabelled(series["metric"], copies):
                     file.writelines(f"{name}{{{labels}}} {value} {at}\n" for at, value in series["values"])
         file.write("# EOF\n")
@@ -126,7 +127,7 @@ def relabelled(labels: Mapping[str, str], copies: Mapping[str, Sequence[str]]) -
     """The labels of a series of a node for each of its copies, which have a job for every few nodes."""
     for number, name in enumerate(copies.get(labels.get("instance", ""), ())):
         new = {**labels, "instance": name, "node": name, "cluster": "east"}
-        new.pop("__name__")
+        new.pop("__name__", None)
         if "job_id" in new:
             new["job_id"] = f"{new['job_id']}-{number // NODES_PER_JOB:02}"
         yield ",".join(f"{label}={json.dumps(value)}" for label, value in sorted(new.items()))
