@@ -37,11 +37,10 @@ test-machine:
 test-live:
 	$(PYTEST) -m live || $(call again,-m live)
 
-# Three things at a time: two that watch the clock, and one that yields. Nothing else may run beside the live tests.
+# two parts at a time that watch the clock, two that yield, and then the live tests alone
 test-part-6: | test-machine
 test-part-8: | test-part-7
-test-live: | $(WATCHING)
-test-part-3: | test-part-1
+test-live: | $(WATCHING) $(STILL)
 test-part-5: | test-part-3
 test-part-2: | test-part-5
 test-part-4: | test-part-2

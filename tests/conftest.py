@@ -13,7 +13,7 @@ hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons and look at when things happen: only what yields may run beside them.
+# Most of their tests start daemons and look at when things happen: nothing may run beside them.
 LIVE = "daemon families faults fusefabric sampler test_alerting"
 # Most of these start daemons, browsers or servers too, but the machine may have other work.
 WATCHING = ("fleet page terminal web", "docker doctor", "gateway grafana")
@@ -52,14 +52,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that only still ones may run beside."""
+    """Mark the tests that nothing may run beside."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
 
 
 def is_live(path: Path) -> bool:
-    """Whether only still tests may run beside those of a file."""
+    """Whether nothing may run beside the tests of a file."""
     return bool({path.parent.name, path.stem} & {*LIVE.split()}) and not is_still(path)
 
 
