@@ -67,9 +67,11 @@ class Running:
         interval: str = "10ms",
         needs_ports: bool = True,
         capture_rules: str = "none",
+        under: Sequence[str] = (),
     ) -> None:
         self.log_path = ring_dir.with_name(ring_dir.name + ".log")
         self._command = [
+            *under,
             *(sys.executable, "-m", "ibpulse", "serve"),
             *(f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", f"--sampler.interval={interval}"),
             "--web.listen-address=127.0.0.1:0",

@@ -1,16 +1,18 @@
 """Runs work that may block for minutes in daemon threads, and waits for reads with one deadline.
 
 Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
-daemon thread, it does not delay the exit of the process either.
+daemon thread, it does not delay the exit of the process either. Work that is long but not urgent yields to others.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -19,6 +21,15 @@ T = TypeVar("T")
 P = ParamSpec("P")
 # an unused thread ends after this long
 IDLE_SECONDS = 10.0
+
+
+def yield_to_others(niceness: int) -> None:
+    """Raise the niceness of the calling thread, where that is allowed.
+
+    A filter of system calls may refuse it (seccomp, as of the systemd units of 0.1). The work itself matters more.
+    """
+    with suppress(OSError):
+        os.nice(niceness)
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from ibpulse.analysis.plausible import LineRate
+from ibpulse.deadline import yield_to_others
 from ibpulse.errors import IbpulseError
 from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, RecordingMeta
@@ -86,7 +87,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     signal.alarm(max(1, int(arguments[0])))
-    os.nice(NICE)
+    yield_to_others(NICE)
     os.umask(os.umask(UMASK) | UMASK)
     try:
         write_capture(parse_job(sys.stdin.buffer.read()))

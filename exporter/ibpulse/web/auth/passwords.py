@@ -12,7 +12,6 @@ import base64
 import binascii
 import hashlib
 import math
-import os
 import secrets
 import time
 from collections import OrderedDict
@@ -22,7 +21,7 @@ from typing import TypeVar
 
 import bcrypt
 
-from ibpulse.deadline import DaemonThreads
+from ibpulse.deadline import DaemonThreads, yield_to_others
 from ibpulse.text import sentence_list
 from ibpulse.web.fair_queue import FairQueue, QueueFullError
 
@@ -68,8 +67,8 @@ class PasswordCheck:
         # when a client last had a wrong password
         self._wrong: OrderedDict[str, float] = OrderedDict()
         self._queue = FairQueue(1, MAX_WAITING, self._rank)
-        # os.nice is per thread on Linux
-        self._thread = DaemonThreads(1, "passwords", partial(os.nice, NICENESS))
+        # niceness is per thread on Linux
+        self._thread = DaemonThreads(1, "passwords", partial(yield_to_others, NICENESS))
 
     async def is_right(self, users: Mapping[str, str], credentials: Credentials, client: str) -> bool:
         """Whether the password is the user's. Takes equally long for unknown users, if all hashes have the same cost.
