@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.internal_errors import PARTS, InternalErrors
 from ibpulse.model import Fabric, Port, PortId
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.inventory import EXCLUSIVE, Inventory
 from ibpulse.sysfs.roles import TRAINED_DOWN
 from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
 from tests.sysfs.opened import Opened
@@ -57,6 +57,23 @@ def test_an_active_port_is_told_in_full(tree: Tree) -> None:
 def test_a_healthy_node_has_no_notices(tree: Tree) -> None:
     tree.add("mlx5_0")
     assert scan(tree).notices == ()
+
+
+@pytest.mark.parametrize(("mode", "notices"), [("Y\n", ()), ("N\n", (EXCLUSIVE,)), ("", ())])
+def test_devices_that_can_leave_with_a_pod_are_noticed(tree: Tree, mode: str, notices: tuple[str, ...]) -> None:
+    tree.add("mlx5_0")
+    folder = tree.root / "module/ib_core/parameters"
+    folder.mkdir(parents=True)
+    (folder / "netns_mode").write_text(mode)
+    assert scan(tree).notices == notices
+
+
+def test_a_node_without_devices_says_that_they_may_have_left(tree: Tree) -> None:
+    folder = tree.root / "module/ib_core/parameters"
+    folder.mkdir(parents=True)
+    (folder / "netns_mode").write_text("N\n")
+    assert scan(tree).notices[-1] == EXCLUSIVE
+    assert len(scan(tree).notices) == 2
 
 
 @pytest.mark.parametrize("port", [DOWN_INFINIBAND, DOWN_ROCE])

@@ -13,7 +13,7 @@ from ibpulse.model import COMPUTE, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.expected_rails import RailFunctions
-from ibpulse.sysfs.files import SHORTAGE
+from ibpulse.sysfs.files import SHORTAGE, read_value
 from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
@@ -23,6 +23,11 @@ from ibpulse.text import group_remarks, natural_key
 FRESH_SCANS = 3
 SIMULATED_FILE = "ibpulse-simulated"
 """A file in the root of a tree that a simulator or a replay has written."""
+EXCLUSIVE = (
+    "ib_core: a device belongs to one network namespace here, so ibpulse loses a device that is moved into a pod;"
+    " `rdma system set netns shared` keeps all devices in view."
+)
+"""Notice that RDMA devices can leave this view (rdma-system(8), exclusive mode)."""
 
 
 def say_no_class(class_folder: str) -> str:
@@ -98,7 +103,11 @@ class Inventory:
         Raises OSError only for a `SHORTAGE`.
         """
         simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
-        return replace(self._scan(), simulated=simulated)
+        fabric = replace(self._scan(), simulated=simulated)
+        # Y: shared among network namespaces (parameter of ib_core, drivers/infiniband/core/device.c)
+        if read_value(os.path.join(self._sysfs, "module", "ib_core", "parameters"), "netns_mode") != "N":
+            return fabric
+        return replace(fabric, notices=(*fabric.notices, EXCLUSIVE))
 
     def _scan(self) -> Fabric:
         self._scans += 1
