@@ -172,13 +172,13 @@ def _first_to_stop() -> model.Panel:
     )
 
 
-def _spread(title: str, text: str, unit: str, expr: str) -> model.Panel:
+def _spread(title: str, text: str, unit: str, expr: str, empty: str = UNKNOWN) -> model.Panel:
     levels = {"highest": "max", "median": "quantile", "lowest": "min"}
     queries = [
         Query(f"{function}({'0.5, ' if function == 'quantile' else ''}{expr})", name)
         for name, function in levels.items()
     ]
-    return lines(PanelHead(title, text, unit, UNKNOWN, width=12), queries)
+    return lines(PanelHead(title, text, unit, empty, width=12), queries)
 
 
 def _history() -> list[model.Panel]:
@@ -189,6 +189,7 @@ def _history() -> list[model.Panel]:
             "clear. The steps of one job agree, unless a node finds a part or a multiple of it.",
             "s",
             STEP,
+            "No node of the job has a regular step in this span",
         ),
         _spread(
             "Bandwidth while active, against the median",
