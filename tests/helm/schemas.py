@@ -84,11 +84,18 @@ def _definitions(version: str) -> Registry[Any]:
     return registry
 
 
+class _Loader(yaml.CSafeLoader):
+    """Reads `=`, which YAML 1.1 gives a meaning that nobody uses, as text."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", _Loader.construct_scalar)
+
+
 @functools.cache
 def _custom_validator(kind: str) -> jsonschema.Draft202012Validator:
     directory = operator_directory()
     assert directory, f"run `go mod download {OPERATOR}`"
-    definition = yaml.load((directory / f"{GROUP}_{kind.lower()}s.yaml").read_text(), Loader=yaml.CSafeLoader)
+    definition = yaml.load((directory / f"{GROUP}_{kind.lower()}s.yaml").read_text(), Loader=_Loader)
     (version,) = definition["spec"]["versions"]
     return jsonschema.Draft202012Validator(_closed(version["schema"]["openAPIV3Schema"]))
 

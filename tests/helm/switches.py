@@ -13,6 +13,7 @@ from tests.helm.rendering import CHART, Document, at_path, merged
 
 NEEDS: dict[tuple[str, ...], Document] = {
     ("captures", "volume", "existingClaim"): {"captures": {"existingClaim": "claim"}},
+    ("dashboards", "grafanaDashboard", "enabled"): {"dashboards": {"enabled": True}},
     ("prometheusRule",): {"prometheusRule": {"enabled": True}},
     ("podMonitor",): {"podMonitor": {"enabled": True}},
     ("serviceMonitor",): {"serviceMonitor": {"enabled": True}},

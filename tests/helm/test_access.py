@@ -100,9 +100,12 @@ def test_no_password_hash_is_outside_of_the_secret() -> None:
 def test_the_instance_is_the_node_or_the_address(kind: str) -> None:
     label = ["__meta_kubernetes_pod_node_name"]
     node, instance = ({"sourceLabels": label, "targetLabel": name} for name in ("node", "instance"))
-    assert endpoint(kind)["relabelings"] == [node, instance]
+    changing = "pod|container|endpoint" + ("|service" if kind == "serviceMonitor" else "")
+    # what a replaced pod would change, so that its series go on
+    dropped = {"action": "labeldrop", "regex": changing}
+    assert endpoint(kind)["relabelings"] == [node, instance, dropped]
     by_address = endpoint(kind, monitor={"instance": "address"})
-    assert by_address["relabelings"] == [node]
+    assert by_address["relabelings"] == [node, dropped]
 
 
 @pytest.mark.parametrize("kind", ["podMonitor", "serviceMonitor"])

@@ -98,6 +98,12 @@ def test_it_fails_when_nobody_listens() -> None:
 
 
 @needs("openssl")
+def test_it_fails_unless_every_expected_pod_is_there(secret_address: str) -> None:
+    assert ask(f"{secret_address}/-/ready", "--expect=1")[0] == 0
+    assert ask(f"{secret_address}/-/ready", "--expect=2") == (1, "127.0.0.1: 200 Ready\n1 of 2 pods answer\n")
+
+
+@needs("openssl")
 def test_it_speaks_tls_and_does_not_mind_whose_certificate_it_is(secret_address: str) -> None:
     assert ask(f"{secret_address}/-/ready") == (0, "127.0.0.1: 200 Ready\n1 of 1 pods answer\n")
 
@@ -117,6 +123,7 @@ def test_the_pod_runs_this_program_in_the_image_of_the_others() -> None:
     assert only["image"] == container(documents)["image"]
     assert only["command"] == [entry_point()[0], "-c"]
     assert only["args"][0].strip() == PROGRAM.read_text().strip()
-    assert only["args"][1:] == ["http://r-ibpulse.monitoring.svc:10055/-/ready"]
+    assert only["args"][1:] == ["http://r-ibpulse.monitoring.svc:10055/-/ready", "--expect=0"]
+    assert tester["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
     selector = one(documents, "Service")["spec"]["selector"]
     assert not selector.items() <= tester["metadata"]["labels"].items()

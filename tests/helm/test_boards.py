@@ -62,3 +62,18 @@ def test_no_board_is_too_large_for_a_configmap() -> None:
 def test_the_chart_has_a_copy_of_every_board_because_helm_reads_nothing_outside_of_it() -> None:
     copies = {path.name: path.read_text() for path in (CHART / "files" / "dashboards").glob("*.json")}
     assert copies == {path.name: path.read_text() for path in BOARDS}
+
+
+def test_the_operator_of_grafana_gets_each_board_from_its_configmap() -> None:
+    instances = {"matchLabels": {"dashboards": "grafana"}}
+    values = {"enabled": True, "grafanaDashboard": {"enabled": True, "instanceSelector": instances}}
+    documents = render({"dashboards": values})
+    maps = {each["metadata"]["name"]: each["data"] for each in documents if each["kind"] == "ConfigMap"}
+    made = [each for each in documents if each["kind"] == "GrafanaDashboard"]
+    assert len(made) == 6
+    for each in made:
+        assert each["apiVersion"] == "grafana.integreatly.org/v1beta1"
+        spec = each["spec"]
+        assert set(spec) == {"instanceSelector", "folder", "configMapRef"}
+        assert spec["instanceSelector"] == instances
+        assert spec["configMapRef"]["key"] in maps[spec["configMapRef"]["name"]]

@@ -101,6 +101,27 @@ def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> 
     assert "image.registry is empty" not in _helm("install", "--dry-run=client", "r", package, checkout=checkout)
 
 
+@pytest.mark.outside
+@needs("helm")
+def test_the_chart_of_a_release_names_its_home_and_its_runbooks(checkout: Path) -> None:
+    repository = "https://host.example/team/ibpulse"
+    assert __main__.main([str(checkout), f"{NAME}@{DIGEST}", repository, "v1.2.3"]) == 0
+    chart = yaml.safe_load((checkout / "helm/ibpulse/Chart.yaml").read_text())
+    assert chart["home"] == repository == chart["maintainers"][0]["url"]
+    assert chart["sources"] == [repository]
+    path = chart["icon"].removeprefix(f"{repository}/raw/v1.2.3/")
+    assert (ROOT / path).read_text().startswith("<svg")
+    # without an icon, Helm recommends one
+    assert "[INFO]" not in _helm("lint", "--strict", "helm/ibpulse", checkout=checkout)
+    rules = _helm("template", "helm/ibpulse", "--set=prometheusRule.enabled=true", checkout=checkout)
+    assert f"{repository}/blob/v1.2.3/docs/runbooks/IBPulseRailMissing.md\n" in rules
+
+
+def test_an_address_that_is_not_absolute_is_refused(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.main([str(checkout), f"{NAME}@{DIGEST}", "team/ibpulse", "v1"]) == 1
+    assert "is not an absolute address" in capsys.readouterr().err
+
+
 def _helm(*words: str, checkout: Path) -> str:
     done = subprocess.run(["helm", *words], cwd=checkout, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

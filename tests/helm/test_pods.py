@@ -146,7 +146,8 @@ def test_the_node_is_never_chosen_by_a_label_that_may_be_missing() -> None:
     spec = pod(render())
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert "affinity" not in spec
-    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    # a taint that is not tolerated would leave an expensive node without an exporter
+    assert spec["tolerations"] == [{"operator": "Exists"}]
 
 
 def test_a_preset_asks_for_any_of_its_alternatives_and_keeps_other_affinity() -> None:
@@ -226,7 +227,9 @@ def test_common_labels_do_not_change_what_the_pods_are_found_by() -> None:
 
 def test_long_names_stay_within_their_limit_and_keep_their_ending() -> None:
     documents = render({"fullnameOverride": "x" * 63, "webConfig": {"content": {"basic_auth_users": {}}}})
-    assert all(len(document["metadata"]["name"]) <= 63 for document in documents)
+    # a class has no namespace, so it has that of the release in its name, which may have 253 characters
+    longest = {"PriorityClass": 253}
+    assert all(len(each["metadata"]["name"]) <= longest.get(each["kind"], 63) for each in documents)
     assert one(documents, "Secret")["metadata"]["name"].endswith("x-web")
 
 
@@ -235,3 +238,20 @@ def test_nothing_goes_out_and_only_the_metrics_port_is_open() -> None:
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}]}]
     assert policy["egress"] == []
+
+
+def test_the_pods_have_a_priority_that_evicts_nobody() -> None:
+    documents = render()
+    made = one(documents, "PriorityClass")
+    assert pod(documents)["priorityClassName"] == made["metadata"]["name"] == "monitoring-r-ibpulse"
+    assert (made["value"], made["preemptionPolicy"], made.get("globalDefault", False)) == (1_000_000, "Never", False)
+    assert "namespace" not in made["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("values", "name"), [({"priorityClassName": "mine"}, "mine"), ({"priorityClass": {"create": False}}, None)]
+)
+def test_the_priority_can_be_ones_own_or_none(values: dict[str, Any], name: str | None) -> None:
+    documents = render(values)
+    assert [each for each in documents if each["kind"] == "PriorityClass"] == []
+    assert pod(documents).get("priorityClassName") == name

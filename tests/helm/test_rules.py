@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,24 @@ def test_the_chart_has_the_thresholds_that_operators_tune_and_no_others() -> Non
     assert list(values["thresholds"]) == [camel(number.name) for number in TABLE if number.tunable]
     assert len(values["thresholds"]) == 36
     assert set(values["alerts"]) == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs", "expected"),
+    [
+        ("rails", None, ".*(ibpulse|rails).*"),
+        ("ibpulse-b", None, ".*ibpulse.*"),
+        ("rails", "fabric/.*", "fabric/.*"),
+    ],
+)
+def test_rules_match_the_name_that_monitors_give(name: str, jobs: str | None, expected: str) -> None:
+    rule = {"enabled": True} | ({"jobs": jobs} if jobs else {})
+    documents = render({"nameOverride": name, "prometheusRule": rule, "podMonitor": {"enabled": True}})
+    text = yaml.safe_dump(one(documents, "PrometheusRule"))
+    assert set(re.findall(r'up\{job=~"([^"]*)"', text)) == {expected}
+    label = one(documents, "PodMonitor")["spec"]["jobLabel"]
+    taken = one(documents, "DaemonSet")["spec"]["template"]["metadata"]["labels"][label]
+    assert jobs or re.fullmatch(expected, taken)
 
 
 @pytest.mark.parametrize("name", [alert.name for alert in ALERTS])

@@ -1,8 +1,8 @@
 """The generated parts of the Helm chart, from the tables and the rules.
 
-`python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A
-release also sets its image and the address of its runbooks, `python -m tools.chart . NAME@sha256:... https://...`: the
-chart then installs exactly that image, and links in notifications lead to the pages of that release.
+`python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A release also
+sets its image and its addresses, `python -m tools.chart . NAME@sha256:... https://HOST/OWNER/NAME TAG`: the chart then
+installs exactly that image, names its home, and links in notifications lead to the pages of that release.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from ibpulse import __version__
 from ibpulse.errors import ConfigError
 from tools.chart.chart_values import Value, read_values, settings_schema, values_table
 from tools.chart.rules_template import rules_schemas, rules_template, rules_values
+from tools.grafana.inhibitions import INHIBITIONS, resource_rule_of
+from tools.grafana.rule_files import write_yaml
 
 CHART = Path("helm/ibpulse")
 BOARDS = Path("dashboards")
 RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
 IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
+INHIBITIONS_HEAD = "{{/* Written by `make chart` from tools/grafana/inhibitions.py. */}}\n\n"
 VALUES_TABLE = ("<!-- Written by `make chart` from values.yaml: do not edit. -->\n", "<!-- Up to here. -->\n")
 
 
@@ -46,8 +49,15 @@ def chart_files(root: Path) -> dict[Path, str]:
         CHART / "values.schema.json": _schema((root / CHART / "values.schema.json").read_text(), documented),
         CHART / "README.md": readme,
         CHART / "templates" / "_rules.tpl": rules_template(),
+        CHART / "templates" / "_inhibitions.tpl": inhibitions_template(),
         **boards,
     }
+
+
+def inhibitions_template() -> str:
+    """The inhibitions as a template for the spec of an AlertmanagerConfig."""
+    rules = write_yaml({"inhibitRules": [resource_rule_of(row) for row in INHIBITIONS]})
+    return f'{INHIBITIONS_HEAD}{{{{- define "ibpulse.inhibitions" -}}}}\n{rules}{{{{- end }}}}\n'
 
 
 def stale_boards(root: Path) -> list[Path]:
@@ -82,15 +92,20 @@ def pin_image(root: Path, image: str) -> None:
     _set(root, "image", parts.groupdict())
 
 
-def pin_runbooks(root: Path, address: str) -> None:
-    """Set the address of the runbooks in the chart's values, after `write`.
+def point_at(root: Path, repository: str, tag: str) -> None:
+    """Set the addresses of the project in the chart, and that of its runbooks in the values, after `write`.
 
     Raises:
         ConfigError: the address is not absolute, or the value is not in its place.
     """
-    if not re.fullmatch(r"https?://\S+", address):
-        raise ConfigError([f'"{address}" is not an absolute address; write https://HOST/PATH'])
-    _set(root, "prometheusRule", {"runbooks": address})
+    if not re.fullmatch(r"https?://\S+", repository):
+        raise ConfigError([f'"{repository}" is not an absolute address; write https://HOST/OWNER/NAME'])
+    _set(root, "prometheusRule", {"runbooks": f"{repository}/blob/{tag}/docs/runbooks"})
+    path = root / CHART / "Chart.yaml"
+    icon = f"{repository}/raw/{tag}/exporter/ibpulse/web/static/icon.svg"
+    addresses = f"home: {repository}\nsources:\n  - {repository}\nicon: {icon}\nmaintainers:\n"
+    text = path.read_text().replace("maintainers:\n", addresses, 1)
+    path.write_text(re.sub(r"(?m)^(  - name: ibpulse contributors)$", rf"\1\n    url: {repository}", text))
 
 
 def _set(root: Path, of: str, values: Mapping[str, str]) -> None:
@@ -147,14 +162,14 @@ def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Write into the checkout (first argument), with image and address of runbooks (optional); return the exit code."""
+    """Write into the checkout (first argument), with image, repository and tag (optional); return the exit code."""
     root, *pins = words
     try:
         if pins:
             pin_image(Path(root), pins[0])
         write(Path(root))
-        for address in pins[1:]:
-            pin_runbooks(Path(root), address)
+        if pins[1:]:
+            point_at(Path(root), *pins[1:])
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

@@ -57,6 +57,12 @@ def rules_template() -> str:
         '{{- define "ibpulse.rules" -}}',
         "{{- $rule := .Values.prometheusRule }}",
         "{{- $shards := int $rule.shards }}",
+        '{{- $jobs := dig "jobs" $rule.jobs $rule.thresholds }}',
+        f'{{{{- if eq $jobs "{_ADDRESSES["jobs"].value}" }}}}',
+        # monitors take the label from the name
+        '{{- $name := include "ibpulse.name" . }}',
+        '{{- if not (contains "ibpulse" $name) }}{{ $jobs = printf ".*(ibpulse|%s).*" $name }}{{ end }}',
+        "{{- end }}",
     ]
     recordings = [line for group in recording_groups(_fill_for_helm) for line in _recording_group(group)]
     alerts = [line for group in alert_groups(_fill_for_helm) for line in _alert_group(group)]
@@ -140,9 +146,10 @@ def _value(name: str) -> str:
         return f"{{{{ with $rule.maintenance }}}}{unless('{{ . }}')}{{{{ end }}}}"
     if name in _OWN:
         return f"{{{{ $rule.{camel(name)} }}}}"
+    if name == "jobs":
+        return "{{ $jobs }}"
     if name in _ADDRESSES:
-        value = f'dig "{name}" $rule.{name} $rule.thresholds'
-        return f"{{{{ {value} }}}}" if name == "jobs" else f'{{{{ {value} | trimSuffix "/" }}}}'
+        return f'{{{{ dig "{name}" $rule.{name} $rule.thresholds | trimSuffix "/" }}}}'
     if name in RETIRED:
         return f'{{{{ dig "{camel(name)}" "{_FIXED[name]}" $rule.thresholds }}}}'
     return _FIXED.get(name) or f"{{{{ $rule.thresholds.{camel(name)} }}}}"

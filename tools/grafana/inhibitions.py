@@ -100,14 +100,28 @@ INHIBITIONS = (
 )
 
 
+Matcher = tuple[str, str, str]
+"""A label, how it is compared, and with what."""
+
+
+def matchers_of(row: Inhibition) -> tuple[list[Matcher], list[Matcher]]:
+    """What chooses the causes, and what the effects."""
+    causes, effects = (("alertname", "=~", "|".join(names)) for names in (row.causes, row.effects))
+    return (
+        [causes, *([("node", "!=", "")] if "node" in row.equal else [])],
+        [effects, *([("severity", "!=", "critical")] if row.spares_critical else [])],
+    )
+
+
 def rule_of(row: Inhibition) -> dict[str, list[str]]:
     """The rule in Alertmanager's form."""
-    return {
-        "source_matchers": [_matcher(row.causes), *(['node!=""'] if "node" in row.equal else [])],
-        "target_matchers": [_matcher(row.effects), *(['severity!="critical"'] if row.spares_critical else [])],
-        "equal": list(row.equal),
-    }
+    causes, effects = ([f'{label}{how}"{text}"' for label, how, text in each] for each in matchers_of(row))
+    return {"source_matchers": causes, "target_matchers": effects, "equal": list(row.equal)}
 
 
-def _matcher(names: tuple[str, ...]) -> str:
-    return f'alertname=~"{"|".join(names)}"'
+def resource_rule_of(row: Inhibition) -> dict[str, list[dict[str, str]] | list[str]]:
+    """The rule in the form of the Prometheus operator's AlertmanagerConfig."""
+    causes, effects = (
+        [{"name": label, "matchType": how, "value": text} for label, how, text in each] for each in matchers_of(row)
+    )
+    return {"sourceMatch": causes, "targetMatch": effects, "equal": list(row.equal)}

@@ -1,4 +1,7 @@
-"""Requests the URL in the first argument from every pod behind its Service; fails unless all of them return 200."""
+"""Requests the URL in the first argument from every pod behind its Service; fails unless all of them return 200.
+
+`--expect=N`: also fails unless there are N pods; 0 is any number but none.
+"""
 
 import http.client
 import socket
@@ -8,6 +11,7 @@ from urllib.parse import urlsplit
 
 address, only_connect = urlsplit(sys.argv[1]), "--only-connect" in sys.argv
 pods = sorted({found[4][0] for found in socket.getaddrinfo(address.hostname, address.port, proto=socket.IPPROTO_TCP)})
+expected = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--expect=")), 0)
 bad = 0
 for pod in pods:
     try:
@@ -28,5 +32,5 @@ for pod in pods:
     except OSError as error:
         print(f"{pod}: {error}")
         bad += 1
-print(f"{len(pods) - bad} of {len(pods)} pods answer")
-sys.exit(bool(bad))
+print(f"{len(pods) - bad} of {expected or len(pods)} pods answer")
+sys.exit(bool(bad) or not pods or (expected > 0 and len(pods) != expected))

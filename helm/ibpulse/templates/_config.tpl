@@ -82,6 +82,13 @@ sampler.scheduler: fifo.enabled
 {{- fail "webConfig.existingSecret and webConfig.content: only one file can be used; leave one of them empty" }}
 {{- end }}
 {{- include "ibpulse.gateway.check" . }}
+{{- $names := list }}
+{{- range .Values.profiles }}
+{{- if has .name $names }}
+{{- fail (printf "profiles: two have the name %s; a name is part of the names of objects" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
 {{- if and (eq .Values.captures.volume "existingClaim") (not .Values.captures.existingClaim) }}
 {{- fail "captures.volume: existingClaim needs the name of a claim; set captures.existingClaim" }}
 {{- end }}

@@ -63,6 +63,15 @@ annotations:
 {{- default (.Values.serviceAccount.create | ternary (include "ibpulse.fullname" .) "default") .Values.serviceAccount.name }}
 {{- end }}
 
+{{/* The class of the pods; the chart's own has the namespace in its name, because classes have none. */}}
+{{- define "ibpulse.priorityClassName" -}}
+{{- if .Values.priorityClassName }}
+{{- .Values.priorityClassName }}
+{{- else if .Values.priorityClass.create }}
+{{- printf "%s-%s" (include "ibpulse.namespace" .) (include "ibpulse.fullname" .) }}
+{{- end }}
+{{- end }}
+
 {{- define "ibpulse.image" -}}
 {{- $image := .Values.image }}
 {{- $name := $image.registry | empty | ternary $image.repository (printf "%s/%s" $image.registry $image.repository) }}

@@ -43,6 +43,16 @@ network-operator:
 {{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
 {{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" $required) }}
 {{- end }}
+{{- with include "ibpulse.profileNodes" . | fromYamlArray }}
+{{- $profile := . }}
+{{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list dict)) $affinity }}
+{{- $terms := list }}
+{{- /* the terms are alternatives: each needs the profile too */}}
+{{- range $required.nodeSelectorTerms }}
+{{- $terms = append $terms (merge (dict "matchExpressions" (concat (.matchExpressions | default list) $profile)) .) }}
+{{- end }}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms))) }}
+{{- end }}
 {{- with $affinity }}{{ toYaml . }}{{ end }}
 {{- end }}
 

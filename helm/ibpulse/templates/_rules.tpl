@@ -2,6 +2,11 @@
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
 {{- $shards := int $rule.shards }}
+{{- $jobs := dig "jobs" $rule.jobs $rule.thresholds }}
+{{- if eq $jobs ".*ibpulse.*" }}
+{{- $name := include "ibpulse.name" . }}
+{{- if not (contains "ibpulse" $name) }}{{ $jobs = printf ".*(ibpulse|%s).*" $name }}{{ end }}
+{{- end }}
 {{- range $shard := until (min $shards 10 | int) }}
 - name: ibpulse-days{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: 5m
@@ -257,20 +262,20 @@
       sum by (cluster, job) (last_over_time(instance:ibpulse_errors:increase1d[10m]))
   - record: job:ibpulse_exporters:count
     expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}))
   - record: job:ibpulse_exporters_up:count
     expr: |-
-      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}))
+      sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}))
   - record: cluster:ibpulse_expected_nodes:count
     expr: |-
-      count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+      count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ $jobs }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
   - record: cluster:ibpulse_missing_nodes:count
     expr: |-
       count by (cluster) (
-        (max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+        (max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ $jobs }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
         unless on (cluster, node) max by (cluster, node) (
-          (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node!=""}) == 1)
-          or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
+          (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway", node!=""}) == 1)
+          or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
         )
       )
       or on (cluster) 0 * cluster:ibpulse_expected_nodes:count
@@ -897,9 +902,9 @@
   {{- if $rule.alerts.IBPulseExportersMissing.enabled }}
   - alert: IBPulseExportersMissing
     expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }}
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }}
       or on (cluster) cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
-      or absent(up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"})
+      or absent(up{job=~"{{ $jobs }}", job!~".*-gateway"})
     for: |-
       {{ $rule.thresholds.missingFor }}
     keep_firing_for: |-
@@ -924,8 +929,8 @@
   - alert: IBPulseExporterDown
     expr: |-
       (
-        max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0
-        unless on (cluster, job) (count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }} and count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ dig "jobs" $rule.jobs $rule.thresholds }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) > 10)
+        max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0
+        unless on (cluster, job) (count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }} and count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) > 10)
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.exporterFor }}

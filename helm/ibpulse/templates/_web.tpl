@@ -53,6 +53,7 @@ httpGet:
 {{- $own = list (dict "sourceLabels" $name "targetLabel" "node") }}
 {{- if eq . "node" }}{{ $own = append $own (dict "sourceLabels" $name "targetLabel" "instance") }}{{ end }}
 {{- end }}
+{{- with $monitor.dropLabels }}{{ $own = append $own (dict "action" "labeldrop" "regex" (join "|" .)) }}{{ end }}
 {{- with concat $own $monitor.relabelings }}{{ $_ := set $endpoint "relabelings" . }}{{ end }}
 {{- range $name := list "tlsConfig" "basicAuth" "metricRelabelings" }}
 {{- with get $monitor $name }}{{ $_ := set $endpoint $name . }}{{ end }}
