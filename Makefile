@@ -100,6 +100,7 @@ format: $(VENV)/dev.stamp ## Format the code
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway $(LOCK) -o requirements/run.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
+	$(BIN)/uv pip compile --group release $(LOCK) -o requirements/release.txt
 	$(BIN)/uv pip compile pyproject.toml --extra pictures --group dev $(LOCK) -o requirements/dev.txt
 
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

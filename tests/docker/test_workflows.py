@@ -61,12 +61,14 @@ def test_a_release_packages_the_chart_with_the_image_that_it_built() -> None:
 def test_a_release_attests_the_wheel_its_bill_of_materials_the_image_and_the_chart() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     attested = {
-        (name, step["with"].get("subject-path", step["with"].get("subject-name")), "sbom-path" in step["with"])
+        (name, subject, "sbom-path" in step["with"])
         for name, job in jobs.items()
         for step in job["steps"]
         if step.get("uses", "").startswith("actions/attest@")
+        for subject in step["with"].get("subject-path", "").split() or [step["with"]["subject-name"]]
     }
-    assert {("wheel", "dist/*.whl", False), ("wheel", "dist/*.whl", True)} <= attested
+    kinds = ("whl", "tar.gz", "deb", "rpm")
+    assert {("wheel", f"dist/*.{kind}", False) for kind in kinds} | {("wheel", "dist/*.whl", True)} <= attested
     assert ("image", "${{ steps.facts.outputs.image }}", False) in attested
     assert "chart" in {name for name, *_ in attested}
     (build,) = [step["with"] for step in jobs["image"]["steps"] if step.get("id") == "build"]

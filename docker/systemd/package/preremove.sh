@@ -1,0 +1,9 @@
+#!/bin/sh
+# before the files go. dpkg calls it with "remove" or "upgrade"; rpm with the number of versions that are left
+set -eu
+case $1 in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+[ ! -d /run/systemd/system ] || systemctl stop ibpulse ibpulse-gateway
+systemctl disable --quiet ibpulse ibpulse-gateway
