@@ -72,6 +72,8 @@ def description(folder: Path, version: str, python: str, machine: str) -> dict[s
     ]
     files += [
         {"src": f"{HOME}/bin/ibpulse", "dst": "/usr/bin/ibpulse", "type": "symlink"},
+        # named, so that rpm removes it
+        {"dst": "/usr/share/doc/ibpulse", "type": "dir"},
         {"src": str(ROOT / "LICENSE"), "dst": "/usr/share/doc/ibpulse/copyright"},
     ]
     scripts = {
