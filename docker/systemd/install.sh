@@ -70,6 +70,7 @@ install() {
     done
     "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' ||
         fail "$python: it needs Python 3.11 or newer with venv (Debian: python3-venv); name another with PYTHON=..."
+    [ ! -e /usr/lib/systemd/system/ibpulse.service ] || fail "a package has installed ibpulse; upgrade or remove that"
     new=$link-$(basename "$wheel" | cut -d- -f2)
     [ "$(current)" != "$new" ] || fail "$new is in use already; --uninstall first to install it anew"
     [ ! -d "$link" ] || [ -L "$link" ] || adopt

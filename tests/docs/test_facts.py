@@ -56,7 +56,15 @@ def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> N
     known |= {
         flag for verb in VERBS.values() for item in own_actions(build_parser(verb)) for flag in item.option_strings
     }
-    others = {"--require-hashes", "--build-arg", "--set", "--values", "--reuse-values", "--rollback"}
+    others = {
+        "--require-hashes",
+        "--build-arg",
+        "--set",
+        "--values",
+        "--reuse-values",
+        "--reset-then-reuse-values",
+        "--rollback",
+    }
     for span in spans(page):
         if re.match(r"--[a-z]", span):
             assert span.split("=")[0].split(" ")[0] in known | others, f"{name(page)}: {span}: no such flag"

@@ -39,6 +39,8 @@ INTERVAL_MS = 50
 """Longer than the default, because other work on the machine must not look like a fault of an upgrade."""
 KEPT = {"/etc/default/ibpulse", "/var/lib/ibpulse", "/var/lib/private/ibpulse"}
 """What a removal leaves."""
+SCRIPT = "sh /release/0.2.0/install.sh"
+TO_NEW = f"{SCRIPT} /release/ibpulse-0.2.0-py3-none-any.whl /release/0.2.0/requirements/run.txt"
 
 
 def main() -> int:
@@ -174,6 +176,15 @@ class Node:
         if version != "0.1.0":
             self.take_capture()
 
+    def refuse(self, command: str, reason: str) -> None:
+        """Run a command that must fail with this reason and change nothing."""
+        version = self.run("/opt/ibpulse/bin/ibpulse --version")
+        with pytest.raises(RuntimeError, match=reason):
+            self.run(command)
+        assert self.run("/opt/ibpulse/bin/ibpulse --version") == version
+        assert self.answers()
+        say(f"{command}: refused")
+
     def remove(self, command: str) -> None:
         """Run a command that removes ibpulse, and check what it leaves."""
         self.run(command)
@@ -192,7 +203,6 @@ def known(value: float | None) -> float:
 
 def install_with_script(node: Node) -> None:
     """0.1 by hand, as its page says; then the script, forth and back."""
-    script = "sh /release/0.2.0/install.sh"
     newer = "sh /release/0.2.1/install.sh"
     node.run(
         "python3 -m venv /opt/ibpulse; cd /release/0.1.0;"
@@ -203,13 +213,14 @@ def install_with_script(node: Node) -> None:
     node.wait()
     say("0.1.0 is installed by hand")
     time.sleep(8)
-    to_new = f"{script} /release/ibpulse-0.2.0-py3-none-any.whl /release/0.2.0/requirements/run.txt"
-    node.change(to_new, "0.2.0")
-    node.change(f"{script} --rollback", "0.1.0")
-    node.change(to_new, "0.2.0")
+    node.change(TO_NEW, "0.2.0")
+    node.change(f"{SCRIPT} --rollback", "0.1.0")
+    node.change(TO_NEW, "0.2.0")
     node.change(f"{newer} /release/ibpulse-0.2.1-py3-none-any.whl /release/0.2.1/requirements/run.txt", "0.2.1")
     assert node.run("cd /opt; ls -d *").split() == ["ibpulse", "ibpulse-0.2.0", "ibpulse-0.2.1"]
     node.change(f"{newer} --rollback", "0.2.0")
+    node.refuse("dpkg --install /release/ibpulse_0.2.1-py311_amd64.deb", "without a package")
+    node.run("dpkg --purge ibpulse")
     node.remove(f"{newer} --uninstall")
 
 
@@ -225,6 +236,7 @@ def install_packages(node: Node) -> None:
         assert node.run("systemctl is-enabled ibpulse").strip() == "enabled"
         time.sleep(8)
         node.take_capture()
+        node.refuse(TO_NEW, "a package has installed ibpulse")
         node.change(f"{install} {new}", "0.2.1")
         node.change(f"{back} {old}", "0.2.0")
         node.run("systemctl disable --now ibpulse")
