@@ -252,11 +252,13 @@ def upgrade_and_roll_back(cluster: Cluster, folder: Path) -> None:
     (one,) = items(cluster, "daemonsets", f"--namespace={SPACE}")
     assert one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0"
     say("and rolls back")
-    cluster.helm("upgrade", "r", str(CHART), f"--namespace={SPACE}", "--reset-then-reuse-values")
+    again = ("upgrade", "r", str(CHART), f"--namespace={SPACE}")
+    refused = cluster.helm(*again, "--reuse-values", check=False)
+    assert "missing propert" in refused.stderr, refused
+    cluster.helm(*again, "--reset-then-reuse-values")
     wait_for_pods(cluster, count)
-    refused = cluster.helm("upgrade", "r", str(CHART), f"--namespace={SPACE}", "--reuse-values", check=False)
-    say(f"its values are those of the release, by --reset-then-reuse-values; --reuse-values: {refused.returncode}")
-    cluster.helm("upgrade", "r", str(CHART), f"--namespace={SPACE}", "--reset-values")
+    say("without a file, --reset-then-reuse-values upgrades, and --reuse-values is refused")
+    cluster.helm(*again, "--reset-values")
     wait_for_pods(cluster, LINUX)
     say(f"with the values of this version, it reaches {LINUX} nodes instead of {count}")
     remove(cluster, "r")
