@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +12,10 @@ import pytest
 # the examples of a test may take any time: budgets belong to the benchmarks
 hypothesis.settings.register_profile("ibpulse", deadline=None)
 hypothesis.settings.load_profile("ibpulse")
+
+# a shell that starts the tests in the background lets them ignore interrupts, and so would the programs they start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
 # Most of their tests start daemons and look at when things happen: nothing may run beside them.

@@ -254,10 +254,14 @@ def test_events_name_their_node_and_its_clock(shown: JobLive, served: Gateway) -
         shown.open(held_view())
         eventually(lambda: shown.page.locator(".mark-event").count() == 2)
         eventually(lambda: shown.clocks()[AHEAD] != "± ?")
-        shown.page.locator(".mark-event").nth(0).focus()
-        card = shown.text("#event-card")
-        assert f"on the clock of {AHEAD}, +12.10 ± 0.12 ms" in card
-        assert f"{AHEAD} mlx5_1:1 went down" in card
+
+        def card(number: int) -> str:
+            shown.page.locator(".mark-event").nth(number).focus()
+            return shown.text("#event-card")
+
+        # marks are drawn again once the clock of their node is known
+        eventually(lambda: f"on the clock of {AHEAD}, +12.10 ± 0.12 ms" in card(0))
+        assert f"{AHEAD} mlx5_1:1 went down" in card(0)
         shown.page.locator(".mark-event").nth(1).focus()
         link = shown.page.get_attribute("#event-card a", "href")
         assert link == f"../node/{AHEAD}/api/v1/captures/{CAPTURE}"

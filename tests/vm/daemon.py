@@ -6,7 +6,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,11 +59,19 @@ class Daemon:
 
     def read_metric(self, name: str, **labels: str) -> float | None:
         """Value of the sample with these labels, among others; None when there is no such sample."""
-        for family in text_string_to_metric_families(self.fetch("/metrics").decode()):
+        return next(self._values(name, labels), None)
+
+    def read_metric_until(self, name: str, **labels: str) -> tuple[float, int]:
+        """The same, and the wall time (ms) up to which it counts, of one scrape."""
+        page = self.fetch("/metrics")
+        until = next(self._values("ibpulse_aggregated_until_timestamp_seconds", {}, page))
+        return next(self._values(name, labels, page)), round(until * 1000)
+
+    def _values(self, name: str, labels: Mapping[str, str], page: bytes = b"") -> Iterator[float]:
+        for family in text_string_to_metric_families((page or self.fetch("/metrics")).decode()):
             for sample in family.samples:
                 if sample.name == name and labels.items() <= sample.labels.items():
-                    return sample.value
-        return None
+                    yield sample.value
 
     def read_total(self, direction: str, device: str) -> float:
         """Bytes that a device has moved in one direction, as the daemon counted them."""

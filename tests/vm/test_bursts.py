@@ -27,7 +27,7 @@ class Bursts:
     rates: npt.NDArray[np.float64]
     true_duty: float
     recent_rates: npt.NDArray[np.float64]
-    duty_gauge: float | None
+    duty_gauge: float
 
     def duty_by_phase(self) -> npt.NDArray[np.float64]:
         """Share of active samples at each tick of the period, over all periods.
@@ -52,8 +52,9 @@ def bursts(daemon: Daemon, link_of_module: Link) -> Bursts:
     daemon.machine.wait_until(lambda: link_of_module.read_counter(SENDER, "port_xmit_data") > 100_000, "traffic flows")
     pulse = f"python3 /guest/pulse.py {sender.pid} {ON_MS} {OFF_MS} {CYCLES}"
     runs = json.loads(daemon.machine.run(pulse).stdout)
-    recent = daemon.read_rates(SENDER, last="10s")
-    gauge = daemon.read_metric("ibpulse_port_transmit_duty_cycle_ratio", device=SENDER, window="10s")
+    # the machine is slow: a window up to now would begin seconds after that of the gauge
+    gauge, until_ms = daemon.read_metric_until("ibpulse_port_transmit_duty_cycle_ratio", device=SENDER, window="10s")
+    recent = daemon.read_rates(SENDER, **{"from": str(until_ms - 10_000), "to": str(until_ms)})
     sender.kill()
     receiver.kill()
     begin_ns, end_ns = runs[0][0], runs[-1][0]
