@@ -70,7 +70,6 @@ install() {
     done
     "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' ||
         fail "$python: it needs Python 3.11 or newer with venv (Debian: python3-venv); name another with PYTHON=..."
-    [ ! -e /usr/lib/systemd/system/ibpulse.service ] || fail "a package has installed ibpulse; upgrade or remove that"
     new=$link-$(basename "$wheel" | cut -d- -f2)
     [ "$(current)" != "$new" ] || fail "$new is in use already; --uninstall first to install it anew"
     [ ! -d "$link" ] || [ -L "$link" ] || adopt
@@ -111,6 +110,8 @@ uninstall() {
     echo "ibpulse is gone; its captures in /var/lib/ibpulse and its settings in /etc/default are kept"
 }
 
+# before anything else: --uninstall would remove the files of the package
+[ ! -e /usr/lib/systemd/system/ibpulse.service ] || fail "a package has installed ibpulse; upgrade or remove that"
 [ "$(id -u)" = 0 ] || fail "this needs root"
 case ${1:-} in
 --rollback) rollback ;;

@@ -73,6 +73,27 @@ def test_a_package_does_not_install_over_another_installation(call: str, refused
     assert (done.returncode, "without a package" in done.stderr) == (int(refused), refused)
 
 
+@pytest.mark.parametrize("call", ["ibpulse-1.0-py3-none-any.whl requirements.txt", "--rollback", "--uninstall"])
+def test_the_script_does_not_touch_what_a_package_installed(call: str, tmp_path: Path) -> None:
+    unit, program = tmp_path / "ibpulse.service", tmp_path / "opt" / "bin" / "ibpulse"
+    program.parent.mkdir(parents=True)
+    for path in (unit, program):
+        path.touch()
+    text = (ROOT / "docker/systemd/install.sh").read_text()
+    for place, other in (
+        ("/usr/lib/systemd/system/ibpulse.service", unit),
+        ("/opt/ibpulse", tmp_path / "opt"),
+        ("units=/etc/systemd/system", f"units={tmp_path}"),
+        ("/run/", f"{tmp_path}/run/"),
+        ("systemctl", "true"),
+    ):
+        text = text.replace(place, str(other))
+    done = subprocess.run(["sh", "-c", text, "sh", *call.split()], capture_output=True, text=True, check=False)
+    assert (done.returncode, "a package has installed ibpulse" in done.stderr) == (1, True)
+    assert unit.exists()
+    assert program.exists()
+
+
 def test_another_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main([str(tmp_path / "other-1.0-py3-none-any.whl"), str(tmp_path)])
