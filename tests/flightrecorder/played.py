@@ -32,8 +32,11 @@ class Act:
     gone: tuple[int, ...] = ()
 
 
-def play(path: Path, *acts: Act, seed: int = 0) -> Iterator[Snapshot]:
-    """The snapshot of every second. A rail that is gone is not in the fabric, and has no records."""
+def play(path: Path, *acts: Act, seed: int = 0, every: int = 1) -> Iterator[Snapshot]:
+    """A snapshot `every` so many seconds, and at the end.
+
+    A rail that is gone is not in the fabric, and has no records.
+    """
     seconds = sum(act.seconds for act in acts)
     names = [f"mlx5_{rail}:1" for rail in range(RAILS)]
     ring = Ring.create(path, *map(port, names), seconds=seconds + 10)
@@ -53,7 +56,8 @@ def play(path: Path, *acts: Act, seed: int = 0) -> Iterator[Snapshot]:
             second += 1
             ring.file.words[at.lane_at(0) + at.L_TICK] = second * TICKS
             ring.change(*here)
-            yield aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second))
+            if second % every == 0 or second == seconds:
+                yield aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second))
 
 
 def write(ring: Ring, slot: int, before: int, counters: np.ndarray) -> None:

@@ -8,17 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.flightrecorder.rules import (
-    CARRYING,
-    DOWN,
-    IDLE,
-    QUIET,
-    RULES,
-    LocalRules,
-    Observation,
-    RuleOptions,
-    observe,
-)
+from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
+from ibpulse.flightrecorder.rules import RULES, LocalRules, RuleOptions
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Workload
@@ -27,9 +18,7 @@ from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play
 
 MINUTE_NS = 60 * 10**9
-OBSERVATION = Observation(
-    100, 10**18, 1.0, 200e9, 0.3, "dense_like", False, {"mlx5_0:1": CARRYING, "mlx5_1:1": CARRYING}
-)
+OBSERVATION = Observation(100, 10**18, 200e9, 0.3, "dense_like", False, {"mlx5_0:1": CARRYING, "mlx5_1:1": CARRYING})
 
 
 def told(path: Path, *acts: Act, seed: int = 0, cooldown_ns: int = 10 * MINUTE_NS) -> list[tuple[int, str, dict]]:
@@ -120,13 +109,10 @@ def test_a_rule_that_is_not_chosen_is_silent(tmp_path: Path) -> None:
     assert not [trigger for snapshot in play(tmp_path, *acts) for trigger in rules.evaluate(snapshot)]
 
 
-def test_the_first_snapshot_and_one_without_new_time_show_nothing(tmp_path: Path) -> None:
-    first, second = play(tmp_path, Act(DENSE, 2))
-    assert observe(second, second) is None
-    assert observe(replace(first, end_tick=0), second) is None
-    observation = observe(first, second)
-    assert observation is not None
-    assert (observation.seconds, observation.end_tick) == (1.0, 200)
+def test_a_snapshot_has_what_happened_in_its_second(tmp_path: Path) -> None:
+    _, second = play(tmp_path, Act(DENSE, 2))
+    (observation,) = second.seconds
+    assert observation.end_tick == 200
     assert observation.rate_bytes_per_second == pytest.approx(203e9, rel=0.1)
     assert observation.rails["mlx5_6:1"] == IDLE
 

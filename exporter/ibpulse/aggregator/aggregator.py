@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ibpulse.aggregator.job_totals import JobTotals
-from ibpulse.aggregator.last_minute import Resolutions, StepWatch, plan_search, search_next
+from ibpulse.aggregator.last_minute import EVERY_SECONDS, Resolutions, StepWatch, plan_search, search_next
+from ibpulse.aggregator.observation import observe_second
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.aggregator.snapshot import Observation, Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
-from ibpulse.aggregator.totals import RunningTotals
+from ibpulse.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
 from ibpulse.aggregator.traffic import coarsest_rail
 from ibpulse.analysis.phase import Phase
 from ibpulse.analysis.plausible import MOST_BEFORE
@@ -104,7 +105,7 @@ def _rate_words(port: Port) -> str:
 
 
 class Aggregator:
-    """Turns a ring into snapshots, once a second.
+    """Turns a ring into snapshots, whenever one is needed; each second is counted and concluded once, by itself.
 
     The history in the ring fills the windows at the start; counters start at 0 with the first second after it. Each
     second is judged by the states that `history` has for it; a port that it does not know counts as it is now.
@@ -126,6 +127,7 @@ class Aggregator:
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
         self._windows = tuple(map(format_duration, options.windows_ns))
         self._timescales = tuple(map(format_duration, options.timescales_ns))
+        self._seconds: list[Observation] = []
         self._skipped_seconds = 0
         self._notices: tuple[str, ...] = ()
 
@@ -140,7 +142,10 @@ class Aggregator:
         expected_rails: int | None = None,
         jobs: Sequence[PlacedJob] | None = None,
     ) -> Snapshot:
-        """The snapshot up to the newest second that is complete at `now_tick`. Call it once a second.
+        """The snapshot up to the newest second that is complete at `now_tick`.
+
+        However many seconds have passed since the last call, each is judged by itself; if it is called every second,
+        the result is the same.
 
         `health` and the arguments after `now_tick` are passed through to the snapshot. Rails are compared with those
         that have the same `jobs`.
@@ -154,15 +159,14 @@ class Aggregator:
         if self._schedule.next_second is not None:
             self._jobs.follow(jobs or (), self._schedule.next_second - 1)
         if due is not None:
-            self._totals.traffic.siblings.follow(jobs or (), due.end)
             self._skip(due)
             try:
-                self._catch_up(due, placed, rows)
+                self._catch_up(due, placed, rows, jobs or ())
             except Exception:
                 # part of it may be counted, so these seconds are not tried again
                 self._skipped_seconds += due.end - due.first
                 raise
-            self._resolutions.measure_next(placed, due.end * self._ticks_per_second)
+            self._resolutions.measure_next(placed, due.end * self._ticks_per_second, due.end - due.first)
         self._update_notices(placed, rows)
         snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
         return replace(
@@ -226,19 +230,46 @@ class Aggregator:
             )
             self._totals.push_holes(due.skipped)
 
-    def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
+    def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows, jobs: Sequence[PlacedJob]) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
         begin = min(due.end, max(due.first, self._first_counted_second()))
+        at_once = self._totals.seconds_at_once(len(placed))
         ports = placed
-        for first, end, counting in ((due.first, begin, False), (begin, due.end, True)):
-            for start, stop, ports in self._split(placed, first, end):
-                self._totals.add(start, stop, ports, rows, resolutions, counting)
-        # as they were in the last second
-        rates = self._totals.conclude(ports, rows, resolutions, due.end - begin)
-        of_jobs = self._jobs.conclude(ports, rates, resolutions, due.end)
-        of_node = plan_search(ports, resolutions, self._options.traffic_window_ns)
-        search_next(self._reader, [(self._step, of_node), *of_jobs], due.end)
+        for start, stop, ports in self._split(placed, due.first, begin, at_once):
+            self._totals.add(start, stop, ports, rows, resolutions, counting=False)
+        if begin == due.end:
+            self._totals.traffic.siblings.follow(jobs, due.end)
+            self._conclude(due, due.end, ports, rows, resolutions, 0, 0)
+        for start, stop, ports in self._split(placed, begin, due.end, min(at_once, SECONDS_AT_ONCE)):
+            self._totals.add(start, stop, ports, rows, resolutions, counting=True)
+            for end in range(start + 1, stop + 1):
+                self._totals.traffic.siblings.follow(jobs, end)
+                self._conclude(due, end, ports, rows, resolutions, 1, stop - end)
+                self._observe(end, ports, rows, stop - end)
+
+    def _conclude(
+        self,
+        due: Due,
+        end: int,
+        ports: list[RingPort],
+        rows: Rows,
+        resolutions: Sequence[int],
+        counted: int,
+        ago: int,
+    ) -> None:
+        """Conclude the second that ends at `end`, `ago` seconds before the newest one that was added."""
+        rates = self._totals.conclude(ports, rows, resolutions, counted, ago)
+        of_jobs = self._jobs.conclude(ports, rates, resolutions, end)
+        # a search in the past would soon be followed by another
+        if end > due.end - EVERY_SECONDS:
+            of_node = plan_search(ports, resolutions, self._options.traffic_window_ns)
+            search_next(self._reader, [(self._step, of_node), *of_jobs], end)
         self._phases.note_period(self._step.found)
+
+    def _observe(self, end: int, ports: list[RingPort], rows: Rows, ago: int) -> None:
+        table, traffic, step = self._totals.table, self._totals.traffic, self._step.found
+        tick = end * self._ticks_per_second
+        self._seconds.append(observe_second(self._reader, tick, ports, rows, table, traffic, step, ago))
 
     def _first_counted_second(self) -> int:
         if self._first_counted is None:
@@ -247,8 +278,9 @@ class Aggregator:
             self._first_counted = (first_tick - 1) // self._ticks_per_second
         return self._first_counted
 
-    def _split(self, placed: list[RingPort], first: int, end: int) -> Iterator[tuple[int, int, list[RingPort]]]:
-        at_once = self._totals.seconds_at_once
+    def _split(
+        self, placed: list[RingPort], first: int, end: int, at_once: int
+    ) -> Iterator[tuple[int, int, list[RingPort]]]:
         return split_seconds(placed, self._history, first, end, self._ticks_per_second, at_once)
 
     def _take_phases(self, ports: Sequence[RingPort], resolutions: Sequence[int]) -> tuple[Phase, ...]:
@@ -257,6 +289,10 @@ class Aggregator:
             return ()
         uncertainty = max(coarsest_rail(ports, resolutions), widest_stride(port.stride for port in ports))
         return tuple(replace(phase, uncertainty=uncertainty) for phase in found)
+
+    def _take_seconds(self) -> tuple[Observation, ...]:
+        seconds, self._seconds = tuple(self._seconds), []
+        return seconds
 
     def _snapshot(
         self,
@@ -286,6 +322,7 @@ class Aggregator:
             node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
             traffic=self._totals.traffic.of_node(self._step.found),
             phases=self._take_phases(placed, resolutions),
+            seconds=self._take_seconds(),
             skipped_seconds=self._skipped_seconds,
             counters=self._counters.update(fabric),
             captures=captures,

@@ -31,7 +31,7 @@ def measure_resolution(reader: RingReader, port: RingPort, last_tick: int, thres
 
 
 class Resolutions:
-    """Measures one port per call, in turn, so that the cost per second does not grow with the number of ports."""
+    """Measures the ports in turn, one per second, so that the cost does not grow with their number."""
 
     def __init__(self, reader: RingReader, threshold_bytes_per_second: float) -> None:
         self._reader = reader
@@ -39,11 +39,11 @@ class Resolutions:
         self._turn = 0
         self._found: dict[tuple[str, int], float] = {}
 
-    def measure_next(self, ports: list[RingPort], last_tick: int) -> None:
-        """Measure the next port in turn, up to a tick."""
+    def measure_next(self, ports: list[RingPort], last_tick: int, count: int = 1) -> None:
+        """Measure the next `count` ports in turn, up to a tick."""
         keys = {_key(port) for port in ports}
         self._found = {key: value for key, value in self._found.items() if key in keys}
-        if ports:
+        for _ in range(min(count, len(ports))):
             self._turn = (self._turn + 1) % len(ports)
             port = ports[self._turn]
             self._found[_key(port)] = measure_resolution(self._reader, port, last_tick, self._threshold)

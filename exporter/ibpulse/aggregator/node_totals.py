@@ -28,17 +28,17 @@ from ibpulse.arrays import Floats
 class NodeTotals:
     """The last minutes of the sum over the rails."""
 
-    def __init__(self, options: AggregatorOptions, interval_ns: int) -> None:
+    def __init__(self, options: AggregatorOptions, interval_ns: int, behind_seconds: int = 0) -> None:
         self._options = options
         more = [scale for scale in signature.TIMESCALES_NS if scale not in options.timescales_ns]
         self._timescales_ns = (*options.timescales_ns, *more)
         self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
         longest = options.longest_seconds()
-        self._sums = RollingSeconds(longest, (FIELDS,))
-        self._peaks = RollingSeconds(longest, ())
+        self._sums = RollingSeconds(longest, (FIELDS,), behind_seconds)
+        self._peaks = RollingSeconds(longest, (), behind_seconds)
         self._peak_utilizations = RollingSeconds(longest, ())
         self._line = math.nan
-        self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS))
+        self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS), behind_seconds)
 
     def add_seconds(self, node: NodeTicks, coarsest_stride: int, lines: Floats) -> None:
         """Add seconds of the sum over the ACTIVE rails; `lines` is the node's line rate, of the shape of `node.good`.
@@ -85,31 +85,31 @@ class NodeTotals:
             )
         )
 
-    def features(self, seconds: int, resolution_ticks: int, carriers_line: float) -> Features:
+    def features(self, seconds: int, resolution_ticks: int, carriers_line: float, ago: int = 0) -> Features:
         """The features that determine the signature of the last seconds; `carriers_line` as in `describe_features`."""
-        found = self._describe((seconds,), resolution_ticks)
+        found = self._describe((seconds,), resolution_ticks, ago)
         told = not math.isnan(found.peak[0])
         return describe_features(
             float(found.duty_cycle[0]),
             float(found.active_mean[0]),
-            self.usual_peak(seconds) if told else math.nan,
+            self.usual_peak(seconds, ago) if told else math.nan,
             dict(zip(self._timescales_ns, found.burstiness_cv[0].tolist(), strict=True)),
             carriers_line,
         )
 
-    def usual_peak(self, seconds: int) -> float:
+    def usual_peak(self, seconds: int, ago: int = 0) -> float:
         """Upper quartile of the peaks of the observed seconds; NaN without any."""
-        return usual_peak(self._peaks.values(seconds), self._sums.values(seconds)[:, OBSERVED])
+        return usual_peak(self._peaks.values(seconds, ago), self._sums.values(seconds, ago)[:, OBSERVED])
 
     def observed_seconds(self, seconds: int) -> float:
         """Time in the window for which there is data."""
         return float(self._sums.sum(seconds)[OBSERVED])
 
-    def _describe(self, spans: tuple[int, ...], resolution_ticks: int) -> NodeStatistics:
+    def _describe(self, spans: tuple[int, ...], resolution_ticks: int, ago: int = 0) -> NodeStatistics:
         return describe_node(
-            np.stack([self._sums.sum(seconds) for seconds in spans]),
-            np.array([self._peaks.max(seconds) for seconds in spans]),
-            np.stack([self._scales.sum(seconds) for seconds in spans]),
+            np.stack([self._sums.sum(seconds, ago) for seconds in spans]),
+            np.array([self._peaks.max(seconds, ago) for seconds in spans]),
+            np.stack([self._scales.sum(seconds, ago) for seconds in spans]),
             resolution_ticks == 1,
             np.array(self._ticks_per_bin) >= resolution_ticks,
         )

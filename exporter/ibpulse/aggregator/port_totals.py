@@ -102,7 +102,7 @@ Number = TypeVar("Number", bound=np.generic)
 class PortTable:
     """One row per port; a port that leaves the fabric keeps its row as long as the ring has a slot for it."""
 
-    def __init__(self, threshold: float, longest_window_seconds: int) -> None:
+    def __init__(self, threshold: float, longest_window_seconds: int, behind_seconds: int = 0) -> None:
         self._threshold = threshold
         self._rows: dict[str, int] = {}
         self._sources: dict[str, str] = {}
@@ -119,7 +119,7 @@ class PortTable:
         self.histogram = np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64)
         self._last = np.zeros((0, 2), dtype=np.uint64)
         self._last_known = np.zeros((0, 2), dtype=np.bool_)
-        self.sums = RollingSeconds(longest_window_seconds, (0, 2, FIELDS))
+        self.sums = RollingSeconds(longest_window_seconds, (0, 2, FIELDS), behind_seconds)
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:

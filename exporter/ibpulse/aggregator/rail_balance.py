@@ -91,11 +91,14 @@ class Siblings:
 
 
 class RecentRates:
-    """The rates of the node's ports over the last seconds, each span computed once for the node and all jobs."""
+    """The rates of the node's ports over the last seconds, each span computed once for the node and all jobs.
 
-    def __init__(self, ports: Sequence[RingPort], rows: Rows, table: PortTable) -> None:
+    The spans end `ago` seconds before the newest second of the table.
+    """
+
+    def __init__(self, ports: Sequence[RingPort], rows: Rows, table: PortTable, ago: int = 0) -> None:
         self.longest_seconds = table.sums.length
-        self._rows, self._sums = rows, table.sums
+        self._rows, self._sums, self._ago = rows, table.sums, ago
         self._up = np.array([port.port.active for port in ports], dtype=np.bool_)
         self._found: dict[int, RailRates] = {}
 
@@ -105,7 +108,7 @@ class RecentRates:
 
     def _of_all(self, seconds: int) -> RailRates:
         if seconds not in self._found:
-            sums = self._sums.sum(seconds)[self._rows]
+            sums = self._sums.sum(seconds, self._ago)[self._rows]
             self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], self._up).rates()
         return self._found[seconds]
 

@@ -8,51 +8,49 @@ from ibpulse.arrays import Floats
 
 
 class RollingSeconds:
-    """The last `length` seconds of an array of values.
+    """The last `length` seconds of an array of values, and `behind` seconds before them.
 
-    A window of W seconds covers exactly the last W values pushed; seconds that were never pushed count as zeros.
+    A window of W seconds covers exactly the last W values pushed, or those before the last `ago` ones, of which there
+    are at most `behind`. Seconds that were never pushed count as zeros.
     """
 
-    def __init__(self, length: int, shape: tuple[int, ...]) -> None:
-        self._values = np.zeros((length, *shape))
+    def __init__(self, length: int, shape: tuple[int, ...], behind: int = 0) -> None:
+        self.length = length
+        self._values = np.zeros((length + behind, *shape))
         self._next = 0
-
-    @property
-    def length(self) -> int:
-        """Number of seconds kept."""
-        return len(self._values)
 
     def push(self, seconds: Floats) -> None:
         """Add the values of further seconds, (seconds, *shape)."""
-        for values in seconds:
-            self._values[self._next] = values
-            self._next = (self._next + 1) % len(self._values)
+        kept = len(self._values)
+        places = np.arange(self._next, self._next + len(seconds))[-kept:] % kept
+        self._values[places] = seconds[-kept:]
+        self._next = (self._next + len(seconds)) % kept
 
     def push_holes(self, seconds: int) -> None:
         """Add seconds without any data."""
-        for _ in range(min(seconds, len(self._values))):
-            self._values[self._next] = 0.0
-            self._next = (self._next + 1) % len(self._values)
+        kept = len(self._values)
+        self._values[np.arange(self._next, self._next + min(seconds, kept)) % kept] = 0.0
+        self._next = (self._next + seconds) % kept
 
-    def sum(self, seconds: int) -> Floats:
+    def sum(self, seconds: int, ago: int = 0) -> Floats:
         """Sum over the last seconds."""
-        return np.asarray(np.add.reduce([part.sum(axis=0) for part in self._last(seconds)]))
+        return np.asarray(sum(part.sum(axis=0) for part in self._last(seconds, ago)))
 
-    def max(self, seconds: int) -> Floats:
+    def max(self, seconds: int, ago: int = 0) -> Floats:
         """Maximum over the last seconds."""
-        return np.asarray(np.maximum.reduce([part.max(axis=0) for part in self._last(seconds)]))
+        return np.asarray(np.maximum.reduce([part.max(axis=0) for part in self._last(seconds, ago)]))
 
-    def values(self, seconds: int) -> Floats:
+    def values(self, seconds: int, ago: int = 0) -> Floats:
         """The values of the last seconds, oldest first: (seconds, *shape)."""
-        return np.concatenate(self._last(seconds))
+        return np.concatenate(self._last(seconds, ago))
 
-    def _last(self, seconds: int) -> list[Floats]:
+    def _last(self, seconds: int, ago: int) -> list[Floats]:
         """Views of the last seconds: one, or two if they wrap around."""
-        begin = self._next - seconds
+        end = (self._next - ago) % len(self._values) or len(self._values)
+        begin = end - seconds
         if begin >= 0:
-            return [self._values[begin : self._next]]
-        parts = [self._values[begin:], self._values[: self._next]]
-        return [part for part in parts if len(part)]
+            return [self._values[begin:end]]
+        return [self._values[begin:], self._values[:end]]
 
     def add_row(self) -> None:
         """Make room for one more port."""

@@ -1,4 +1,4 @@
-"""The aggregator's results, frozen, once a second.
+"""The aggregator's results, frozen.
 
 None means unknown; the only NaN is a job's step that was not found. Tuples named `windows` are parallel to
 `Snapshot.windows`, `burstiness_cv` of a node window is parallel to `Snapshot.timescales`.
@@ -25,6 +25,8 @@ DURATION_BUCKETS = (0.005, 0.015, 0.025, 0.035, 0.055, 0.105, 0.155, 0.255, 0.50
 # the sampler itself counts into these two
 LATENESS_BUCKETS = tuple(bound / SECOND_NS for bound in layout.LATENESS_BOUNDS_NS)
 TICK_DURATION_BUCKETS = tuple(bound / SECOND_NS for bound in layout.DURATION_BOUNDS_NS)
+# the states of a rail in one second
+CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,23 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """The traffic of one second, which ended at `end_tick`.
+
+    `rate_bytes_per_second` is the sum over all rails, None if too many samples are missing. `rails` maps port names to
+    the state of each rail: carrying, quiet (like all rails), idle (while others carry traffic) or down.
+    """
+
+    end_tick: int
+    end_wall_ns: int
+    rate_bytes_per_second: float | None
+    step_seconds: float | None
+    signature: str
+    moe_saturated: bool
+    rails: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class SamplerSnapshot:
     """Counts of the main sampler since the ring was created."""
 
@@ -196,6 +215,7 @@ class Snapshot:
     `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
     ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
     `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
+    `seconds` are those aggregated since the last snapshot.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
     the history. `jobs` is None if no source can list the jobs; some of them have `job_statistics`.
     """
@@ -219,6 +239,7 @@ class Snapshot:
     event_counts: Mapping[str, int] = field(default_factory=dict)
     expected_rails: int | None = None
     phases: tuple[Phase, ...] = ()
+    seconds: tuple[Observation, ...] = ()
     last_traffic_ns: int | None = None
     jobs: tuple[PlacedJob, ...] | None = None
     job_statistics: tuple[JobSnapshot, ...] = ()

@@ -148,7 +148,7 @@ def summarize(
     resolutions = [_resolution_ticks(reader, port, end * ticks, options.active_bytes_per_second) for port in ports]
     # so that the line rate is that of the last second in which the job had a port
     begin, stop = (first, end) if had is None else _seconds_of(had, first, end, ticks)
-    for start, after, then in split_seconds(placed, history, begin, stop, ticks, totals.seconds_at_once):
+    for start, after, then in split_seconds(placed, history, begin, stop, ticks, totals.seconds_at_once(len(ports))):
         totals.add(start, after, then, rows, resolutions, True)
     if stop < end:
         totals.push_holes(end - stop)

@@ -22,8 +22,10 @@ from ibpulse.model import STORAGE, PortId
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
 
-# Ticks read at a time, a compromise between speed and memory.
-TICKS_AT_ONCE = 2000
+# Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
+SAMPLES_AT_ONCE = 16_000
+# Seconds that are counted at a time, before each of them is concluded.
+SECONDS_AT_ONCE = 5
 
 
 class RunningTotals:
@@ -46,17 +48,16 @@ class RunningTotals:
         self._reader, self._history, self._phases, self._jobs, self._had = reader, history, phases, jobs, had
         self._ticks = 1_000_000_000 // reader.interval_ns
         longest = options.longest_seconds()
-        self.table = PortTable(options.active_bytes_per_second, longest)
-        self.node = NodeTotals(options, reader.interval_ns)
+        self.table = PortTable(options.active_bytes_per_second, longest, SECONDS_AT_ONCE)
+        self.node = NodeTotals(options, reader.interval_ns, SECONDS_AT_ONCE)
         self.traffic = Traffic(options)
         self.assumed_rates: tuple[PortId, ...] = ()
         self.last_traffic = 0
         self._threshold = options.active_bytes_per_second
 
-    @property
-    def seconds_at_once(self) -> int:
-        """The number of seconds to add per call."""
-        return max(1, TICKS_AT_ONCE // self._ticks)
+    def seconds_at_once(self, ports: int) -> int:
+        """The number of seconds of so many ports to add per call."""
+        return max(1, SAMPLES_AT_ONCE // (self._ticks * max(1, ports)))
 
     def rows_of(self, ports: list[RingPort], remembered: Collection[str]) -> Rows:
         """The row of each port, including new ones; `remembered` are the port names in the ring."""
@@ -109,15 +110,16 @@ class RunningTotals:
             self._jobs.add_seconds(first_tick, ports, seconds)
 
     def conclude(
-        self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int
+        self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int, ago: int = 0
     ) -> RecentRates:
-        """Update balance, signature and MoE saturation, of which the latter advances by `counted_seconds`.
+        """Update balance, signature and MoE saturation for the second `ago` seconds before the newest one.
 
-        Returns the recent rates that the balance was found from, for the jobs.
+        MoE saturation advances by `counted_seconds`. Returns the recent rates that the balance was found from, for the
+        jobs.
         """
-        rates = RecentRates(ports, rows, self.table)
+        rates = RecentRates(ports, rows, self.table, ago)
         coarsest = coarsest_rail(ports, resolutions)
-        self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, counted_seconds)
+        self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, counted_seconds, ago)
         return rates
 
     def push_holes(self, seconds: int) -> None:

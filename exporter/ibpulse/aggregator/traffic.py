@@ -85,16 +85,25 @@ class Traffic:
         node: NodeTotals,
         resolution_ticks: int,
         counted_seconds: int,
+        ago: int,
     ) -> None:
-        """Update rail balance, signature and MoE saturation after `counted_seconds` more seconds."""
+        """Update rail balance, signature and MoE saturation for the second `ago` seconds before the newest one.
+
+        MoE saturation advances by `counted_seconds`.
+        """
         self.balance = weigh_ports(ports, rates, self._options, self.siblings)
-        line = carriers_line(ports, rows, table, self._window_seconds)
-        features = node.features(self._window_seconds, resolution_ticks, line)
+        line = carriers_line(ports, rows, table, self._window_seconds, ago)
+        features = node.features(self._window_seconds, resolution_ticks, line, ago)
         self.signature = find_signature(features, self._options.signature)
         alike = resembles_moe_saturation(
             self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
         )
         self._moe = advance_moe_saturation(self._moe, alike, self._options.moe_saturation, counted_seconds)
+
+    @property
+    def moe_saturated(self) -> bool:
+        """Whether the traffic has resembled the published MoE run for long enough."""
+        return self._moe.saturated
 
     def push_holes(self, seconds: int) -> None:
         """Account for seconds that were not read."""
@@ -143,10 +152,10 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     return coarsest_ticks(rails)
 
 
-def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int) -> float:
+def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int, ago: int = 0) -> float:
     """The line rate of the rails that carried traffic in the last seconds, both directions; NaN if unknown."""
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     rates = np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen])
-    sums = table.sums.sum(seconds)[rows[chosen]]
+    sums = table.sums.sum(seconds, ago)[rows[chosen]]
     moved = np.where(sums[:, 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
     return float(line_rate(rates[find_carriers(moved)]))

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ import uvloop
 from ibpulse import __version__, exposition, owned_files
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.summary import Summary
+from ibpulse.commands.current_snapshot import CurrentSnapshot
 from ibpulse.commands.wiring import (
     find_node_name,
     make_aggregator,
@@ -39,6 +39,7 @@ from ibpulse.events import EventLog
 from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
 from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.job_history import JobPorts
 from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.metrics.web import WebCounts
@@ -57,10 +58,6 @@ from ibpulse.web.server import plain, serve
 log = logging.getLogger(__name__)
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2
-# The newest second is whole this long after its end: see the aggregator's schedule.
-AGGREGATION_SECONDS_AFTER = 0.3
-# Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
-STALE_SECONDS = 5.0
 # 320 connections, five files of each link of 256 ports, and the rest
 OPEN_FILES = 2048
 # Imported by libraries at the first use, when there may be no descriptor for it.
@@ -95,7 +92,7 @@ class Captures:
         )
 
     def note(self, snapshot: Snapshot) -> None:
-        """Aggregate the next second, and start the captures that the rules trigger."""
+        """Follow the ports of a snapshot, and start the captures that its seconds trigger."""
         self.recorder.note(snapshot)
         for trigger in self._rules.evaluate(snapshot):
             details = ", ".join(f"{name} {value!r}" for name, value in trigger.labels.items())
@@ -202,8 +199,9 @@ class Daemon:
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
-        self._snapshot: Snapshot | None = None
-        self._aggregated_at = 0.0
+        self._current = CurrentSnapshot(
+            self._reader, self._update, self._fabric, self._follow_jobs, self._note, self._errors
+        )
 
     async def run(self) -> int:
         """Run all parts until a signal arrives or one of them fails."""
@@ -211,12 +209,12 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         await self._supervisor.start()
-        self._aggregate()
+        self._current.begin()
         starting = asyncio.create_task(self._start_captures(), name="captures")
         await asyncio.wait([starting], timeout=CAPTURES_SECONDS)
         tasks = [
             asyncio.create_task(self._supervisor.run(), name="supervisor"),
-            asyncio.create_task(self._aggregate_every_second(), name="aggregator"),
+            asyncio.create_task(self._current.run(), name="aggregator"),
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
@@ -281,7 +279,7 @@ class Daemon:
             node=find_node_name(self._settings),
             limits=WebLimits(max_values=self._settings.web.max_points),
             counts=self._counts,
-            snapshot=lambda: self._snapshot,
+            snapshot=self._current.get,
             ending=self._ending,
             web_config=self._web_config,
             hosts=HostCheck(self._settings.web.listen_address.host, self._settings.web.hosts),
@@ -296,7 +294,7 @@ class Daemon:
         return self._aggregator.summarize(ports, seconds, end_ns, jobs=self._jobs.view.records, had=had)
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
-        return exposition.render(self._snapshot, self._registry, accept, names, self._counts)
+        return exposition.render(self._current.get(), self._registry, accept, names, self._counts)
 
     def _fabric(self) -> Fabric:
         """The fabric with the notices about jobs, and one for each internal error."""
@@ -323,35 +321,25 @@ class Daemon:
             with self._errors.boundary("web"):
                 await config.watch()
 
-    async def _aggregate_every_second(self) -> None:
-        while True:
-            await asyncio.sleep(1.0 - time.time() % 1.0 + AGGREGATION_SECONDS_AFTER)
-            self._aggregate()
+    def _follow_jobs(self) -> Sequence[PlacedJob] | None:
+        self._jobs.update(self._supervisor.fabric)
+        return self._jobs.view.jobs
 
-    def _aggregate(self) -> None:
-        """Aggregate the next second. Nothing that fails here ends sampling; statistics that grow old are withdrawn."""
-        with self._errors.boundary("jobs"):
-            self._jobs.update(self._supervisor.fabric)
-        with self._errors.boundary("aggregation"):
-            snapshot = self._snapshot = self._update()
-            self._aggregated_at = time.monotonic()
-            with self._errors.boundary("events", "of statistics"):
-                self._phases.note(snapshot.phases)
-                self._resets.note({str(port.port.id): port.resets for port in snapshot.ports})
-            with self._errors.boundary("captures", "rules"):
-                self._captures.note(snapshot)
-        if time.monotonic() - self._aggregated_at > STALE_SECONDS:
-            self._snapshot = None
-
-    def _update(self) -> Snapshot:
-        fabric = self._fabric()
+    def _update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, now_tick: int) -> Snapshot:
         return self._aggregator.update(
             fabric,
             self._supervisor.health(),
-            self._reader.newest_tick(),
+            now_tick,
             self._captures.recorder.counts(),
             self._supervisor.known_ports(),
             self._events.counts(),
             self._expected_rails.update(fabric),
-            self._jobs.view.jobs,
+            jobs,
         )
+
+    def _note(self, snapshot: Snapshot) -> None:
+        with self._errors.boundary("events", "of statistics"):
+            self._phases.note(snapshot.phases)
+            self._resets.note({str(port.port.id): port.resets for port in snapshot.ports})
+        with self._errors.boundary("captures", "rules"):
+            self._captures.note(snapshot)

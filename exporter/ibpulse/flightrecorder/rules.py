@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.aggregator.snapshot import CARRYING, QUIET, Observation, Snapshot
 from ibpulse.defaults import TRAFFIC_WINDOW_NS
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.units import SECOND_NS
 
 API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
-CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
 # earlier observations that the steps are compared with: at most, and at least
 STEPS_KEPT, STEPS_NEEDED = 180, 60
 # the period is accurate to 1 %
@@ -33,65 +32,6 @@ class Trigger:
     labels: Mapping[str, str] = field(default_factory=dict)
     before_ns: int | None = None
     after_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The traffic between two snapshots, one or a few seconds apart.
-
-    `rate_bytes_per_second` is the sum over all rails, None if too many samples are missing. `rails` maps port names to
-    the state of each rail: carrying, quiet (like all rails), idle (while others carry traffic) or down.
-    """
-
-    end_tick: int
-    end_wall_ns: int
-    seconds: float
-    rate_bytes_per_second: float | None
-    step_seconds: float | None
-    signature: str
-    moe_saturated: bool
-    rails: Mapping[str, str]
-
-
-def observe(before: Snapshot, after: Snapshot) -> Observation | None:
-    """The observation between two snapshots, or None if no time passed between them."""
-    seconds = (after.end_tick - before.end_tick) * after.sampler.interval_seconds
-    if seconds <= 0 or after.end_wall_ns is None or not before.end_tick:
-        return None
-    return Observation(
-        end_tick=after.end_tick,
-        end_wall_ns=after.end_wall_ns,
-        seconds=seconds,
-        rate_bytes_per_second=_rate(before, after, seconds),
-        step_seconds=after.traffic.step_seconds,
-        signature=after.traffic.signature,
-        moe_saturated=after.traffic.moe_saturated,
-        rails={str(port.port.id): _state(port) for port in after.ports if port.port.rail},
-    )
-
-
-def _rate(before: Snapshot, after: Snapshot, seconds: float) -> float | None:
-    """Bytes per second over the rails in both snapshots, if at least one has samples for half of the time."""
-    earlier = {port.port.id: port for port in before.ports if port.directions}
-    moved, observed = 0, 0.0
-    for port in after.ports:
-        if port.port.rail and port.directions and port.port.id in earlier:
-            was = earlier[port.port.id]
-            moved += sum(
-                (now.bytes_total or 0) - (then.bytes_total or 0)
-                for now, then in zip(port.directions, was.directions, strict=True)
-            )
-            observed = max(observed, port.observed_seconds - was.observed_seconds)
-    return moved / seconds if 2 * observed >= seconds else None
-
-
-def _state(port: PortSnapshot) -> str:
-    if not port.port.active:
-        return DOWN
-    standing = port.traffic.rail if port.traffic else None
-    if standing is None or standing.share is None:
-        return QUIET
-    return IDLE if standing.idle else CARRYING
 
 
 Labels = Mapping[str, str]
@@ -137,7 +77,7 @@ def find_stall(state: StallState, observation: Observation, options: RuleOptions
         return _step_on(state, observation, rate), None
     if state.regular_seconds < options.regular_seconds:
         return StallState(), None
-    quiet = state.quiet_seconds + observation.seconds
+    quiet = state.quiet_seconds + 1
     if quiet < max(options.stall_seconds, options.stall_steps * state.step_seconds):
         return replace(state, quiet_seconds=quiet), None
     return StallState(), {"step_seconds": f"{state.step_seconds:.3f}", "quiet_seconds": f"{quiet:g}"}
@@ -148,9 +88,7 @@ def _step_on(state: StallState, observation: Observation, rate: float) -> StallS
         return StallState(usual_bytes_per_second=rate)
     # a mean over about ten seconds, because the number of steps per second varies
     usual = state.usual_bytes_per_second or rate
-    return StallState(
-        state.regular_seconds + observation.seconds, observation.step_seconds, usual + 0.1 * (rate - usual)
-    )
+    return StallState(state.regular_seconds + 1, observation.step_seconds, usual + 0.1 * (rate - usual))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +115,11 @@ def find_lost_rail(
     for name in sorted({*state.by_name, *observation.rails}):
         rail, now = state.by_name.get(name, RailTimes()), observation.rails.get(name, "gone")
         if now == CARRYING:
-            after[name] = RailTimes(rail.carried_seconds + observation.seconds)
+            after[name] = RailTimes(rail.carried_seconds + 1)
         elif now == QUIET:
             after[name] = replace(rail, lost_seconds=0.0)
         elif rail.carried_seconds >= options.carried_seconds:
-            after[name] = replace(rail, lost_seconds=rail.lost_seconds + observation.seconds)
+            after[name] = replace(rail, lost_seconds=rail.lost_seconds + 1)
             if after[name].lost_seconds >= options.lost_seconds:
                 lost[name] = now
                 del after[name]
@@ -212,7 +150,7 @@ def find_saturation(
         return MoeSaturationState(), None
     if observation.signature == "moe_like":
         return replace(state, other_seconds=0.0), None
-    other = state.other_seconds + observation.seconds
+    other = state.other_seconds + 1
     return MoeSaturationState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
 
 
@@ -233,7 +171,7 @@ def find_slower_step(
     if observation.step_seconds is None:
         return StepState(), None
     pairs = (*state.pairs[-STEPS_KEPT:], (observation.step_seconds, rate))
-    count = max(1, round(options.slow_seconds / observation.seconds))
+    count = max(1, round(options.slow_seconds))
     before, now = pairs[:-count], pairs[-count:]
     if len(before) < STEPS_NEEDED:
         return StepState(pairs), None
@@ -263,32 +201,26 @@ RULES: Mapping[str, LocalRule] = {
 
 
 class LocalRules:
-    """Evaluates the rules of the given names on every snapshot."""
+    """Evaluates the rules of the given names on every second."""
 
     def __init__(self, names: Sequence[str], cooldown_ns: int, options: RuleOptions) -> None:
         self._states = {name: RULES[name].start for name in names}
         self._cooldown_ns = cooldown_ns
         self._options = options
-        self._before: Snapshot | None = None
         self._fired_tick: dict[str, int] = {}
 
     def evaluate(self, snapshot: Snapshot) -> list[Trigger]:
-        """The captures triggered by the snapshot of one more second."""
-        before, self._before = self._before, snapshot
-        observation = observe(before, snapshot) if before else None
-        if observation is None:
-            return []
-        triggers = []
-        for name, state in self._states.items():
-            self._states[name], labels = RULES[name].find(state, observation, self._options)
-            if labels is not None and self._has_cooled_down(name, snapshot):
-                self._fired_tick[name] = snapshot.end_tick
-                triggers.append(Trigger(name, name, observation.end_wall_ns, labels))
-        return triggers
+        """The captures triggered by the seconds of a snapshot; call it once for each snapshot."""
+        tick_seconds = snapshot.sampler.interval_seconds
+        return [trigger for second in snapshot.seconds for trigger in self._evaluate_second(second, tick_seconds)]
 
-    def _has_cooled_down(self, name: str, snapshot: Snapshot) -> bool:
+    def _evaluate_second(self, second: Observation, tick_seconds: float) -> Iterator[Trigger]:
+        for name, state in self._states.items():
+            self._states[name], labels = RULES[name].find(state, second, self._options)
+            if labels is not None and self._has_cooled_down(name, second.end_tick, tick_seconds):
+                self._fired_tick[name] = second.end_tick
+                yield Trigger(name, name, second.end_wall_ns, labels)
+
+    def _has_cooled_down(self, name: str, tick: int, tick_seconds: float) -> bool:
         fired = self._fired_tick.get(name)
-        if fired is None:
-            return True
-        passed_seconds = (snapshot.end_tick - fired) * snapshot.sampler.interval_seconds
-        return passed_seconds * SECOND_NS >= self._cooldown_ns
+        return fired is None or (tick - fired) * tick_seconds * SECOND_NS >= self._cooldown_ns

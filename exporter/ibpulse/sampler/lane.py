@@ -159,6 +159,11 @@ class Lane:
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
         return Stall(seconds, self._device(device))
 
+    @property
+    def moves(self) -> bool:
+        """Whether the last `poll` found progress since the one before: then the process neither hangs nor has ended."""
+        return self._signless_polls == 0
+
     def _device(self, number: int) -> str:
         """The device of a heartbeat, according to the plan that the process follows, which may not be the newest."""
         applied = self._written.get(self.word(at.L_PLAN_APPLIED))

@@ -27,7 +27,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.adaptive import AdaptiveInterval
 from ibpulse.sampler.followed_ports import FollowedPorts
-from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane, Stall
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
@@ -39,7 +39,10 @@ from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.1
+# between two looks at the heartbeat of the main sampler, and while it stands still
+CALM_SECONDS, POLL_SECONDS = 0.2, 0.05
+# between two looks at everything else
+CHECK_SECONDS = 1.0
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
@@ -92,6 +95,7 @@ class Supervisor:
         self._options = options
         self._spare = SpareDescriptors()
         self._main = Lane(ring, MAIN_LANE, self._spare)
+        self._stall = Stall(0.0, "")
         self._ending = EndingProcesses()
         self._errors = errors or InternalErrors()
         self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._spare, self._errors)
@@ -209,7 +213,7 @@ class Supervisor:
     def _note(self, kind: str, device: str, text: str) -> None:
         """Record an event of a device."""
         with self._errors.boundary("events", device):
-            now_ns, uncertainty_ns = time.time_ns(), round(POLL_SECONDS * SECOND_NS)
+            now_ns, uncertainty_ns = time.time_ns(), round(CALM_SECONDS * SECOND_NS)
             tick, ring = self._reader.tick_at(now_ns), self._ring.words[at.H_CREATED_WALL_NS]
             self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
 
@@ -295,22 +299,26 @@ class Supervisor:
     async def _watch(self) -> None:
         steps: dict[str, Callable[[], None]] = {
             "ended processes": self._ending.reap,
-            "processes": self._poll_main,
+            "processes": self._check_main,
             "quarantine": self._poll_quarantine,
             "intervals": self._adapt,
             "status": lambda: self._header_log.log_changes(self.slots),
         }
+        check_at = 0.0
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            for subject, step in steps.items():
-                with self._errors.boundary("plan", subject):
-                    step()
+            self._stall, now = self._main.poll(), time.monotonic()
+            if now >= check_at or not self._main.moves or self._quarantine.devices:
+                check_at = now + CHECK_SECONDS
+                for subject, step in steps.items():
+                    with self._errors.boundary("plan", subject):
+                        step()
             with self._errors.boundary("fabric", "links"):
                 self._poll_states()
             rescan = self._ring.words[at.H_RESCAN]
             if rescan != self._rescan_seen:
                 self._rescan_seen = rescan
                 self._rescan_wanted.set()
+            await asyncio.sleep(CALM_SECONDS if self._main.moves else POLL_SECONDS)
 
     def _poll_states(self) -> None:
         if self._followed.poll():
@@ -326,7 +334,7 @@ class Supervisor:
             if self._scanned:
                 self._followed.note(self.slots, self._quarantine.silent_devices)
 
-    def _poll_main(self) -> None:
+    def _check_main(self) -> None:
         if not self._main.is_started():
             self._restart(self._last_fault)
             return
@@ -334,12 +342,11 @@ class Supervisor:
         if status is not None:
             self._restart(f"the sampler ended with status {status}")
             return
-        stall = self._main.poll()
-        if stall.is_hung_read():
-            self._take_over(stall.device)
-        elif self._main.is_silent(stall):
+        if self._stall.is_hung_read():
+            self._take_over(self._stall.device)
+        elif self._main.is_silent(self._stall):
             self._ending.add(self._main.kill())
-            self._restart(f"no heartbeat from the sampler for {stall.seconds:.0f} s")
+            self._restart(f"no heartbeat from the sampler for {self._stall.seconds:.0f} s")
 
     def _restart(self, fault: str) -> None:
         """Restart the main sampler: immediately, but with increasing delays if it keeps ending soon after its start."""

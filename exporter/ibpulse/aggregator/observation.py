@@ -1,0 +1,64 @@
+"""What the rules of the flight recorder see of one second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation, RailStanding
+from ibpulse.aggregator.traffic import Traffic
+from ibpulse.analysis import moments
+from ibpulse.analysis.period import StepPeriod
+from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.arrays import Rows
+from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort
+
+# a rate counts if one rail at least was observed for this part of the second
+LEAST_OBSERVED = 0.5
+
+
+def observe_second(
+    reader: RingReader,
+    end_tick: int,
+    ports: Sequence[RingPort],
+    rows: Rows,
+    table: PortTable,
+    traffic: Traffic,
+    step: StepPeriod | None,
+    ago: int,
+) -> Observation:
+    """The second that ended `ago` seconds before the newest one of the table, at this tick."""
+    rails = [index for index, port in enumerate(ports) if port.port.rail]
+    return Observation(
+        end_tick=end_tick,
+        end_wall_ns=int(reader.wall_ns(np.array([end_tick]))[0]),
+        rate_bytes_per_second=_rate(table, rows[rails], ago),
+        step_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
+        signature=traffic.signature.label,
+        moe_saturated=traffic.moe_saturated,
+        rails={
+            str(ports[index].port.id): _state(ports[index], traffic.balance.rails.get(str(ports[index].port.id)))
+            for index in rails
+        },
+    )
+
+
+def _rate(table: PortTable, rails: Rows, ago: int) -> float | None:
+    """The sum of the mean rates of the rails, each over the time for which it was observed."""
+    sums = table.sums.sum(1, ago)[rails]
+    observed = sums[:, 0, OBSERVED]
+    if observed.max(initial=0.0) < LEAST_OBSERVED:
+        return None
+    return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), observed)))
+
+
+def _state(port: RingPort, standing: RailStanding | None) -> str:
+    if not port.port.active:
+        return DOWN
+    if standing is None or standing.share is None:
+        return QUIET
+    return IDLE if standing.idle else CARRYING

@@ -1,0 +1,121 @@
+"""The statistics of the running daemon: brought up to date when they are asked for, and otherwise every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ibpulse.aggregator import Snapshot
+from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs import PlacedJob
+from ibpulse.model import Fabric
+from ibpulse.ring.reader import RingReader
+from ibpulse.units import SECOND_NS
+
+# The newest second is whole this long after its end: see the aggregator's schedule.
+WHOLE_AFTER_SECONDS = 0.3
+# Several seconds at a time cost less than half as much. The rules of captures see them this much later.
+BATCH_SECONDS = 5
+# Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
+STALE_SECONDS = 5.0
+
+Update = Callable[[Fabric, Sequence[PlacedJob] | None, int], Snapshot]
+"""Aggregates what is new up to a tick, with these ports and jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """The ports and the jobs with which seconds are aggregated."""
+
+    fabric: Fabric
+    jobs: Sequence[PlacedJob] | None
+
+    def is_alike(self, other: _InForce) -> bool:
+        """Whether the other one has the same ports and jobs; states of ports are in the event log."""
+        if self.jobs is not other.jobs:
+            return False
+        ours, theirs = self.fabric.ports, other.fabric.ports
+        return ours is theirs or [(port.id, port.source) for port in ours] == [
+            (port.id, port.source) for port in theirs
+        ]
+
+
+class CurrentSnapshot:
+    """The newest snapshot. All that ask within a second get the same one; all methods belong to one thread.
+
+    `note` gets each snapshot once. Nothing that fails ends sampling; statistics that grow old are withdrawn.
+    """
+
+    def __init__(
+        self,
+        reader: RingReader,
+        update: Update,
+        fabric: Callable[[], Fabric],
+        follow_jobs: Callable[[], Sequence[PlacedJob] | None],
+        note: Callable[[Snapshot], None],
+        errors: InternalErrors,
+    ) -> None:
+        self._reader, self._update, self._fabric, self._follow_jobs = reader, update, fabric, follow_jobs
+        self._note, self._errors = note, errors
+        self._ticks_per_second = SECOND_NS // reader.interval_ns
+        self._snapshot: Snapshot | None = None
+        self._in_force: _InForce | None = None
+        self._jobs: Sequence[PlacedJob] | None = None
+        # the wall second that was the newest at the last update
+        self._second = 0
+        self._failing_since: float | None = None
+
+    def get(self) -> Snapshot | None:
+        """The snapshot up to the newest whole second; None if the statistics cannot be brought up to date."""
+        second = _newest_second()
+        if second != self._second:
+            self._bring_up(second)
+        return self._snapshot
+
+    def begin(self) -> None:
+        """Aggregate what the ring has, for the first time."""
+        self._read_jobs()
+        self.get()
+
+    async def run(self) -> None:
+        """Follow the jobs every second, and aggregate at least every `BATCH_SECONDS`."""
+        while True:
+            await asyncio.sleep(1.0 - (time.time() - WHOLE_AFTER_SECONDS) % 1.0)
+            self._read_jobs()
+            second = _newest_second()
+            # the wall clock may have been stepped back
+            if not self._second < second < self._second + BATCH_SECONDS or self._changed():
+                self.get()
+
+    def _read_jobs(self) -> None:
+        with self._errors.boundary("jobs"):
+            self._jobs = self._follow_jobs()
+
+    def _changed(self) -> bool:
+        return self._in_force is None or not self._in_force.is_alike(_InForce(self._fabric(), self._jobs))
+
+    def _bring_up(self, second: int) -> None:
+        self._second = second
+        newest, now = self._reader.newest_tick(), _InForce(self._fabric(), self._jobs)
+        with self._errors.boundary("aggregation"):
+            if self._in_force is not None and not self._in_force.is_alike(now):
+                # the seconds before the last one had the ports and the jobs of then
+                self._take(self._in_force, newest - self._ticks_per_second)
+            self._in_force = now
+            self._take(now, newest)
+            self._failing_since = None
+            return
+        self._failing_since = self._failing_since or time.monotonic()
+        if time.monotonic() - self._failing_since >= STALE_SECONDS:
+            self._snapshot = None
+
+    def _take(self, given: _InForce, tick: int) -> None:
+        self._snapshot = self._update(given.fabric, given.jobs, tick)
+        self._note(self._snapshot)
+
+
+def _newest_second() -> int:
+    """The number of the newest second that is whole, since the epoch."""
+    return int(time.time() - WHOLE_AFTER_SECONDS)

@@ -1,0 +1,64 @@
+"""However many seconds are aggregated at a time, the statistics are the same."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.timeline import Workload
+from tests.flightrecorder.played import IDLE, Act, play
+
+# of these, the step is searched and the resolutions are measured at other seconds
+TIMED = ("step_seconds", "step_score", "effective_resolution_seconds", "phases", "seconds")
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """The values of nested dictionaries and sequences, by place."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    if items is None:
+        return {name: value}
+    return {
+        place: found for key, each in items if key not in TIMED for place, found in flat(each, f"{name}/{key}").items()
+    }
+
+
+def acts(workload: Workload) -> tuple[Act, ...]:
+    """Silence, a job, the job with a dead rail, and with a slow one; none of them ends with a batch."""
+    return (
+        Act(IDLE, 7),
+        Act(workload, 61),
+        Act(workload, 12, flow={1: 0.0}),
+        Act(workload, 17, flow={2: 0.4}),
+        Act(IDLE, 6),
+    )
+
+
+def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """What differs by more than the last digits, which depend on the order in which samples are added."""
+    ours, theirs = flat(asdict(one)), flat(asdict(other))
+    assert ours.keys() == theirs.keys()
+    return {
+        name: (value, theirs[name])
+        for name, value in ours.items()
+        if value != theirs[name]
+        and not (isinstance(value, float) and math.isclose(value, theirs[name], rel_tol=1e-9, abs_tol=1e-9))
+    }
+
+
+@pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "moe"])
+@pytest.mark.parametrize("every", [2, 5, 17, 103])
+def test_the_size_of_a_batch_changes_nothing(tmp_path: Path, workload: Workload, every: int) -> None:
+    for name in ("one", "many"):
+        (tmp_path / name).mkdir()
+    singly = list(play(tmp_path / "one", *acts(workload)))
+    batches = list(play(tmp_path / "many", *acts(workload), every=every))
+    assert len(batches) == -(-103 // every)
+    assert differences(batches[-1], singly[-1]) == {}
+    seconds = [[second for each in snapshots for second in each.seconds] for snapshots in (batches, singly)]
+    assert [len(each) for each in seconds] == [103, 103]
+    assert [found for pair in zip(*seconds, strict=True) if (found := differences(*pair))] == []
