@@ -43,7 +43,7 @@ def searches_in(ring: Ring, groups: Sequence[Sequence[int]], window_ns: int = WI
     return [plan_search([placed[index] for index in group], [1] * len(group), window_ns) for group in groups]
 
 
-@pytest.mark.parametrize(("jobs", "interval"), [(0, 5), (1, 5), (4, 5), (5, 6), (8, 9)])
+@pytest.mark.parametrize(("jobs", "interval"), [(0, 10), (1, 10), (4, 10), (8, 10)])
 def test_each_search_has_its_turn_and_no_second_has_two(tmp_path: Path, jobs: int, interval: int) -> None:
     ring = ring_of(tmp_path, 14)
     searches = searches_in(ring, [range(RAILS), *([number] for number in range(jobs))], 2 * SECOND_NS)
@@ -81,11 +81,11 @@ def test_equal_searches_are_one_and_others_are_not(tmp_path: Path) -> None:
 
 def test_the_only_job_of_a_node_has_the_step_of_the_node_after_one_window(tmp_path: Path) -> None:
     """Until then its search covers only the seconds of the job."""
-    ring = ring_of(tmp_path, 30)
+    ring = ring_of(tmp_path, 50)
     aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=WINDOW_NS))
     job = PlacedJob(Claim("a", "slurm", "file"), tuple(each.id for each in ring.fabric.ports), "alone")
     shared, searched = set(), set()
-    for second in range(1, 29):
+    for second in range(1, 49):
         tick = ring.now_after(second)
         ring.file.words[at.lane_at(0) + at.L_TICK] = tick
         found = aggregator.update(ring.fabric, SamplerHealth(), tick, jobs=[job] if second > 3 else [])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ibpulse.aggregator.job_totals import JobTotals
-from ibpulse.aggregator.last_minute import EVERY_SECONDS, Resolutions, StepWatch, plan_search, search_next
+from ibpulse.aggregator.last_minute import Resolutions, StepWatch, plan_search, search_next
 from ibpulse.aggregator.observation import observe_second
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
@@ -19,9 +19,10 @@ from ibpulse.aggregator.snapshot import Observation, Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
-from ibpulse.aggregator.traffic import coarsest_rail
+from ibpulse.aggregator.traffic import Conclusion, coarsest_rail
 from ibpulse.analysis.phase import Phase
 from ibpulse.analysis.plausible import MOST_BEFORE
+from ibpulse.analysis.port_statistics import MOVED
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort
@@ -166,7 +167,7 @@ class Aggregator:
                 # part of it may be counted, so these seconds are not tried again
                 self._skipped_seconds += due.end - due.first
                 raise
-            self._resolutions.measure_next(placed, due.end * self._ticks_per_second, due.end - due.first)
+            self._measure_resolutions(due, placed, rows)
         self._update_notices(placed, rows)
         snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
         return replace(
@@ -237,39 +238,32 @@ class Aggregator:
         ports = placed
         for start, stop, ports in self._split(placed, due.first, begin, at_once):
             self._totals.add(start, stop, ports, rows, resolutions, counting=False)
+        self._totals.traffic.siblings.follow(jobs)
         if begin == due.end:
-            self._totals.traffic.siblings.follow(jobs, due.end)
-            self._conclude(due, due.end, ports, rows, resolutions, 0, 0)
+            _, rates = self._totals.conclude(ports, rows, resolutions, range(begin, begin + 1), counting=False)
         for start, stop, ports in self._split(placed, begin, due.end, min(at_once, SECONDS_AT_ONCE)):
             self._totals.add(start, stop, ports, rows, resolutions, counting=True)
-            for end in range(start + 1, stop + 1):
-                self._totals.traffic.siblings.follow(jobs, end)
-                self._conclude(due, end, ports, rows, resolutions, 1, stop - end)
-                self._observe(end, ports, rows, stop - end)
-
-    def _conclude(
-        self,
-        due: Due,
-        end: int,
-        ports: list[RingPort],
-        rows: Rows,
-        resolutions: Sequence[int],
-        counted: int,
-        ago: int,
-    ) -> None:
-        """Conclude the second that ends at `end`, `ago` seconds before the newest one that was added."""
-        rates = self._totals.conclude(ports, rows, resolutions, counted, ago)
-        of_jobs = self._jobs.conclude(ports, rates, resolutions, end)
-        # a search in the past would soon be followed by another
-        if end > due.end - EVERY_SECONDS:
-            of_node = plan_search(ports, resolutions, self._options.traffic_window_ns)
-            search_next(self._reader, [(self._step, of_node), *of_jobs], end)
+            ends = range(start + 1, stop + 1)
+            concluded, rates = self._totals.conclude(ports, rows, resolutions, ends, counting=True)
+            for end, second in zip(ends, concluded, strict=True):
+                self._observe(end, ports, rows, second, stop - end)
+        quiet_ns = (due.end * self._ticks_per_second - self._totals.last_traffic) * self._reader.interval_ns
+        searches = [(self._step, plan_search(ports, resolutions, self._options.traffic_window_ns, quiet_ns))]
+        searches += self._jobs.conclude(ports, rates, resolutions, due.end, quiet_ns)
+        for _ in range(min(due.end - due.first, len(searches))):
+            search_next(self._reader, searches, due.end)
         self._phases.note_period(self._step.found)
 
-    def _observe(self, end: int, ports: list[RingPort], rows: Rows, ago: int) -> None:
-        table, traffic, step = self._totals.table, self._totals.traffic, self._step.found
-        tick = end * self._ticks_per_second
-        self._seconds.append(observe_second(self._reader, tick, ports, rows, table, traffic, step, ago))
+    def _measure_resolutions(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
+        seconds = min(due.end - due.first, SECONDS_AT_ONCE)
+        moved = self._totals.table.sums.sum(seconds)[rows][..., MOVED].sum(axis=-1)
+        moving = [str(placed[index].port.id) for index in np.flatnonzero(moved)]
+        self._resolutions.measure_next(placed, moving, seconds, due.end * self._ticks_per_second)
+
+    def _observe(self, end: int, ports: list[RingPort], rows: Rows, concluded: Conclusion, ago: int) -> None:
+        tick, table = end * self._ticks_per_second, self._totals.table
+        found = observe_second(self._reader, tick, ports, rows, table, concluded, self._step.found, ago)
+        self._seconds.append(found)
 
     def _first_counted_second(self) -> int:
         if self._first_counted is None:

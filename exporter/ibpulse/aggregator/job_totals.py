@@ -94,11 +94,16 @@ class JobTotals:
         self._sums.push(sums)
 
     def conclude(
-        self, ports: Sequence[RingPort], rates: RecentRates, resolutions: Sequence[int], end_second: int
+        self,
+        ports: Sequence[RingPort],
+        rates: RecentRates,
+        resolutions: Sequence[int],
+        end_second: int,
+        quiet_ns: int,
     ) -> list[tuple[StepWatch, StepSearch]]:
         """Update fairness after the second `end_second`; returns the search for the step of each job.
 
-        That is in the part of the window in which the job ran.
+        That is in the part of the window in which the job ran. There has been no traffic on the node for `quiet_ns`.
         """
         active, searches = self._options.active_bytes_per_second, []
         for job in self._jobs.values():
@@ -109,7 +114,7 @@ class JobTotals:
             job.fairness = find_fairness(rates, np.array(rails), spans, active) if rails and spans else None
             job.finest_known = coarsest_rail(mine, ticks) == 1
             window_ns = min(self._options.traffic_window_ns, age * SECOND_NS)
-            searches.append((job.step, plan_search(mine, ticks, window_ns)))
+            searches.append((job.step, plan_search(mine, ticks, window_ns, quiet_ns)))
         return searches
 
     def push_holes(self, seconds: int) -> None:

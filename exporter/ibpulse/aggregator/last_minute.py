@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ibpulse.analysis.bins import bandwidth_bins, choose_edges
-from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.period import NONE, StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.analysis.resolution import effective_resolution, finest_ticks
 from ibpulse.arrays import Floats
 from ibpulse.ring.reader import RingReader
@@ -17,8 +17,9 @@ from ibpulse.ring.window import RingPort, read_planned
 from ibpulse.units import SECOND_NS
 
 SPAN_SECONDS = 60
-EVERY_SECONDS = 5
-"""Time between two searches for the same step period; more than five of them take turns, one per second."""
+ROUND_SECONDS = 40
+EVERY_SECONDS = 10
+"""Time between two searches for the same step period; more than ten of them take turns, one per second."""
 
 
 def measure_resolution(reader: RingReader, port: RingPort, last_tick: int, threshold: float) -> float:
@@ -31,7 +32,7 @@ def measure_resolution(reader: RingReader, port: RingPort, last_tick: int, thres
 
 
 class Resolutions:
-    """Measures the ports in turn, one per second, so that the cost does not grow with their number."""
+    """Measures the ports in turn, so that the cost does not grow with their number."""
 
     def __init__(self, reader: RingReader, threshold_bytes_per_second: float) -> None:
         self._reader = reader
@@ -39,14 +40,21 @@ class Resolutions:
         self._turn = 0
         self._found: dict[tuple[str, int], float] = {}
 
-    def measure_next(self, ports: list[RingPort], last_tick: int, count: int = 1) -> None:
-        """Measure the next `count` ports in turn, up to a tick."""
+    def measure_next(self, ports: Sequence[RingPort], moving: Collection[str], seconds: int, last_tick: int) -> None:
+        """Measure some ports up to a tick, `seconds` after the last call.
+
+        These are as many unknown ones of those that are `moving` bytes, by name, as seconds have passed; and the next
+        in turn, so that all are measured within `ROUND_SECONDS`.
+        """
         keys = {_key(port) for port in ports}
         self._found = {key: value for key, value in self._found.items() if key in keys}
-        for _ in range(min(count, len(ports))):
+        unknown = [port for port in ports if self.seconds_of(port) is None and str(port.port.id) in moving]
+        chosen = {_key(port): port for port in unknown[:seconds]}
+        for _ in range(min(len(ports), -(-len(ports) * seconds // ROUND_SECONDS))):
             self._turn = (self._turn + 1) % len(ports)
-            port = ports[self._turn]
-            self._found[_key(port)] = measure_resolution(self._reader, port, last_tick, self._threshold)
+            chosen[_key(ports[self._turn])] = ports[self._turn]
+        for key, port in chosen.items():
+            self._found[key] = measure_resolution(self._reader, port, last_tick, self._threshold)
 
     def seconds_of(self, port: RingPort) -> float | None:
         """The last measured effective resolution, None while it is unknown."""
@@ -72,9 +80,13 @@ class StepSearch:
     window_ns: int
 
 
-def plan_search(ports: Sequence[RingPort], resolutions: Sequence[int], window_ns: int) -> StepSearch:
-    """A search in the ACTIVE rails of some ports."""
-    up = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+def plan_search(ports: Sequence[RingPort], resolutions: Sequence[int], window_ns: int, quiet_ns: int = 0) -> StepSearch:
+    """A search in the ACTIVE rails of some ports; in none if there has been no traffic for longer than the window."""
+    up = (
+        []
+        if quiet_ns >= window_ns
+        else [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
+    )
     return StepSearch(tuple(ports[index] for index in up), tuple(resolutions[index] for index in up), window_ns)
 
 
@@ -90,9 +102,17 @@ def search_next(reader: RingReader, searches: Sequence[tuple[StepWatch, StepSear
     """Search for the step period that was searched for the longest time ago, if that is `EVERY_SECONDS` or more.
 
     There is only one search per second, because it costs more than all other work of that second. Its result is that of
-    all equal searches: the only job of a node has the step of the node.
+    all equal searches: the only job of a node has the step of the node. Without rails, nothing is found at once.
     """
-    watch, chosen = min(searches, key=lambda each: each[0].second)
+    waiting = []
+    for watch, search in searches:
+        if search.rails:
+            waiting.append((watch, search))
+        else:
+            watch.found, watch.second = NONE, -math.inf
+    if not waiting:
+        return
+    watch, chosen = min(waiting, key=lambda each: each[0].second)
     if end_second - watch.second < EVERY_SECONDS:
         return
     last_tick = end_second * (SECOND_NS // reader.interval_ns)

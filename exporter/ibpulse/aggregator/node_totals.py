@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -66,7 +67,7 @@ class NodeTotals:
     def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
         """The rolling values of every window, as far as counters that change every `resolution_ticks` resolve them."""
         spans = self._options.window_seconds()
-        found = self._describe(spans, resolution_ticks)
+        found = self._describe([(seconds, 0) for seconds in spans], resolution_ticks)
         highest = np.array([self._peak_utilizations.max(seconds) for seconds in spans])
         columns = (
             found.transmit,
@@ -85,17 +86,31 @@ class NodeTotals:
             )
         )
 
-    def features(self, seconds: int, resolution_ticks: int, carriers_line: float, ago: int = 0) -> Features:
-        """The features that determine the signature of the last seconds; `carriers_line` as in `describe_features`."""
-        found = self._describe((seconds,), resolution_ticks, ago)
-        told = not math.isnan(found.peak[0])
-        return describe_features(
-            float(found.duty_cycle[0]),
-            float(found.active_mean[0]),
-            self.usual_peak(seconds, ago) if told else math.nan,
-            dict(zip(self._timescales_ns, found.burstiness_cv[0].tolist(), strict=True)),
-            carriers_line,
-        )
+    def features(self, seconds: int, resolution_ticks: int, lines: Floats) -> list[Features]:
+        """The features of the `seconds` that end with each of the last ones, oldest first, which have these `lines`.
+
+        They determine the signature; a line is as in `describe_features`.
+        """
+        agos = range(len(lines) - 1, -1, -1)
+        found = self._describe([(seconds, ago) for ago in agos], resolution_ticks)
+        return [
+            describe_features(
+                duty_cycle,
+                active_mean,
+                math.nan if math.isnan(peak) else self.usual_peak(seconds, ago),
+                dict(zip(self._timescales_ns, variations, strict=True)),
+                line,
+            )
+            for ago, duty_cycle, active_mean, peak, variations, line in zip(
+                agos,
+                found.duty_cycle.tolist(),
+                found.active_mean.tolist(),
+                found.peak.tolist(),
+                found.burstiness_cv.tolist(),
+                lines.tolist(),
+                strict=True,
+            )
+        ]
 
     def usual_peak(self, seconds: int, ago: int = 0) -> float:
         """Upper quartile of the peaks of the observed seconds; NaN without any."""
@@ -105,11 +120,12 @@ class NodeTotals:
         """Time in the window for which there is data."""
         return float(self._sums.sum(seconds)[OBSERVED])
 
-    def _describe(self, spans: tuple[int, ...], resolution_ticks: int, ago: int = 0) -> NodeStatistics:
+    def _describe(self, spans: Sequence[tuple[int, int]], resolution_ticks: int) -> NodeStatistics:
+        """The statistics of spans of so many seconds, which end so many seconds before the newest."""
         return describe_node(
-            np.stack([self._sums.sum(seconds, ago) for seconds in spans]),
-            np.array([self._peaks.max(seconds, ago) for seconds in spans]),
-            np.stack([self._scales.sum(seconds, ago) for seconds in spans]),
+            np.stack([self._sums.sum(*span) for span in spans]),
+            np.array([self._peaks.max(*span) for span in spans]),
+            np.stack([self._scales.sum(*span) for span in spans]),
             resolution_ticks == 1,
             np.array(self._ticks_per_bin) >= resolution_ticks,
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation, RailStanding
-from ibpulse.aggregator.traffic import Traffic
+from ibpulse.aggregator.traffic import Conclusion
 from ibpulse.analysis import moments
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import MOVED, OBSERVED
@@ -27,7 +27,7 @@ def observe_second(
     ports: Sequence[RingPort],
     rows: Rows,
     table: PortTable,
-    traffic: Traffic,
+    concluded: Conclusion,
     step: StepPeriod | None,
     ago: int,
 ) -> Observation:
@@ -38,10 +38,10 @@ def observe_second(
         end_wall_ns=int(reader.wall_ns(np.array([end_tick]))[0]),
         rate_bytes_per_second=_rate(table, rows[rails], ago),
         step_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
-        signature=traffic.signature.label,
-        moe_saturated=traffic.moe_saturated,
+        signature=concluded.signature,
+        moe_saturated=concluded.moe_saturated,
         rails={
-            str(ports[index].port.id): _state(ports[index], traffic.balance.rails.get(str(ports[index].port.id)))
+            str(ports[index].port.id): _state(ports[index], concluded.rails.get(str(ports[index].port.id)))
             for index in rails
         },
     )

@@ -59,72 +59,78 @@ class Siblings:
 
     def __init__(self) -> None:
         self._jobs: Sequence[PlacedJob] = ()
-        self._second = 0
         self._rails: Sequence[PortId] | None = None
         self._owners: dict[PortId, frozenset[Key]] = {}
         # by owners: the positions of their rails, and the second since which they have had them
         self._groups: dict[frozenset[Key], tuple[Rows, float]] = {}
 
-    def follow(self, jobs: Sequence[PlacedJob], second: int) -> None:
-        """Group the rails by these jobs from this second on."""
+    def follow(self, jobs: Sequence[PlacedJob]) -> None:
+        """Group the rails by these jobs from the next second on."""
         if jobs is not self._jobs:
             self._jobs, self._rails = jobs, None
-        self._second = second
 
-    def group(self, rails: Sequence[PortId]) -> list[Group]:
-        """The groups of all rails of the node, one at least."""
+    def group(self, rails: Sequence[PortId], second: int) -> list[Group]:
+        """The groups of all rails of the node, one at least, after a second."""
         if rails != self._rails:
-            self._regroup(rails)
+            self._regroup(rails, second)
             self._rails = rails
-        found = [Group(places, self._second - since) for places, since in self._groups.values()]
+        found = [Group(places, second - since) for places, since in self._groups.values()]
         return found or [Group(np.zeros(0, dtype=np.intp))]
 
-    def _regroup(self, rails: Sequence[PortId]) -> None:
+    def _regroup(self, rails: Sequence[PortId], second: int) -> None:
         owned = find_owners(self._jobs)
         owners = {rail: owned.get(rail, NOBODY) for rail in rails}
         groups = {}
         for owner, group in group_rails([owners[rail] for rail in rails]).items():
             before = {self._owners[rails[place]] for place in group if rails[place] in self._owners}
-            since = self._second if len(before) > 1 else self._groups[before.pop()][1] if before else -math.inf
+            since = second if len(before) > 1 else self._groups[before.pop()][1] if before else -math.inf
             groups[owner] = group, since
         self._owners, self._groups = owners, groups
 
 
 class RecentRates:
-    """The rates of the node's ports over the last seconds, each span computed once for the node and all jobs.
+    """The rates of the node's ports over spans that end with each of the last `count` seconds.
 
-    The spans end `ago` seconds before the newest second of the table.
+    Each span is computed once for all these seconds, the node and all jobs.
     """
 
-    def __init__(self, ports: Sequence[RingPort], rows: Rows, table: PortTable, ago: int = 0) -> None:
+    def __init__(self, ports: Sequence[RingPort], rows: Rows, table: PortTable, count: int = 1) -> None:
         self.longest_seconds = table.sums.length
-        self._rows, self._sums, self._ago = rows, table.sums, ago
+        self._rows, self._sums, self._count = rows, table.sums, count
         self._up = np.array([port.port.active for port in ports], dtype=np.bool_)
         self._found: dict[int, RailRates] = {}
 
-    def of_rails(self, rails: Rows) -> Callable[[int], RailRates]:
-        """The rates of some of the ports over the last n seconds."""
-        return lambda seconds: self._of_all(seconds).chosen(rails)
+    def of_rails(self, rails: Rows, ago: int = 0) -> Callable[[int], RailRates]:
+        """The rates of some of the ports over the last n seconds, up to `ago` seconds before the newest."""
+        return lambda seconds: self._of_all(seconds).over(self._count - 1 - ago).chosen(rails)
 
     def _of_all(self, seconds: int) -> RailRates:
         if seconds not in self._found:
-            sums = self._sums.sum(seconds, self._ago)[self._rows]
-            self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[:, 0, OBSERVED], self._up).rates()
+            sums = self._sums.sums(seconds, self._count)[:, self._rows]
+            self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[..., 0, OBSERVED], self._up).rates()
         return self._found[seconds]
 
 
 def weigh_ports(
-    ports: Sequence[RingPort], rates: RecentRates, options: AggregatorOptions, siblings: Siblings
+    ports: Sequence[RingPort],
+    rates: RecentRates,
+    options: AggregatorOptions,
+    siblings: Siblings,
+    second: int,
+    ago: int,
 ) -> RailBalance:
-    """The balance of the rails, each group over the first of the spans in which its rails were active."""
+    """The balance of the rails after a second, each group over the first of the spans in which its rails were active.
+
+    It is `ago` seconds before the newest second of the rates.
+    """
     chosen = np.array([index for index, port in enumerate(ports) if port.port.rail], dtype=np.intp)
     names = [ports[index].port.id for index in chosen]
     limits = BalanceOptions(active_bytes_per_second=options.active_bytes_per_second)
     spans, longest = options.balance_spans_seconds, rates.longest_seconds
-    groups = siblings.group(names)
+    groups = siblings.group(names, second)
 
     def weigh(group: Group) -> Balance:
-        rates_of = rates.of_rails(chosen[group.rails])
+        rates_of = rates.of_rails(chosen[group.rails], ago)
         fitting = tuple(span for span in spans if span <= group.seconds)
         if not fitting:
             return weigh_rails(rates_of, spans[:1], longest, limits).unjudged()

@@ -36,6 +36,10 @@ class RollingSeconds:
         """Sum over the last seconds."""
         return np.asarray(sum(part.sum(axis=0) for part in self._last(seconds, ago)))
 
+    def sums(self, seconds: int, count: int) -> Floats:
+        """Sums over the seconds that end with each of the last `count` ones, oldest first: (count, *shape)."""
+        return np.stack([self.sum(seconds, ago) for ago in range(count - 1, -1, -1)])
+
     def max(self, seconds: int, ago: int = 0) -> Floats:
         """Maximum over the last seconds."""
         return np.asarray(np.maximum.reduce([part.max(axis=0) for part in self._last(seconds, ago)]))

@@ -153,8 +153,8 @@ def summarize(
     if stop < end:
         totals.push_holes(end - stop)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
-    totals.traffic.siblings.follow(jobs_between(jobs, start_ns, stop_ns), end)
-    totals.conclude(ports, rows, resolutions, 0)
+    totals.traffic.siblings.follow(jobs_between(jobs, start_ns, stop_ns))
+    totals.conclude(ports, rows, resolutions, range(end, end + 1), counting=False)
     return Summary(
         window_seconds=seconds,
         start_ms=start_ns // 1_000_000,

@@ -13,7 +13,7 @@ from ibpulse.aggregator.past_ports import rail_rates
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RecentRates
-from ibpulse.aggregator.traffic import Traffic, coarsest_rail
+from ibpulse.aggregator.traffic import Conclusion, Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
@@ -110,17 +110,16 @@ class RunningTotals:
             self._jobs.add_seconds(first_tick, ports, seconds)
 
     def conclude(
-        self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], counted_seconds: int, ago: int = 0
-    ) -> RecentRates:
-        """Update balance, signature and MoE saturation for the second `ago` seconds before the newest one.
+        self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], ends: range, counting: bool
+    ) -> tuple[list[Conclusion], RecentRates]:
+        """Judge balance, signature and MoE saturation of the newest seconds, which end at `ends`, one by one.
 
-        MoE saturation advances by `counted_seconds`. Returns the recent rates that the balance was found from, for the
-        jobs.
+        Also returns the rates that the balance was found from, for the jobs. Without `counting`, no time passes.
         """
-        rates = RecentRates(ports, rows, self.table, ago)
+        rates = RecentRates(ports, rows, self.table, len(ends))
         coarsest = coarsest_rail(ports, resolutions)
-        self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, counted_seconds, ago)
-        return rates
+        concluded = self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, ends, counting)
+        return concluded, rates
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""

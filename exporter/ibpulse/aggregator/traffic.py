@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RailBalance, RecentRates, Siblings, weigh_ports
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import find_carriers
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
@@ -27,6 +28,15 @@ from ibpulse.units import SECOND_NS
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What is known of the rails, by port name, and of the traffic after one second."""
+
+    rails: Mapping[str, RailStanding]
+    signature: str
+    moe_saturated: bool
 
 
 class Traffic:
@@ -84,26 +94,21 @@ class Traffic:
         rates: RecentRates,
         node: NodeTotals,
         resolution_ticks: int,
-        counted_seconds: int,
-        ago: int,
-    ) -> None:
-        """Update rail balance, signature and MoE saturation for the second `ago` seconds before the newest one.
-
-        MoE saturation advances by `counted_seconds`.
-        """
-        self.balance = weigh_ports(ports, rates, self._options, self.siblings)
-        line = carriers_line(ports, rows, table, self._window_seconds, ago)
-        features = node.features(self._window_seconds, resolution_ticks, line, ago)
-        self.signature = find_signature(features, self._options.signature)
-        alike = resembles_moe_saturation(
-            self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
-        )
-        self._moe = advance_moe_saturation(self._moe, alike, self._options.moe_saturation, counted_seconds)
-
-    @property
-    def moe_saturated(self) -> bool:
-        """Whether the traffic has resembled the published MoE run for long enough."""
-        return self._moe.saturated
+        ends: range,
+        counting: bool,
+    ) -> list[Conclusion]:
+        """Judge rail balance, signature and MoE saturation of the newest seconds, which end at `ends`, one by one."""
+        lines = carriers_lines(ports, rows, table, self._window_seconds, len(ends))
+        concluded = []
+        for end, features in zip(ends, node.features(self._window_seconds, resolution_ticks, lines), strict=True):
+            self.balance = weigh_ports(ports, rates, self._options, self.siblings, end, ends[-1] - end)
+            self.signature = find_signature(features, self._options.signature)
+            alike = resembles_moe_saturation(
+                self.signature, features.duty_cycle, features.peak_utilization, self._options.moe_saturation
+            )
+            self._moe = advance_moe_saturation(self._moe, alike, self._options.moe_saturation, float(counting))
+            concluded.append(Conclusion(self.balance.rails, self.signature.label, self._moe.saturated))
+        return concluded
 
     def push_holes(self, seconds: int) -> None:
         """Account for seconds that were not read."""
@@ -152,10 +157,13 @@ def coarsest_rail(ports: Sequence[RingPort], resolutions: Sequence[int]) -> int:
     return coarsest_ticks(rails)
 
 
-def carriers_line(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int, ago: int = 0) -> float:
-    """The line rate of the rails that carried traffic in the last seconds, both directions; NaN if unknown."""
+def carriers_lines(ports: Sequence[RingPort], rows: Rows, table: PortTable, seconds: int, count: int) -> Floats:
+    """The line rates of the rails that carried traffic, both directions, (count,); NaN if unknown.
+
+    That is in the `seconds` that end with each of the last `count` ones, oldest first.
+    """
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     rates = np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen])
-    sums = table.sums.sum(seconds, ago)[rows[chosen]]
-    moved = np.where(sums[:, 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
-    return float(line_rate(rates[find_carriers(moved)]))
+    sums = table.sums.sums(seconds, count)[:, rows[chosen]]
+    moved = np.where(sums[..., 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
+    return line_rate(np.where(find_carriers(moved), rates, 0.0).T)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -35,7 +36,7 @@ class BalanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class RailRates:
-    """Rates of rails over a time range, both directions: the means (rails,) and those of the active samples (rails,).
+    """Rates of rails over time ranges, both directions: means and means of the active samples, each (..., rails).
 
     As in `RailSums`, a mean is 0 while the link is down, and NaN if the rail was not observed.
     """
@@ -45,12 +46,16 @@ class RailRates:
 
     def chosen(self, rails: Rows) -> RailRates:
         """Those of some rails."""
-        return RailRates(self.mean[rails], self.active[rails])
+        return RailRates(self.mean[..., rails], self.active[..., rails])
+
+    def over(self, place: int) -> RailRates:
+        """Those of the time range at this place of the first axis."""
+        return RailRates(self.mean[place], self.active[place])
 
 
 @dataclass(frozen=True, slots=True)
 class RailSums:
-    """Sums over a time range: active samples (rails, 2, 4), all bytes (rails, 2), and observed time (rails,).
+    """Sums over time ranges: active samples (..., rails, 2, 4), all bytes (..., rails, 2), observed time (..., rails).
 
     `up` (rails,) is false for a rail whose link is down.
     """
@@ -172,14 +177,12 @@ def measure_fairness(amounts: Floats, groups: Sequence[Rows]) -> Floats:
 
 
 def find_carriers(amounts: Floats) -> Bools:
-    """The rails that carry traffic, or all if none does: (rails,). `amounts` (rails,) are bytes or mean rates.
+    """The rails that carry traffic, or all if none does, like `amounts` (..., rails), which are bytes or mean rates.
 
     A rail that was not observed, NaN, is left out.
     """
-    known = ~np.isnan(amounts)
-    if not known.any():
-        return known
-    return np.asarray(known & (np.nan_to_num(amounts) >= CARRYING * amounts[known].max()))
+    known = np.where(np.isnan(amounts), -np.inf, amounts)
+    return np.asarray(np.isfinite(known) & (known >= CARRYING * known.max(axis=-1, initial=0.0, keepdims=True)))
 
 
 def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:
@@ -221,6 +224,12 @@ def jain_index(amounts: Floats) -> float:
     return float(part.sum() ** 2 / (len(part) * np.square(part).sum()))
 
 
+@lru_cache(8)
+def _others(count: int) -> Rows:
+    """In row i, the places of all rails except i: (count, count - 1)."""
+    return np.asarray((np.arange(count)[:, None] + np.arange(1, count)) % count)
+
+
 def _against_siblings(rates: Floats, active: float) -> tuple[Floats, Bools]:
     """Rate of each rail ÷ the median of the other known rails, and whether that median is active."""
     ratio, judged = np.full(len(rates), np.nan), np.zeros(len(rates), dtype=np.bool_)
@@ -228,9 +237,9 @@ def _against_siblings(rates: Floats, active: float) -> tuple[Floats, Bools]:
     count = len(known)
     if count < 2:
         return ratio, judged
-    # row i holds the indices of all rails except i
-    others = (np.arange(count)[:, None] + np.arange(1, count)) % count
-    middle = np.median(rates[known][others], axis=1)
+    # row i holds the rates of all rails except i
+    others = np.sort(rates[known][_others(count)], axis=1)
+    middle = (others[:, (count - 2) // 2] + others[:, (count - 1) // 2]) / 2
     judged[known] = middle > active
     alive = middle > 0
     ratio[known[alive]] = rates[known[alive]] / middle[alive]
