@@ -1,6 +1,6 @@
 """Runs work that may block for minutes in daemon threads, and waits for reads with one deadline.
 
-Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
+Work that repeats wakes the process at common times. Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
 daemon thread, it does not delay the exit of the process either. Work that is long but not urgent yields to others.
 """
 
@@ -19,8 +19,20 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
+# The beats are this long after the beginning of a second, when the newest samples are whole: see the aggregator.
+BEAT_SECONDS = 0.3
 # an unused thread ends after this long
 IDLE_SECONDS = 10.0
+# Threads that read at the same time only take the interpreter from each other; one that hangs does not stop the others.
+TURN_SECONDS = 0.05
+
+
+def seconds_until_beat(period_seconds: float) -> float:
+    """Seconds until the next beat of the wall clock with this period, for work that repeats.
+
+    Beats with periods that are multiples of each other coincide, so that the process wakes once for all of them.
+    """
+    return period_seconds - (time.time() - BEAT_SECONDS) % period_seconds
 
 
 def yield_to_others(niceness: int) -> None:
@@ -110,12 +122,24 @@ class RepeatedRead(Generic[T]):
         """Whether the last read is at least `every` scans old, or there was none."""
         return self.started_at is None or scan - self.started_at >= every
 
-    def start(self, scan: int) -> threading.Thread:
-        """Start a new read and return its thread; the previous one has ended."""
+    def start(self, scan: int, turn: threading.Lock | None = None) -> threading.Thread:
+        """Start a new read and return its thread; the previous one has ended.
+
+        It waits for those that have the same `turn`, for `TURN_SECONDS` at most.
+        """
         self.answered, self.started_at = False, scan
-        self._thread = threading.Thread(target=self._run, args=(scan,), name=self._thread_name, daemon=True)
+        arguments = (scan, turn or threading.Lock())
+        self._thread = threading.Thread(target=self._run_in_turn, args=arguments, name=self._thread_name, daemon=True)
         self._thread.start()
         return self._thread
+
+    def _run_in_turn(self, scan: int, turn: threading.Lock) -> None:
+        taken = turn.acquire(timeout=TURN_SECONDS)
+        try:
+            self._run(scan)
+        finally:
+            if taken:
+                turn.release()
 
     def _run(self, scan: int) -> None:
         self.answer = self._read(scan)
@@ -144,7 +168,8 @@ class RepeatedReads(Generic[R]):
                 kept[name] = self._make(name)
         self._reads = kept
         idle = [kept[name] for name in names if not kept[name].is_running()]
-        return [read.start(scan) for read in idle if read.is_due(scan, self._every)]
+        turn = threading.Lock()
+        return [read.start(scan, turn) for read in idle if read.is_due(scan, self._every)]
 
     def __getitem__(self, name: str) -> R:
         return self._reads[name]

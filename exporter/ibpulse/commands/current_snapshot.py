@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ibpulse.aggregator import Snapshot
+from ibpulse.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.units import SECOND_NS
 
-# The newest second is whole this long after its end: see the aggregator's schedule.
-WHOLE_AFTER_SECONDS = 0.3
 # Several seconds at a time cost less than half as much. The rules of captures see them this much later.
 BATCH_SECONDS = 5
 # Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
@@ -82,7 +81,7 @@ class CurrentSnapshot:
     async def run(self) -> None:
         """Follow the jobs every second, and aggregate at least every `BATCH_SECONDS`."""
         while True:
-            await asyncio.sleep(1.0 - (time.time() - WHOLE_AFTER_SECONDS) % 1.0)
+            await asyncio.sleep(seconds_until_beat(1.0))
             self._read_jobs()
             second = _newest_second()
             # the wall clock may have been stepped back
@@ -118,4 +117,4 @@ class CurrentSnapshot:
 
 def _newest_second() -> int:
     """The number of the newest second that is whole, since the epoch."""
-    return int(time.time() - WHOLE_AFTER_SECONDS)
+    return int(time.time() - BEAT_SECONDS)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ibpulse.deadline import DaemonThreads
+from ibpulse.deadline import DaemonThreads, seconds_until_beat
 from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
 from ibpulse.events import Event, EventLog
@@ -318,7 +318,7 @@ class Supervisor:
             if rescan != self._rescan_seen:
                 self._rescan_seen = rescan
                 self._rescan_wanted.set()
-            await asyncio.sleep(CALM_SECONDS if self._main.moves else POLL_SECONDS)
+            await asyncio.sleep(seconds_until_beat(CALM_SECONDS) if self._main.moves else POLL_SECONDS)
 
     def _poll_states(self) -> None:
         if self._followed.poll():

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
+from ibpulse.deadline import seconds_until_beat
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.tls import TlsServer
 from ibpulse.web.connection import Connection
@@ -214,7 +215,7 @@ class _Server(Server):
             for connection in self._connections():
                 connection.check_reading()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.ending.wait(), 1.0)
+                await asyncio.wait_for(self.ending.wait(), seconds_until_beat(1.0))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
