@@ -1,7 +1,8 @@
 """Runs work that may block for minutes in daemon threads, and waits for reads with one deadline.
 
-Work that repeats wakes the process at common times. Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
-daemon thread, it does not delay the exit of the process either. Work that is long but not urgent yields to others.
+Nothing can interrupt a read of a device whose firmware does not answer. A late thread is abandoned; because it is a
+daemon thread, it does not delay the exit of the process either. Work that is long but not urgent yields to others, and
+work that repeats wakes the process at common times.
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ def test_a_new_sampler_leaves_the_status_while_it_does_not_know_better(tree: Tre
 
 def test_a_port_that_answers_is_read_on_the_fast_path(ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, answering)
-    assert [port.planned for port in sampling.loop._slow] == [answering]
+    assert [port.planned for port in sampling.loop.slow] == [answering]
     sampling.sample()
-    assert sampling.loop._slow == []
+    assert sampling.loop.slow == []
 
 
 def test_a_missing_file_means_that_the_device_disappeared(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
@@ -345,7 +345,7 @@ def test_the_loop_returns_when_the_most_frequent_ports_had_been_read(
     read = sampling.loop.sample(1010, 0)
     sampling.tick = 1010
     stamps = {planned: sampling.block(planned.slot, 1).records[0, 0] for planned in (answering, strided)}
-    assert read == stamps[answering][at.R_AFTER] == stamps[strided][at.R_BEFORE]
+    assert stamps[answering][at.R_AFTER] <= read <= stamps[strided][at.R_BEFORE]
 
 
 @pytest.mark.parametrize("text", ["3", "not a number"])

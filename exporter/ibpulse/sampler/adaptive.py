@@ -29,7 +29,7 @@ FEWEST_SAMPLES = 2
 # no better than doubling the interval; below that, a longer interval would lose more than it gains.
 LONG_READ_QUANTILE = 0.85
 P99 = 0.99
-REFRESH_SECONDS = 5.0
+REFRESH_SECONDS = 2.0
 # An interval is shortened if the shorter one would still suffice for reads that take this many times longer,
 RESERVE = 2.0
 # during all of this time.

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from ibpulse.units import SECOND_NS
 
 # Two clock reads this far apart were interrupted by a preemption, and are repeated.
-_TORN_NS = 20_000
+TORN_NS = 20_000
 _TRIES = 5
+# In each tick, the usual time of the reads grows by this part of the interval at most.
+USUAL_GROWTH = 64
 
 
 class TickClock:
@@ -47,9 +49,9 @@ class TickClock:
         self._sleep = sleep
         # maximum lateness of a deadline; a new clock starts with a future one
         self._grace_ns = 0
-        self._usual_ns = 0
-        self._last_ns = last_ns
-        self._offset_ns, _ = self._measure_offset()
+        self.usual_ns = 0
+        self.began_ns = last_ns
+        self.offset_ns, _ = self._measure_offset()
         if last_tick:
             self._resume(monotonic_ns())
 
@@ -66,7 +68,7 @@ class TickClock:
             now = self._monotonic_ns()
             self._follow_wall(now)
             tick = max(self.tick + 1, self._next_wall_tick(now) + self.shift)
-            deadline = (tick - self.shift) * self.interval_ns - self._offset_ns
+            deadline = (tick - self.shift) * self.interval_ns - self.offset_ns
             if max(deadline, now) < earliest:
                 tick, deadline = tick + 1, deadline + self.interval_ns
             # read the clock again, because a preemption since `now` must not extend the sleep
@@ -76,10 +78,14 @@ class TickClock:
             begun = self._monotonic_ns()
             if begun - deadline <= self.interval_ns // 2:
                 break
-        if self._last_ns:
+        if self.began_ns:
             self.missed += (tick - 1) // self.stride - self.tick // self.stride
-        self.tick, self._last_ns, self._grace_ns = tick, begun, self.interval_ns // 2
+        self.tick, self.began_ns, self._grace_ns = tick, begun, self.interval_ns // 2
         return max(begun - deadline, 0)
+
+    def follow(self, tick: int, began_ns: int, offset_ns: int, usual_ns: int) -> None:
+        """Continue after a tick that was waited for elsewhere, without a missed one before it."""
+        self.tick, self.began_ns, self.offset_ns, self.usual_ns = tick, began_ns, offset_ns, usual_ns
 
     def _earliest_begin(self, read_ns: int) -> int:
         """The earliest time at which each port may be read again.
@@ -89,17 +95,17 @@ class TickClock:
         if not self._grace_ns:
             return 0
         ended = read_ns or self._monotonic_ns()
-        self._usual_ns = min(ended - self._last_ns, self._usual_ns + self.interval_ns // 64)
-        return ended - self._usual_ns + self.interval_ns // 2
+        self.usual_ns = min(ended - self.began_ns, self.usual_ns + self.interval_ns // USUAL_GROWTH)
+        return ended - self.usual_ns + self.interval_ns // 2
 
     def _next_wall_tick(self, now: int) -> int:
         """The first wall-clock multiple that can still be met."""
-        return -(-(now + self._offset_ns + 1 - self._grace_ns) // self.interval_ns)
+        return -(-(now + self.offset_ns + 1 - self._grace_ns) // self.interval_ns)
 
     def _resume(self, now: int) -> None:
         """Detect whether the wall clock was stepped since the earlier clock's last tick."""
         wall_tick = self._next_wall_tick(now)
-        if not self._last_ns:
+        if not self.began_ns:
             if wall_tick + self.shift <= self.tick:
                 # the time since the last tick is unknown, so leave a missing tick in between
                 self.steps += 1
@@ -113,15 +119,15 @@ class TickClock:
     def _follow_wall(self, now: int) -> None:
         """Follow a slewed wall clock, and detect steps of more than half an interval."""
         offset = self._wall_ns() - now
-        if abs(offset - self._offset_ns) < _TORN_NS:
-            self._offset_ns = offset
+        if abs(offset - self.offset_ns) < TORN_NS:
+            self.offset_ns = offset
             return
         offset, doubt = self._measure_offset()
-        proven = abs(offset - self._offset_ns) - doubt
+        proven = abs(offset - self.offset_ns) - doubt
         if proven <= 0:
             return
-        self._offset_ns = offset
-        if self._last_ns and proven > self.interval_ns // 2:
+        self.offset_ns = offset
+        if self.began_ns and proven > self.interval_ns // 2:
             self._step(self._next_wall_tick(now))
 
     def _step(self, wall_tick: int) -> None:
@@ -131,7 +137,7 @@ class TickClock:
 
     def _count_on(self, wall_tick: int) -> int:
         """The tick at this wall-clock multiple, from the time elapsed since the last tick, rounded to the nearest."""
-        passed = wall_tick * self.interval_ns - self._offset_ns - self._last_ns
+        passed = wall_tick * self.interval_ns - self.offset_ns - self.began_ns
         return self.tick + (passed + self.interval_ns // 2) // self.interval_ns
 
     def _measure_offset(self) -> tuple[int, int]:
@@ -142,7 +148,7 @@ class TickClock:
             wall = self._wall_ns()
             width = self._monotonic_ns() - before
             tries.append((width // 2, wall - before - width // 2))
-            if width < _TORN_NS:
+            if width < TORN_NS:
                 break
         doubt, offset = min(tries)
         return offset, doubt

@@ -1,4 +1,4 @@
-"""The hot loop: at every tick, reads each counter from an open descriptor and writes one record per port to the ring.
+"""Reads each counter of a tick from an open descriptor and writes one record per port to the ring.
 
 Standard library only, one thread, constant memory. It never logs or waits for another process: the plan lists the files
 to read, and the ring's header carries its status.
@@ -12,6 +12,7 @@ import os
 import struct
 import time
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -109,17 +110,22 @@ FastEntry = tuple[int, int, int, int, SampledPort]
 
 
 class Loop:
-    """Reads the ports of a plan into a ring, tick by tick."""
+    """The ports of a plan, and a full tick over all of them; `steady` has the short one."""
 
     def __init__(self, ring: RingFile, lane: int) -> None:
         self._ring = ring
         self._lane = at.lane_at(lane)
         self._ports: dict[PlannedPort, SampledPort] = {}
         self.stride = 1
-        self._fast: list[tuple[int, list[FastEntry]]] = []
-        self._slow: list[SampledPort] = []
-        self._pack = struct.Struct(at.RECORD_FORMAT).pack_into
-        self._bytes = ring.words.cast("B")
+        self.fast: list[FastEntry] = []
+        """The ports that are due at every tick and have one open file per direction, none failing, by device."""
+        self.slow: list[SampledPort] = []
+        """The others that are due at every tick."""
+        self.strided: list[SampledPort] = []
+        """The ports that are not due at every tick."""
+        self.pack = struct.Struct(at.RECORD_FORMAT).pack_into
+        """Stores a record in the `buffer`."""
+        self.buffer = ring.words.cast("B")
         self._longest_read_ns = int(LONGEST_READ * ring.interval_ns)
 
     def apply(self, plan: Plan) -> None:
@@ -143,16 +149,16 @@ class Loop:
         self._sort()
 
     def _sort(self) -> None:
-        """Assign each port to the fast or the slow path, ordered by device."""
+        """Divide the ports anew, each part ordered by device."""
         ports = sorted(self._ports.values(), key=lambda port: (port.device_number, port.planned.slot))
-        self._slow = [port for port in ports if not port.is_whole()]
-        entries: dict[int, list[FastEntry]] = {}
-        for port in ports:
-            if port.is_whole():
-                transmit, receive = port.transmit.descriptors[0], port.receive.descriptors[0]
-                entry = (port.device_number, port.record_bytes, transmit, receive, port)
-                entries.setdefault(port.planned.stride, []).append(entry)
-        self._fast = sorted(entries.items(), key=lambda item: item[0])
+        frequent = [port for port in ports if port.planned.stride == 1]
+        self.strided = [port for port in ports if port.planned.stride > 1]
+        self.slow = [port for port in frequent if not port.is_whole()]
+        self.fast = [
+            (port.device_number, port.record_bytes, port.transmit.descriptors[0], port.receive.descriptors[0], port)
+            for port in frequent
+            if port.is_whole()
+        ]
 
     def sample(self, tick: int, late_ns: int) -> int:
         """Read every port that is due at this tick, which started `late_ns` after its deadline.
@@ -163,64 +169,31 @@ class Loop:
         began = time.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
-        # a port that leaves the fast path during this tick has already been read by `_read_port`
-        slow = self._slow
-        read = self._read_fast(tick, began)
-        if slow:
-            self._read_slow(slow, tick)
+        frequent, strided = [*(entry[-1] for entry in self.fast), *self.slow], self.strided
+        read = self.read_ports(frequent, tick)
+        ended = self.read_ports(strided, tick) if strided else read
         words[lane + at.L_DEVICE] = 0
-        ended = time.monotonic_ns()
-        self._account(tick, late_ns, ended - began)
-        return ended if slow else read
+        words[lane + at.L_TICK] = tick
+        words[lane + at.L_TICKS] += 1
+        self.count_times([late_ns], [ended - began])
+        return read if frequent else ended
 
-    def _read_fast(self, tick: int, before: int) -> int:
-        """The hot path: two preads, two clock reads and two stores per port. Returns as `sample` does."""
-        words, now, pread, pack, buffer = self._ring.words, time.monotonic_ns, os.pread, self._pack, self._bytes
-        device_at = self._lane + at.L_DEVICE
-        record = tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
-        failed = False
-        read = 0
-        for stride, entries in self._fast:
-            if tick % stride:
-                continue
-            longest = stride * self._longest_read_ns
-            mark = tick | stride << at.STRIDE_SHIFT
-            for device, records, transmit_descriptor, receive_descriptor, port in entries:
-                # for ports that are due at every tick, the clock guarantees this
-                if stride > 1 and self._is_too_soon(port, before):
-                    continue
-                words[device_at] = device
-                try:
-                    transmit = int(pread(transmit_descriptor, READ_BYTES, 0))
-                    between = now()
-                    receive = int(pread(receive_descriptor, READ_BYTES, 0))
-                    after = now()
-                    if after - before > longest:
-                        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
-                    pack(buffer, records + record, before, between, after, transmit, receive, mark)
-                    before = port.read_ns = after
-                except (OSError, ValueError, struct.error):
-                    failed = True
-                    self._read_port(port, tick)
-                    before = now()
-            read = read or before
-        if failed:
-            self._sort()
-        return read or before
-
-    def _read_slow(self, ports: list[SampledPort], tick: int) -> None:
-        """Read ports with several files per direction, or with a file that is new, failing or paused."""
+    def read_ports(self, ports: list[SampledPort], tick: int) -> int:
+        """Read those of the ports that are due at this tick; returns the monotonic time after it."""
         words = self._ring.words
-        mended = False
+        changed = False
         for port in ports:
             stride = port.planned.stride
+            # for ports that are due at every tick, the clock guarantees the time between two samples
             if tick % stride or (stride > 1 and self._is_too_soon(port, time.monotonic_ns())):
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
+            whole = port.is_whole()
             self._read_port(port, tick)
-            mended |= port.is_whole()
-        if mended:
+            changed |= port.is_whole() != whole
+        if changed:
             self._sort()
+        return time.monotonic_ns()
 
     def _is_too_soon(self, port: SampledPort, now_ns: int) -> bool:
         """Whether the last sample was so late that a rate would cover less than half of the port's interval.
@@ -245,12 +218,12 @@ class Loop:
         if transmit == receive == at.ABSENT:
             return
         # the record keeps its timestamps even if a read took too long
-        transmit, receive = self._doubt(port, (before, between, after), (transmit, receive))
+        transmit, receive = self.doubt(port, (before, between, after), (transmit, receive))
         record = port.record_bytes + tick % self._ring.capacity * (at.RECORD_WORDS * at.WORD)
         mark = tick | port.planned.stride << at.STRIDE_SHIFT
-        self._pack(self._bytes, record, before, between, after, transmit, receive, mark)
+        self.pack(self.buffer, record, before, between, after, transmit, receive, mark)
 
-    def _doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
+    def doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
         """Both counters, ABSENT for a read that took too long."""
         before, between, after = instants
         longest = port.planned.stride * self._longest_read_ns
@@ -294,11 +267,12 @@ class Loop:
         if file.vanished:
             words[at.H_RESCAN] += 1
 
-    def _account(self, tick: int, late_ns: int, duration_ns: int) -> None:
+    def count_times(self, late_ns: Sequence[int], duration_ns: Sequence[int]) -> None:
+        """Count the lateness and the duration of ticks into the histograms of the ring."""
         words, lane = self._ring.words, self._lane
-        words[lane + at.L_TICK] = tick
-        words[lane + at.L_TICKS] += 1
-        words[lane + at.L_LATENESS_SUM_NS] += late_ns
-        words[lane + at.L_DURATION_SUM_NS] += duration_ns
-        words[lane + at.L_LATENESS + bisect_left(at.LATENESS_BOUNDS_NS, late_ns)] += 1
-        words[lane + at.L_DURATION + bisect_left(at.DURATION_BOUNDS_NS, duration_ns)] += 1
+        words[lane + at.L_LATENESS_SUM_NS] += sum(late_ns)
+        words[lane + at.L_DURATION_SUM_NS] += sum(duration_ns)
+        for value in late_ns:
+            words[lane + at.L_LATENESS + bisect_left(at.LATENESS_BOUNDS_NS, value)] += 1
+        for value in duration_ns:
+            words[lane + at.L_DURATION + bisect_left(at.DURATION_BOUNDS_NS, value)] += 1

@@ -21,6 +21,7 @@ from ibpulse.sampler import scheduling
 from ibpulse.sampler.clock import TickClock
 from ibpulse.sampler.loop import Loop
 from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
+from ibpulse.sampler.steady import sample_steadily
 from ibpulse.units import SECOND_NS
 
 MAIN_LANE = 0
@@ -106,6 +107,7 @@ class SamplerProcess:
                 self._record_segment()
             read_ns = self._loop.sample(clock.tick, late_ns)
             words[lane + at.L_MISSED] = self._missed_before + clock.missed
+            read_ns = sample_steadily(self._ring, self._lane, self._loop, clock, read_ns)
             if clock.tick % ticks_per_second == 0:
                 words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()
                 if os.getppid() != self._parent:
