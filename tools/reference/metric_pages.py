@@ -27,8 +27,8 @@ a port has both counters read at its beginning and its end, and no reset in betw
 it is excluded, and never counted as zero.
 
 **Windows** (`window` label) end at the newest aggregated sample, `ibpulse_aggregated_until_timestamp_seconds`, and
-cover exactly that many whole seconds. Numbers are aggregated once a second, about 0.3 s after the end of the second
-(later by five sampling intervals of the slowest port), so a scrape sees a window that ended 0.3 s to 1.4 s ago.
+cover exactly that many whole seconds. A scrape gets every second that ended at least
+0.3 s before (and five sampling intervals of the slowest port), so it sees a window that ended 0.3 s to 1.4 s ago.
 Scrapes never change a value. If the window is at least as long as the scrape interval, `max_over_time` of a peak
 misses nothing.
 

@@ -55,9 +55,10 @@ class CurrentSnapshot:
         follow_jobs: Callable[[], Sequence[PlacedJob] | None],
         note: Callable[[Snapshot], None],
         errors: InternalErrors,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader, self._update, self._fabric, self._follow_jobs = reader, update, fabric, follow_jobs
-        self._note, self._errors = note, errors
+        self._note, self._errors, self._monotonic = note, errors, monotonic
         self._ticks_per_second = SECOND_NS // reader.interval_ns
         self._snapshot: Snapshot | None = None
         self._in_force: _InForce | None = None
@@ -106,8 +107,8 @@ class CurrentSnapshot:
             self._take(now, newest)
             self._failing_since = None
             return
-        self._failing_since = self._failing_since or time.monotonic()
-        if time.monotonic() - self._failing_since >= STALE_SECONDS:
+        self._failing_since = self._failing_since or self._monotonic()
+        if self._monotonic() - self._failing_since >= STALE_SECONDS:
             self._snapshot = None
 
     def _take(self, given: _InForce, tick: int) -> None:

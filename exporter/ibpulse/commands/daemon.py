@@ -219,9 +219,6 @@ class Daemon:
         ]
         if self._web_config:
             tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
-        # what was built so far is never garbage: keep the collector from walking it
-        gc.collect()
-        gc.freeze()
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
         self._last_resort.arm(0 if waiting in done else 1)
@@ -246,6 +243,9 @@ class Daemon:
         tls = self._web_config.tls if self._web_config else plain
         server = await serve(create_app(self._web_parts()), address.host, address.port, tls=tls)
         self._announce(server.host, server.port)
+        # what was built so far is never garbage: keep the collector from walking it
+        gc.collect()
+        gc.freeze()
         try:
             await server.wait()
         finally:

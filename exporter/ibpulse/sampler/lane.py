@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 
 # A healthy read takes tens of µs to a few ms; a hung NIC blocks one for over a minute.
 HUNG_READ_SECONDS = 0.25
+# A heartbeat this old is looked at more often, before it counts as a hung read.
+RECENT_SECONDS = 0.05
+# between two looks
+LONGEST_PAUSE_SECONDS = 0.4
 SILENT_SECONDS = 1.0
 STARTING_SECONDS = 15.0
 # A running sampler applies a new plan within a tick.
@@ -58,7 +62,7 @@ class Lane:
         self._process: PipedProcess | None = None
         self._last_sign: tuple[int, ...] = ()
         self._signless_polls = 0
-        self._last_sign_monotonic = 0.0
+        self._last_sign_monotonic = self._polled_monotonic = 0.0
 
     def word(self, which: int) -> int:
         """One word of the lane's block in the ring."""
@@ -148,11 +152,15 @@ class Lane:
         If this process itself was stopped or starved, counting restarts with the next poll.
         """
         now = time.monotonic()
+        before, self._polled_monotonic = self._polled_monotonic, now
         device = self.word(at.L_DEVICE)
         # applying a plan counts as progress too, because a process may take long to start before its first tick
         sign = (self.word(at.L_HEARTBEAT_NS), self.word(at.L_TICKS), self.word(at.L_PLAN_APPLIED), device)
         if sign != self._last_sign:
-            self._last_sign, self._signless_polls, self._last_sign_monotonic = sign, 0, now
+            self._last_sign, self._signless_polls = sign, 0
+            # the heartbeat tells when, unless this process itself slept for longer than it meant to
+            seen = max(before, self.word(at.L_HEARTBEAT_NS) / 1e9) if now - before < LONGEST_PAUSE_SECONDS else now
+            self._last_sign_monotonic = min(seen, now)
         else:
             self._signless_polls += 1
         # two polls without progress prove nothing, even if much time passed between them
@@ -161,8 +169,9 @@ class Lane:
 
     @property
     def moves(self) -> bool:
-        """Whether the last `poll` found progress since the one before: then the process neither hangs nor has ended."""
-        return self._signless_polls == 0
+        """Whether the last `poll` found recent progress: then the process neither hangs nor has ended."""
+        recent = max(RECENT_SECONDS, 3 * self._ring.interval_ns / 1e9)
+        return self._signless_polls == 0 and self._polled_monotonic - self._last_sign_monotonic < recent
 
     def _device(self, number: int) -> str:
         """The device of a heartbeat, according to the plan that the process follows, which may not be the newest."""

@@ -39,10 +39,8 @@ from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 
-# between two looks at the heartbeat of the main sampler, and while it stands still
-CALM_SECONDS, POLL_SECONDS = 0.2, 0.05
-# between two looks at everything else
-CHECK_SECONDS = 1.0
+# between two looks at the main sampler's heartbeat, at one that stands still, and at everything else
+CALM_SECONDS, POLL_SECONDS, CHECK_SECONDS = 0.2, 0.05, 1.0
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
@@ -314,9 +312,8 @@ class Supervisor:
                         step()
             with self._errors.boundary("fabric", "links"):
                 self._poll_states()
-            rescan = self._ring.words[at.H_RESCAN]
-            if rescan != self._rescan_seen:
-                self._rescan_seen = rescan
+            before, self._rescan_seen = self._rescan_seen, self._ring.words[at.H_RESCAN]
+            if before != self._rescan_seen:
                 self._rescan_wanted.set()
             await asyncio.sleep(seconds_until_beat(CALM_SECONDS) if self._main.moves else POLL_SECONDS)
 
@@ -337,12 +334,9 @@ class Supervisor:
     def _check_main(self) -> None:
         if not self._main.is_started():
             self._restart(self._last_fault)
-            return
-        status = self._main.exit_status()
-        if status is not None:
+        elif (status := self._main.exit_status()) is not None:
             self._restart(f"the sampler ended with status {status}")
-            return
-        if self._stall.is_hung_read():
+        elif self._stall.is_hung_read():
             self._take_over(self._stall.device)
         elif self._main.is_silent(self._stall):
             self._ending.add(self._main.kill())
@@ -394,8 +388,7 @@ class Supervisor:
 
     def _adapt(self) -> None:
         """Adapt the intervals of devices to their read times."""
-        hung = self._quarantine.hung_devices
-        ports = [port for port in self._planned if port.device not in hung]
+        ports = [port for port in self._planned if port.device not in self._quarantine.hung_devices]
         if self._adaptive.refresh(ports, time.monotonic()):
             self._replan(force=True)
 
