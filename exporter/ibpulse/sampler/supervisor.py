@@ -93,15 +93,13 @@ class Supervisor:
         self._options = options
         self._spare = SpareDescriptors()
         self._main = Lane(ring, MAIN_LANE, self._spare)
-        self._stall = Stall(0.0, "")
-        self._ending = EndingProcesses()
+        self._stall, self._ending = Stall(0.0, ""), EndingProcesses()
         self._errors = errors or InternalErrors()
         self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._spare, self._errors)
         self._adaptive = AdaptiveInterval(self._reader)
         self._header_log = HeaderLog(ring)
         self._generation = 0
-        self._restarts = 0
-        self._takeovers = 0
+        self._restarts = self._takeovers = 0
         self._restart_seconds = self._restart_after = 0.0
         self._last_fault = NOT_STARTED
         self._rescan_seen = ring.words[at.H_RESCAN]
@@ -314,6 +312,8 @@ class Supervisor:
                 self._poll_states()
             before, self._rescan_seen = self._rescan_seen, self._ring.words[at.H_RESCAN]
             if before != self._rescan_seen:
+                # before the next scan, which forgets a port that disappeared
+                self._header_log.log_changes(self.slots)
                 self._rescan_wanted.set()
             await asyncio.sleep(seconds_until_beat(CALM_SECONDS) if self._main.moves else POLL_SECONDS)
 
