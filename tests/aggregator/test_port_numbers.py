@@ -218,10 +218,10 @@ def test_effective_resolution_is_measured_port_after_port(tmp_path: Path) -> Non
     ring = Ring.create(tmp_path, port(A), port("efa_0:1"), *map(port, others))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     for name in (A, *others):
-        ring.write(name, (square(20e9, 1, 3), IDLE), 1, 500)
-    ring.write("efa_0:1", (constant(20e9), IDLE), 1, 500, stride=3)
+        ring.write(name, (square(20e9, 1, 3), IDLE), 1, 900)
+    ring.write("efa_0:1", (constant(20e9), IDLE), 1, 900, stride=3)
     first, second = (
-        [found.effective_resolution_seconds for found in update(ring, aggregator, at).ports] for at in (3, 6)
+        [found.effective_resolution_seconds for found in update(ring, aggregator, at).ports] for at in (3, 8)
     )
     assert 1 <= sum(value is None for value in first) < 6
     assert second == [pytest.approx(0.04), pytest.approx(0.03), *[pytest.approx(0.04)] * 4]
