@@ -113,10 +113,10 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: $(VENV)/bin/python requirements/run.txt requirements/build.txt pyproject.toml
-	$(PIP) --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(PIP) --no-deps --require-hashes -r requirements/run.txt -r requirements/build.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
-	$(PIP) --require-hashes -r requirements/dev.txt
+	$(PIP) --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@

@@ -78,7 +78,7 @@ install() {
 
     rm -rf "$new"
     "$python" -m venv "$new"
-    "$new/bin/python" -m pip install --quiet --require-hashes -r "$locked"
+    "$new/bin/python" -m pip install --quiet --no-deps --require-hashes -r "$locked"
     "$new/bin/python" -m pip install --quiet --no-deps "$wheel"
     cp "$here"/ibpulse*.service "$here/prolog.sh" "$here/epilog.sh" "$new/"
     [ -z "$before" ] || echo "$before" >"$new/before"

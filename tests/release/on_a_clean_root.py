@@ -92,7 +92,7 @@ def make_release(folder: Path) -> None:
         package.write_text(re.sub('__version__ = ".*"', f'__version__ = "{version}"', package.read_text()))
         build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}")
         run(sys.executable, *build, str(source))
-        wheels = ("-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary=:all:")
+        wheels = ("-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:")
         given = (f"--python-version={PYTHON}", "--platform=manylinux_2_28_x86_64", "--platform=manylinux2014_x86_64")
         run(sys.executable, *wheels, *given, f"--dest={folder / 'wheels'}", "-r", str(source / "requirements/run.txt"))
         if version != "0.1.0":
@@ -206,7 +206,7 @@ def install_with_script(node: Node) -> None:
     newer = "sh /release/0.2.1/install.sh"
     node.run(
         "python3 -m venv /opt/ibpulse; cd /release/0.1.0;"
-        "/opt/ibpulse/bin/pip install --quiet --require-hashes -r requirements/run.txt;"
+        "/opt/ibpulse/bin/pip install --quiet --no-deps --require-hashes -r requirements/run.txt;"
         "/opt/ibpulse/bin/pip install --quiet --no-deps /release/ibpulse-0.1.0-py3-none-any.whl;"
         "cp ibpulse.service /etc/systemd/system/; systemctl daemon-reload; systemctl enable --now ibpulse"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,8 @@ def test_another_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
     with pytest.raises(SystemExit):
         main([str(tmp_path / "other-1.0-py3-none-any.whl"), str(tmp_path)])
     assert "not a wheel of ibpulse" in capsys.readouterr().err
+
+
+def test_what_the_locks_install_without_dependencies_lacks_nothing() -> None:
+    check = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stdout
