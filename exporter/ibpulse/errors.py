@@ -6,6 +6,9 @@
     ├── RingError           a ring file that is not one, is of another version, or does not fit
     ├── SamplerError        the sampler process could not be started
     ├── RecordingError      a recording that cannot be read or written
+    ├── DatasetError        a dataset of many nodes that cannot be read or written
+    ├── BenchmarkError      a benchmark's file that cannot be read, or not be compared
+    ├── TraceError          a profiler's trace that cannot be read, or not be compared
     ├── PictureError        a picture that cannot be drawn or written
     ├── CaptureError        a capture that cannot be taken
     ├── DaemonError         a running daemon that does not answer, or refuses
@@ -54,6 +57,18 @@ class SamplerError(IbpulseError):
 
 class RecordingError(IbpulseError):
     """A recording that cannot be read or written."""
+
+
+class DatasetError(IbpulseError):
+    """A dataset of many nodes that cannot be read or written."""
+
+
+class BenchmarkError(IbpulseError):
+    """A benchmark's file that cannot be read, or not be compared."""
+
+
+class TraceError(IbpulseError):
+    """A profiler's trace that cannot be read, or not be compared with a recording."""
 
 
 class PictureError(IbpulseError):

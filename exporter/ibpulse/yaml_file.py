@@ -1,6 +1,9 @@
 """Reads YAML files that people write: nodes with their lines, faults as sentences, and whether a file changed.
 
 Scalars are taken as written, because YAML would read `0001:00:00.0` as a number of base 60.
+
+The functions that need the module `yaml` import it themselves: it takes 1 MB, and a daemon without such files has no
+use for it.
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
-import yaml
+if TYPE_CHECKING:
+    import yaml
 
 MAX_BYTES = 1_000_000
 # no file of ibpulse needs more than four
@@ -37,6 +41,8 @@ class YamlFile:
 
     def compose(self, advice: str) -> yaml.Node | None:
         """The root of the file; None if it is empty or a fault was added. `advice` is for an unreadable file."""
+        import yaml
+
         try:
             text = self._read_text()
             # composing is recursive, parsing is not
@@ -67,7 +73,7 @@ class YamlFile:
         self, node: yaml.Node, what: str, example: str, subject: Callable[[str], str]
     ) -> Iterator[YamlEntry]:
         """Like `entries`, for a node called `what`; if the node is not a mapping, the fault shows the example."""
-        if isinstance(node, yaml.MappingNode):
+        if is_mapping(node):
             yield from self.entries(node, subject)
         else:
             self.refuse(node.start_mark.line + 1, f"{what}: is not a mapping; write it like {example}")
@@ -84,6 +90,8 @@ class YamlFile:
         return content.decode()
 
     def _syntax_fault(self, error: yaml.YAMLError) -> str:
+        import yaml
+
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             line = error.problem_mark.line + 1
             return f"{self.path}:{line}: not YAML: {error.problem}; correct this line or the one before"
@@ -103,13 +111,36 @@ def sign_file(path: Path) -> FileSignature:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
+def is_scalar(node: yaml.Node | None) -> TypeGuard[yaml.ScalarNode]:
+    """Whether a node is a single value."""
+    import yaml
+
+    return isinstance(node, yaml.ScalarNode)
+
+
+def is_sequence(node: yaml.Node | None) -> TypeGuard[yaml.SequenceNode]:
+    """Whether a node is a list."""
+    import yaml
+
+    return isinstance(node, yaml.SequenceNode)
+
+
+def is_mapping(node: yaml.Node | None) -> TypeGuard[yaml.MappingNode]:
+    """Whether a node is a mapping."""
+    import yaml
+
+    return isinstance(node, yaml.MappingNode)
+
+
 def text_of(node: yaml.Node) -> str:
     """A scalar as written; a list or a mapping, whose aliases may repeat themselves without end, as `[...]`."""
-    return str(node.value) if isinstance(node, yaml.ScalarNode) else "[...]"
+    return str(node.value) if is_scalar(node) else "[...]"
 
 
 def _find_fault(text: str) -> tuple[int, str] | None:
     """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have."""
+    import yaml
+
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1

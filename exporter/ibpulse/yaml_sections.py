@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, ValidationError, ValidationInfo
 
-from ibpulse.yaml_file import YamlFile
+from ibpulse.yaml_file import YamlFile, is_mapping, is_scalar
+
+if TYPE_CHECKING:
+    import yaml
 
 # the deepest value of these formats is a header, three keys down
 MAX_DEPTH = 3
@@ -55,7 +57,7 @@ class ConfigSource:
         return source
 
     def _read(self, root: yaml.Node | None) -> None:
-        if isinstance(root, yaml.MappingNode):
+        if is_mapping(root):
             self.texts = dict(self._entries(root, ()))
         elif root is not None and not is_empty(root):
             self.file.faults.append(f"{self.file.path}: is not a mapping; write it like {self.example}")
@@ -68,19 +70,19 @@ class ConfigSource:
                 yield name, self._content(value, (*keys, name))
 
     def _content(self, node: yaml.Node, keys: Keys) -> Any:
-        if isinstance(node, yaml.ScalarNode):
+        if is_scalar(node):
             return str(node.value)
         if len(keys) >= MAX_DEPTH:
             self.file.faults.append(f"{self.place(keys)}: not a single value; give one text")
             return ""
-        if isinstance(node, yaml.MappingNode):
+        if is_mapping(node):
             return dict(self._entries(node, keys))
         return [self._content(item, (*keys, str(number))) for number, item in enumerate(node.value)]
 
 
 def is_empty(node: yaml.Node) -> bool:
     """Whether a value is absent or null."""
-    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in EMPTY
+    return is_scalar(node) and node.style is None and node.value in EMPTY
 
 
 def check_sections(

@@ -1,0 +1,88 @@
+"""The size of a language model: published figures, or counted from the shapes of its layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What traffic depends on. `kv_width` is the width of keys, and of values; 0 if unknown.
+
+    `parameters` are all, `expert_parameters` those of routed experts, in `moe_layers` of the `layers`.
+    """
+
+    name: str
+    parameters: float
+    layers: int
+    hidden: int
+    source: str
+    kv_width: int = 0
+    vocabulary: int = 0
+    tied: bool = False
+    expert_parameters: float = 0.0
+    moe_layers: int = 0
+    experts: int = 0
+    chosen_experts: int = 0
+    most_nodes: int = 0
+
+    @property
+    def dense_parameters(self) -> float:
+        """Parameters that every token uses."""
+        return self.parameters - self.expert_parameters
+
+    @property
+    def active_parameters(self) -> float:
+        """Parameters that one token uses: all dense ones, and k of E experts."""
+        used = self.chosen_experts / self.experts if self.experts else 0.0
+        return self.dense_parameters + self.expert_parameters * used
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Widths of a decoder of the Llama family: gated MLP, RMS norms, grouped queries, perhaps routed experts.
+
+    `mlp` is the width of a dense layer, `expert_mlp` that of one expert, `shared_mlp` that of experts which every token
+    uses, `dense_layers` the number of layers without experts.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    mlp: int
+    vocabulary: int
+    tied: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    experts: int = 0
+    chosen_experts: int = 0
+    expert_mlp: int = 0
+    shared_mlp: int = 0
+    dense_layers: int = 0
+
+    def count(self, name: str, source: str) -> Architecture:
+        """The model with its parameters counted."""
+        queries, keys = self.heads * self.head_width, self.kv_heads * self.head_width
+        attention = self.hidden * (2 * queries + 2 * keys) + (queries + 2 * keys if self.qkv_bias else 0)
+        attention += (2 * self.head_width if self.qk_norm else 0) + 2 * self.hidden
+        moe_layers = self.layers - self.dense_layers if self.experts else 0
+        expert_parameters = moe_layers * self.experts * 3 * self.hidden * self.expert_mlp
+        dense = self.layers * attention + (self.layers - moe_layers) * 3 * self.hidden * self.mlp
+        dense += moe_layers * self.hidden * (self.experts + 3 * self.shared_mlp) + self.hidden
+        dense += self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return Architecture(
+            name=name,
+            parameters=dense + expert_parameters,
+            layers=self.layers,
+            hidden=self.hidden,
+            source=source,
+            kv_width=keys,
+            vocabulary=self.vocabulary,
+            tied=self.tied,
+            expert_parameters=expert_parameters,
+            moe_layers=moe_layers,
+            experts=self.experts,
+            chosen_experts=self.chosen_experts,
+        )

@@ -1,0 +1,159 @@
+"""The skew of expert loads as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ibpulse import __version__
+from ibpulse.models.expert_skew import MARGIN, Unevenness
+from ibpulse.models.rail_skew import hottest
+from ibpulse.models.skew_report import LayerSkew, SkewReport
+from ibpulse.text import NOT_KNOWN, count_text, escape_controls, statistic_text
+
+VERSION = 1
+MOST_LAYERS = 100
+
+
+def render_json(report: SkewReport) -> str:
+    """The skew as one JSON object; unknown values are null."""
+    inputs = report.inputs
+    document = {
+        "ibpulse_model_skew_version": VERSION,
+        "ibpulse_version": __version__,
+        "verdict": verdict(report),
+        "experts": report.experts,
+        "ranks": inputs.ranks,
+        "nodes": inputs.nodes,
+        "loads_are_token_copies": report.counted,
+        "mean_penalty": report.mean_penalty,
+        "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
+        "layers": [_layer(layer) for layer in report.layers],
+        "rails": [asdict(rails) for rails in report.rails],
+        "assumptions": list(assumptions(report)),
+    }
+    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+
+
+def _layer(layer: LayerSkew) -> dict[str, Any]:
+    return {
+        "layer": layer.layer,
+        "windows": layer.windows,
+        "ranks": _unevenness(layer.ranks),
+        "nodes": _unevenness(layer.nodes) if layer.nodes else None,
+        "persistence": None if math.isnan(layer.persistence) else layer.persistence,
+    }
+
+
+def _unevenness(found: Unevenness) -> dict[str, Any]:
+    return {**asdict(found), "skewed": found.skewed}
+
+
+def render_text(report: SkewReport) -> str:
+    """The verdict first, then layers, rails, cost and assumptions."""
+    parts = [verdict(report), "\n".join(_layers(report)), "\n".join(_rails(report)), "\n".join(_cost(report))]
+    parts.append("\n".join(["assumptions:", *(f"  {line}" for line in assumptions(report))]))
+    return escape_controls("\n\n".join(filter(None, parts)), keep="\n") + "\n"
+
+
+def verdict(report: SkewReport) -> str:
+    """One sentence: whether the loads are skewed, and where most."""
+    worst = report.worst
+    most = f"layer {worst.layer}: rank {worst.ranks.hottest} has {worst.ranks.penalty:.4g} x the mean"
+    skewed = [layer for layer in report.layers if layer.ranks.skewed]
+    if worst.ranks.chance is None:
+        return f"uneven, but chance is unknown without the number of tokens; {most}"
+    if not skewed:
+        return f"even: no layer is more uneven than by chance; {most}, by chance {worst.ranks.chance:.4g}"
+    layers = f"{len(skewed)} of {count_text(len(report.layers), 'layer')}"
+    return f"skewed: {layers}; {most}, by chance {worst.ranks.chance:.4g}"
+
+
+def _layers(report: SkewReport) -> Iterator[str]:
+    heads = ("layer", "max / mean", "by chance", "CV", "Jain", "hottest rank", "max / mean of nodes", "persistence")
+    rows = [
+        (
+            layer.layer[:40],
+            f"{layer.ranks.penalty:.4f}",
+            NOT_KNOWN if layer.ranks.chance is None else f"{layer.ranks.chance:.4f}",
+            f"{layer.ranks.cv:.4f}",
+            f"{layer.ranks.jain:.4f}",
+            str(layer.ranks.hottest),
+            f"{layer.nodes.penalty:.4f}" if layer.nodes else NOT_KNOWN,
+            NOT_KNOWN if math.isnan(layer.persistence) else f"{layer.persistence:.2f}",
+        )
+        for layer in report.layers[:MOST_LAYERS]
+    ]
+    inputs = report.inputs
+    where = f" on {count_text(inputs.nodes, 'node')}" if inputs.nodes else ""
+    layers = count_text(len(report.layers), "layer")
+    yield f"{report.experts} experts, {count_text(inputs.ranks, 'rank')}{where}, {layers}:"
+    yield from _table(heads, rows)
+    if len(report.layers) > MOST_LAYERS:
+        yield f"  {len(report.layers) - MOST_LAYERS} more layers; --format=json lists them"
+
+
+def _rails(report: SkewReport) -> Iterator[str]:
+    if not report.rails:
+        return
+    heads = ("rails, all layers", "transmit, max / mean", "receive, max / mean", "a hot expert shows as")
+    rows = []
+    for rails in report.rails:
+        (node, rail, most), (to_node, to_rail, received) = hottest(rails.transmit), hottest(rails.receive)
+        rows.append(
+            (
+                rails.path,
+                f"{most:.4f} (node {node}, rail {rail})",
+                f"{received:.4f} (node {to_node}, rail {to_rail})",
+                rails.shows,
+            )
+        )
+    yield from _table(heads, rows)
+
+
+def _cost(report: SkewReport) -> Iterator[str]:
+    yield f"an exchange takes {report.mean_penalty:.4f} x as long as with even loads (mean of all layers)"
+    if report.added is None:
+        return
+    added = f"uneven loads add 0 to {statistic_text(report.added, 'seconds')} per step"
+    step = report.inputs.step_seconds
+    yield f"{added}, up to {statistic_text(report.added / step, 'ratio')} of it" if step else added
+
+
+def assumptions(report: SkewReport) -> Iterator[str]:
+    """What the numbers rest on."""
+    inputs = report.inputs
+    if inputs.placements:
+        yield "the replicas of an expert share its load equally"
+    elif inputs.ranks == report.experts:
+        yield "each rank holds one expert"
+    else:
+        yield f"each rank holds {report.experts // inputs.ranks} consecutive experts"
+    if inputs.tokens:
+        yield f"a row is {inputs.tokens:.6g} token copies"
+    elif report.counted:
+        yield "loads are whole numbers, so they are taken for token copies; --tokens overrides it"
+    else:
+        yield "loads are not whole numbers, so tokens and the unevenness by chance are unknown: give --tokens"
+    yield (
+        f"skewed is more than {MARGIN:g} above the maximum over mean of uniform routing, 1 + z_n sqrt((1 - 1/n) / "
+        "(tokens/n)) for n ranks"
+    )
+    if report.rails:
+        yield "ranks fill nodes in blocks, each GPU has a rail of its own, and every rank sends equally many tokens"
+    if report.added is not None:
+        yield "added: (max / mean - 1) x the time of exchanges, 0 if compute hides them; without the experts' compute"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns under their heads, the first and the last to the left."""
+    widths = [max(len(row[at]) for row in (heads, *rows)) for at in range(len(heads))]
+    for row in (heads, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[0] = row[0].ljust(widths[0])
+        if row[-1].count(" ") or heads[-1].count(" "):
+            cells[-1] = row[-1]
+        yield f"  {'  '.join(cells)}".rstrip()
