@@ -1,0 +1,160 @@
+"""Truncated, damaged and hostile files are read in part or refused in one line, and no secret is ever written."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ibpulse.cli import main
+from ibpulse.errors import BenchmarkError
+from ibpulse.nccl import bounded_files
+from ibpulse.nccl.benchmark_files import read_benchmark
+from ibpulse.nccl.measurement import BenchmarkRun
+from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
+
+FORMS = {
+    "text": nccl_text(),
+    "json": nccl_json(),
+    "perftest": perftest(),
+    "inspector": inspector_line("AllReduce", 1 << 30, 5000) * 3,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_cut_anywhere_is_read_in_part_or_refused(tmp_path: Path, form: str) -> None:
+    path, text = tmp_path / "cut", FORMS[form]
+    whole = 0
+    for end in range(0, len(text), 7):
+        path.write_text(text[:end])
+        # perftest's last value would tell the unit
+        run, refusal = try_to_read(path, "Gb/s")
+        assert run is not None or str(path) in refusal
+        if run is not None:
+            whole += 1
+            assert run.measurements
+            assert run.remarks or run.complete
+    assert whole > 3
+
+
+def try_to_read(path: Path, unit: str = "") -> tuple[BenchmarkRun | None, str]:
+    """The run, or why it is refused."""
+    try:
+        return read_benchmark(path, unit), ""
+    except BenchmarkError as error:
+        return None, str(error)
+
+
+def test_a_json_file_cut_off_has_the_rows_before_the_cut(tmp_path: Path) -> None:
+    text = nccl_json()
+    path = tmp_path / "cut.json"
+    path.write_text(text[: text.index('"size":1073741824') + 200])
+    run = read_benchmark(path)
+    assert {row.size_bytes for row in run.measurements} >= {1 << 28, 1 << 29}
+    assert (1 << 31) not in {row.size_bytes for row in run.measurements}
+    assert not run.complete
+    assert run.remarks == ("the file ends early; everything up to its last complete value was read",)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_mutated_file_raises_nothing_else(tmp_path: Path, form: str) -> None:
+    chance = random.Random(form)
+    path = tmp_path / "mutated"
+    signs = [
+        b'"',
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b"\\",
+        b"\x00",
+        b"\xff",
+        b"-",
+        b"9" * 30,
+        b"1e999",
+        b"\n",
+        b"nan",
+        b":",
+    ]
+    for _ in range(400):
+        content = bytearray(FORMS[form].encode())
+        for _ in range(chance.randint(1, 6)):
+            at = chance.randrange(len(content))
+            content[at : at + chance.randint(0, 4)] = chance.choice(signs)
+        path.write_bytes(bytes(content))
+        run, refusal = try_to_read(path)
+        assert "\n" not in refusal
+        for row in run.measurements if run else ():
+            for value in (row.seconds, row.bus_bytes_per_second):
+                assert value is None or 0 <= value < 1e30
+
+
+HOSTILE = {
+    "deep": "{" + '"a":[' * 100_000,
+    "backslashes": '{"a":' + '\\"' * 200_000 + "\\",
+    "commas": "{" + "," * 200_000 + " " * 200_000,
+    "huge number": nccl_json().replace('"size":268435456', '"size":' + "9" * 5000),
+    "negative": nccl_json().replace('"bus_bw":360.0', '"bus_bw":-1'),
+    "list": '{"version":3,"results":[1]}',
+    "no results": '{"version":3,"results":[]}',
+    "text without header": "  1024  256  float  sum  -1  1.0  1.0  1.0  0  1.0  1.0  1.0  0\n",
+    "nothing": "\n\n",
+    "words": "hello\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "hostile"
+    path.write_text(HOSTILE[name])
+    assert main(["nccl", str(path)], {}) == 1
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1)
+    assert errors.startswith(f"ibpulse: benchmark file {path}")
+    assert "; " in errors
+    assert len(errors) < 400
+
+
+def test_a_refusal_names_line_and_value(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(nccl_text().replace("360.00", "-360.0"))
+    with pytest.raises(BenchmarkError, match=r"log:\d+ has the busbw '-360.0'; it must be a number from 0 on"):
+        read_benchmark(path)
+
+
+def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large"
+    path.write_text(nccl_text() + "x" * (bounded_files.MOST_LINE_BYTES + 1))
+    with pytest.raises(BenchmarkError, match=r"has a line of more than 1\.05 MB"):
+        read_benchmark(path)
+    monkeypatch.setattr(bounded_files, "MOST_DOCUMENT_BYTES", 1000)
+    path.write_text(nccl_json())
+    with pytest.raises(BenchmarkError, match="is larger than 1 kB"):
+        read_benchmark(path)
+    monkeypatch.setattr(bounded_files, "MOST_LOG_BYTES", 1000)
+    path.write_text(nccl_text())
+    with pytest.raises(BenchmarkError, match="is larger than 1 kB; split it"):
+        read_benchmark(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_no_secret_is_ever_written(tmp_path: Path, form: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Environment, arguments and host names of the files begin with the same word; cuts and damage must not show it."""
+    path = tmp_path / "benchmark"
+    text = FORMS[form]
+    assert form == "perftest" or "hunter2" in text
+    wrong = [text, text.replace("3", "x"), text.replace('"version":3', '"version":"x"'), text.replace(":", ";")]
+    for content in [*wrong, *(text[:end] for end in range(1, len(text), 97))]:
+        path.write_text(content)
+        main(["nccl", str(path), f"--format={output}"], {})
+        assert "hunter2" not in "".join(capsys.readouterr())
+    assert "hunter2" not in repr(read_benchmark(_whole(path, text)))
+    assert [each.name for each in tmp_path.iterdir()] == ["benchmark"]
+
+
+def _whole(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
