@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ibpulse.analysis.bootstrap import FEWEST_UNITS, find_interval, resample, student_quantile
+from ibpulse.analysis.bootstrap import (
+    FEWEST_UNITS,
+    find_interval,
+    group_size,
+    lag_correlation,
+    resample,
+    student_quantile,
+)
 
 
 # values of the printed tables of Student's distribution
@@ -94,3 +101,53 @@ def test_an_interval_of_95_percent_holds_the_truth_in_92_to_98_percent_of_runs(
         low, high = find_interval(found.sums[:, 0] / found.sums[:, 1], found.groups, 0.95)
         held += low <= 100.0 <= high
     assert 0.92 <= held / 1000 <= 0.98
+
+
+def autoregressive(rng: np.random.Generator, correlation: float, runs: int, units: int) -> np.ndarray:
+    """Runs of an AR(1) process around 100: (runs, units)."""
+    chance = rng.normal(0.0, 1.0, (runs, units + 60))
+    for at in range(1, units + 60):
+        chance[:, at] += correlation * chance[:, at - 1]
+    return 100.0 + chance[:, 60:]
+
+
+@pytest.mark.parametrize("correlation", [-0.3, 0.0, 0.5, 0.8])
+def test_the_correlation_of_neighbours_is_not_biased_by_short_runs(correlation: float) -> None:
+    runs = autoregressive(np.random.default_rng(3), correlation, 400, 50)
+    assert np.mean([lag_correlation(run) for run in runs]) == pytest.approx(correlation, abs=0.03)
+
+
+def test_the_correlation_of_known_series() -> None:
+    # 1 x 0 + 0 x -1 = 0, and the correction of 1 / 3
+    assert lag_correlation(np.array([1.0, 0.0, -1.0])) == pytest.approx(1 / 3)
+    assert lag_correlation(np.full(20, 0.1) + np.arange(20) * 1e-12) == 0.0
+    assert lag_correlation(np.arange(100.0)) == pytest.approx(1.0, abs=0.03)
+    assert lag_correlation(np.array([1.0])) == 0.0
+
+
+def test_correlated_units_are_drawn_in_larger_groups() -> None:
+    assert (group_size(100), group_size(100, 0.5), group_size(100, 0.51)) == (5, 5, 10)
+    assert group_size(1) == 1
+    found = resample(np.ones((100, 1)), 10, np.random.default_rng(0), size=group_size(100, 0.7))
+    assert found is not None
+    assert found.groups == 10
+
+
+# Intervals of 95 % for the difference of two means. Percentiles alone hold it in 90 and 78 % of pairs at 0.5 and 0.8;
+# the cube root alone with widening in 91 and 83 %.
+@pytest.mark.parametrize(("correlation", "units", "least"), [(0.0, 50, 0.92), (0.5, 100, 0.91), (0.8, 200, 0.87)])
+def test_the_interval_of_a_difference_holds_it_in_spite_of_correlation(
+    correlation: float, units: int, least: float
+) -> None:
+    rng = np.random.default_rng(units)
+    pairs = autoregressive(rng, correlation, 600, units).reshape(300, 2, units)
+    held = 0
+    for pair in pairs:
+        found = [
+            resample(np.stack([run, np.ones(units)], axis=1), 400, rng, size=group_size(units, lag_correlation(run)))
+            for run in pair
+        ]
+        before, after = (one.sums[:, 0] / one.sums[:, 1] for one in found)
+        low, high = find_interval(after - before, min(one.groups for one in found), 0.95)
+        held += low <= 0.0 <= high
+    assert least <= held / 300 <= 0.985

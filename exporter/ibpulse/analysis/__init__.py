@@ -3,6 +3,7 @@
 rates              bytes and rates from counters
 resolution         effective resolution of a counter
 moments            time-weighted sums and the statistics derived from them
+quantiles          quantiles, equal to those of numpy
 bins               resampling of samples and counters into equal bins
 bursts, balance, period, steps, signature, saturation
                    one statistic each

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.quantiles import quantiles
 from ibpulse.arrays import Bools, Floats
 
 Labels = npt.NDArray[np.int8]
@@ -88,8 +89,8 @@ def describe_runs(seconds: Floats, moved_bytes: Floats) -> RunStatistics:
     """Statistics of runs with these lengths (runs,) and bytes (runs,)."""
     if not len(seconds):
         return RunStatistics(0, math.nan, math.nan, math.nan, math.nan)
-    p50, p95 = np.quantile(seconds, [0.5, 0.95])
-    return RunStatistics(len(seconds), float(p50), float(p95), float(seconds.max()), float(moved_bytes.mean()))
+    p50, p95 = quantiles(seconds, [0.5, 0.95])
+    return RunStatistics(len(seconds), p50, p95, float(seconds.max()), float(moved_bytes.mean()))
 
 
 def start_runs(rows: int) -> RunState:

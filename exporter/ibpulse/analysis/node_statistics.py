@@ -13,6 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from ibpulse.analysis import moments
+from ibpulse.analysis.quantiles import quantile
 from ibpulse.analysis.rates import Rates
 from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.units import SECOND_NS
@@ -227,4 +228,4 @@ def usual_peak(peaks: Floats, observed_seconds: Floats) -> float:
     Unlike the peak of a span, it is robust against a single late sample or a late refresh of a counter.
     """
     seen = observed_seconds > 0
-    return float(np.quantile(peaks[seen], USUAL)) if seen.any() else math.nan
+    return quantile(peaks[seen], USUAL) if seen.any() else math.nan

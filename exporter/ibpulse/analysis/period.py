@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.quantiles import quantile
 from ibpulse.arrays import Floats
 
 BIN_SECONDS = 0.05
@@ -109,7 +110,7 @@ def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
     size = 4 * _fast_length(len(signal))
     power = np.square(np.abs(np.fft.rfft(signal * np.hanning(len(signal)), size)))
     inner = power[1:-1]
-    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > np.percentile(power, options.percentile))
+    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > quantile(power, options.percentile / 100))
     places = np.flatnonzero(high) + 1
     places = places[np.argsort(power[places])[::-1][: options.candidates]]
     return np.asarray((places + _vertex(power, places)) / size)

@@ -6,7 +6,8 @@ computed where data is missing or a read took long.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from ibpulse.analysis.plausible import (
     uncertainty_steps,
 )
 from ibpulse.analysis.rates import Timing, rates
-from ibpulse.arrays import Bools, Singles
+from ibpulse.arrays import Bools, Counts, Rows, Singles
 from ibpulse.units import SECOND_NS
 
 NOT_READ = -1
@@ -35,8 +36,6 @@ LONG_NS = 2**40
 """Stands for the time between two samples of which one is missing."""
 CLEARLY = 1 - 1e-6
 """A float32 rate of at most this part of the line rate is not above it before rounding."""
-HALF_SURE_STEPS = SURE_STEPS // 2
-"""An uncertain sample is short by this much of its time, or has a long read by this much, or both."""
 
 
 Detail = Literal["rates", "peaks", "uncertainty"]
@@ -72,6 +71,25 @@ class RateSeries:
         return RateSeries(found, peaks, self.merges.only(kept[None]), self.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class UnsureSamples:
+    """Samples that may be uncertain by more than 1 %: the ticks at which they end, (samples,), and the stamps of reads.
+
+    `reads` (3, 3, samples) are those of the two samples before each and of itself: stamp by sample.
+    """
+
+    ends: Rows
+    reads: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDraft:
+    """The series of one port before the peaks of its unsure samples, if any, are lowered to the certain part."""
+
+    series: RateSeries
+    unsure: UnsureSamples | None = None
+
+
 def rate_series(
     stamps: npt.NDArray[np.int64],
     counters: npt.NDArray[np.int64],
@@ -90,12 +108,46 @@ def rate_series(
     the tick of the first of them. `detail` is the most that is needed: the rates, their peaks, or their uncertainties.
     Ticks are `interval_ns` apart, as in `Timing`.
     """
+    draft = draft_series(stamps, counters, present, scale, stride, line, first_tick, detail, interval_ns)
+    return finish_series([draft], interval_ns)[0]
+
+
+def draft_series(
+    stamps: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.int64],
+    present: Bools,
+    scale: int,
+    stride: int | npt.NDArray[np.int64],
+    line: LineRate,
+    first_tick: int,
+    detail: Detail,
+    interval_ns: int,
+) -> SeriesDraft:
+    """The draft of `rate_series`, for `finish_series`."""
     found, exact = None, detail == "uncertainty"
     if not exact and isinstance(stride, int) and stride == 1 and len(present) > 1:
         nominal = interval_ns if detail == "peaks" else None
         found = _fast_series(stamps, counters, present, scale, line.lowest * CLEARLY, nominal)
     timing = Timing(stamps[None], [line], first_tick, exact, interval_ns)
-    return found or _slow_series(stamps, counters, present, scale, np.array([stride]), timing)
+    return found or SeriesDraft(_slow_series(stamps, counters, present, scale, np.array([stride]), timing))
+
+
+def finish_series(drafts: Sequence[SeriesDraft], nominal_ns: int) -> list[RateSeries]:
+    """The series of drafts whose ticks are `nominal_ns` apart. All of them together cost little more than one."""
+    unsure = [(draft.series.bytes_per_second, draft.unsure) for draft in drafts if draft.unsure is not None]
+    if not unsure:
+        return [draft.series for draft in drafts]
+    pairs = np.concatenate([rates.take(some.ends + np.array([[-1], [0]]), axis=1) for rates, some in unsure], axis=2)
+    certain = _certain_part(pairs, np.concatenate([some.reads for _, some in unsure], axis=2), nominal_ns)
+    found, begin = [], 0
+    for draft in drafts:
+        series = draft.series
+        if draft.unsure is not None:
+            peaks, end = series.bytes_per_second.copy(), begin + len(draft.unsure.ends)
+            peaks[:, draft.unsure.ends] = certain[:, begin:end]
+            series, begin = replace(series, peaks=peaks), end
+        found.append(series)
+    return found
 
 
 def _fast_series(
@@ -105,87 +157,104 @@ def _fast_series(
     scale: int,
     limit: float,
     nominal_ns: int | None,
-) -> RateSeries | None:
-    """The series of a port of stride 1, with peaks unless `nominal_ns` is None; None if a rate is above the limit."""
+) -> SeriesDraft | None:
+    """The draft of a port of stride 1, with peaks unless `nominal_ns` is None; None if a rate is above the limit."""
     out = np.empty((2, len(present)), dtype=np.float32)
     out[:, :1] = np.nan
     gaps = NO_GAPS
     if not present.all():
         lost = np.flatnonzero(~present)
         gaps = np.concatenate((lost[lost > 0] - 1, lost[lost < len(present) - 1]))
+    times, counts = stamps.T, counters.T
     # twice the midpoint of each read, to avoid rounding when halving
-    instants = [stamps[:, 0] + stamps[:, 1], stamps[:, 1] + stamps[:, 2]]
-    nearest, short = LONG_NS, [NO_GAPS]
-    for direction in (0, 1):
-        elapsed = instants[direction][1:] - instants[direction][:-1]
-        moved = counters[1:, direction] - counters[:-1, direction]
-        bad, least = _find_holes(moved, elapsed, counters[:, direction], gaps)
-        nearest = min(nearest, least)
-        # both in half nanoseconds
-        shortest = (nominal_ns or 0) * 2 * STEPS // (STEPS + HALF_SURE_STEPS)
-        if least <= shortest:
-            short.append(np.flatnonzero(elapsed <= shortest) + 1)
-        rate = np.divide(moved, elapsed, out=out[direction, 1:], dtype=np.float32, casting="unsafe")
-        rate *= np.float32(2 * SECOND_NS * scale)
-        if rate.max() > limit:
-            return None
-        if len(bad):
-            rate[bad] = np.nan
+    instants = times[:-1] + times[1:]
+    elapsed, moved = instants[:, 1:] - instants[:, :-1], counts[:, 1:] - counts[:, :-1]
+    bad, least = _find_holes(moved, elapsed, counts, gaps)
+    rate = np.divide(moved, elapsed, out=out[:, 1:], dtype=np.float32, casting="unsafe")
+    rate *= np.float32(2 * SECOND_NS * scale)
+    if rate.max() > limit:
+        return None
+    if len(gaps):
+        rate[:, gaps] = np.nan
+    if bad is not None:
+        rate[bad] = np.nan
     if nominal_ns is None:
-        return RateSeries(out, out)
-    ends = np.concatenate([*short, _ends_of_long_reads(instants[1] - instants[0], nearest // 2)])
-    return RateSeries(out, _certain_part(out, stamps, ends, nominal_ns) if len(ends) else out)
+        return SeriesDraft(RateSeries(out, out))
+    ends = _find_uncertain(elapsed, instants[1] - instants[0], least, nominal_ns)
+    return _with_reads(RateSeries(out, out), times, ends, nominal_ns)
 
 
 def _find_holes(
     moved: npt.NDArray[np.int64],
     elapsed: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
-    gaps: npt.NDArray[np.intp],
-) -> tuple[npt.NDArray[np.intp], int]:
-    """Indices of differences that are missing, which are neutralised in place, and the least time of the others."""
-    unseen = counts[0] == NOT_READ
+    gaps: Rows,
+) -> tuple[Bools | None, int]:
+    """Marks of differences (2, ticks - 1) that are missing besides the gaps, None without any; and the least time.
+
+    Differences that are missing are neutralised in place.
+    """
+    unseen = bool((counts[:, 0] == NOT_READ).any())
     if len(gaps):
-        moved[gaps], elapsed[gaps] = 0, LONG_NS
+        moved[:, gaps], elapsed[:, gaps] = 0, LONG_NS
         # an unread counter is -1 and thus appears as a decrease, unless it comes first or follows a gap
-        unseen |= (counts[gaps + 1] == NOT_READ).any()
+        unseen |= bool((counts[:, gaps + 1] == NOT_READ).any())
     least = int(elapsed.min())
     if not unseen and least > 0 and moved.min() >= 0:
-        return gaps, least
+        return None, least
     lost = counts == NOT_READ
-    bad = np.flatnonzero(lost[1:] | lost[:-1] | (moved < 0) | (elapsed <= 0))
+    bad = lost[:, 1:] | lost[:, :-1] | (moved < 0) | (elapsed <= 0)
     elapsed[bad] = LONG_NS
-    return np.concatenate((gaps, bad)), int(elapsed.min())
+    return bad, int(elapsed.min())
 
 
-def _ends_of_long_reads(both_ns: npt.NDArray[np.int64], least: int) -> npt.NDArray[np.intp]:
-    """The samples with a long read at either end.
+def _find_uncertain(elapsed: Counts, both_ns: Counts, least: int, nominal_ns: int) -> Rows:
+    """The samples that may be uncertain by more than 1 %, because they are short or have a long read at either end.
 
-    The reads of a tick take `both_ns` (ticks,) together; those of one direction are at least `least` ns apart.
+    Some may be named more than once. `elapsed` (2, ticks - 1) is in half ns, `least` its minimum. The reads of a tick
+    take `both_ns` (ticks,) together.
     """
-    long_ns = least * HALF_SURE_STEPS // STEPS
-    if int(both_ns.max()) < long_ns:
-        return NO_GAPS
+    longest = int(both_ns.max())
+    # the longest of a sample whose reads take no time; rounding may add a nanosecond
+    shortest = 2 * nominal_ns * STEPS // (STEPS + SURE_STEPS) + 2
+    short = NO_GAPS
+    if least - 2 * longest <= shortest:
+        sooner = np.minimum(elapsed[0], elapsed[1]) - both_ns[1:]
+        short = np.flatnonzero(sooner - both_ns[:-1] <= shortest) + 1
+    long_ns = least // 2 * SURE_STEPS // STEPS
+    if longest < long_ns:
+        return short
     long = np.flatnonzero(both_ns >= long_ns)
-    return np.concatenate((long[long > 0], long[long < len(both_ns) - 1] + 1))
+    return np.concatenate((short, long[long > 0], long[long < len(both_ns) - 1] + 1))
 
 
-def _certain_part(
-    rates: Singles, stamps: npt.NDArray[np.int64], ends: npt.NDArray[np.intp], nominal_ns: int
-) -> Singles:
-    """The peaks of rates, which differ from them at `ends` only."""
-    # both samples, of which the first may be missing: three reads of (2, ends)
-    three = ends + np.array([[-2], [-1], [0]])
-    reads = stamps[three].transpose(2, 0, 1)
-    widths, middles = np.diff(reads, axis=0), (reads[1:] + reads[:-1]) >> 1
-    elapsed = np.diff(middles, axis=1)
+def _with_reads(series: RateSeries, times: Counts, ends: Rows, nominal_ns: int) -> SeriesDraft:
+    """The draft of a series with the samples at `ends` that are uncertain by more than 1 %; `times` is (3, ticks)."""
+    if len(ends):
+        last, before = times.take(ends, axis=1), times.take(ends - 1, axis=1)
+        widths = last[1:] - last[:-1] + before[1:] - before[:-1]
+        elapsed = ((last[1:] + last[:-1]) >> 1) - ((before[1:] + before[:-1]) >> 1)
+        doubts = widths * (STEPS // 2) + np.maximum(nominal_ns - elapsed, 0) * STEPS
+        ends = ends[(doubts >= SURE_STEPS * elapsed).any(axis=0)]
+    if not len(ends):
+        return SeriesDraft(series)
+    # the first of three may be missing
+    return SeriesDraft(series, UnsureSamples(ends, times.take(ends + np.array([[-2], [-1], [0]]), axis=1, mode="wrap")))
+
+
+def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
+    """The certain part of the rates of samples, for peaks: (2, samples).
+
+    `rates` (2, 2, samples) are, for each direction, those of the samples before and of the samples themselves; `reads`
+    is as in `UnsureSamples`.
+    """
+    widths, middles = reads[1:] - reads[:-1], (reads[1:] + reads[:-1]) >> 1
+    elapsed = middles[:, 1:] - middles[:, :-1]
     steps = uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
-    pairs = Pairs(rates[:, three[1:]].swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
+    pairs = Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
     short = elapsed[:, 1] < nominal_ns
     steps = np.where(short, limit_by_sample_before(steps, pairs, nominal_ns), steps)
-    peaks = rates.copy()
-    peaks[:, ends] = lower_bound(rates[:, ends], steps)
-    return peaks
+    return lower_bound(rates[:, 1], steps).astype(np.float32)
 
 
 def _slow_series(

@@ -277,6 +277,12 @@ def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: Steps | No
     """Put each difference at the ticks that it covers, where no newer one is."""
     stride, ticks = found.stride, out.seconds.shape[2]
     share = np.where(found.good, found.elapsed_ns / (SECOND_NS * stride), 0.0)
+    if stride == 1 and isinstance(rows, slice):
+        # each tick has its own difference, of these ports only
+        out.bytes_per_second[..., 1:], out.seconds[..., 1:] = found.rate, share
+        if steps is not None and out.steps is not None:
+            np.copyto(out.steps[..., 1:], steps, where=found.good)
+        return
     for back in range(stride):
         # the difference at tick k covers the ticks k-stride+1 .. k
         target = slice(stride - back, ticks - back)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.quantiles import lower_quantile
 from ibpulse.units import SECOND_NS
 
 FEWEST_CHANGES = 20
@@ -40,7 +41,7 @@ def effective_resolution(
             for direction in range(len(counters))
         ]
     )
-    return float(np.quantile(gaps, QUARTER, method="lower")) if len(gaps) >= FEWEST_CHANGES else float("nan")
+    return lower_quantile(gaps, QUARTER) if len(gaps) >= FEWEST_CHANGES else float("nan")
 
 
 def stands_still(resolution_seconds: float, sampled_every_seconds: float) -> bool:

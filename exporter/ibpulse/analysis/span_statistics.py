@@ -13,6 +13,7 @@ from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
 from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.quantiles import quantiles
 from ibpulse.analysis.rail_series import RailGroup, RailSeries
 from ibpulse.analysis.resampling_units import (
     DURATION,
@@ -26,16 +27,21 @@ from ibpulse.analysis.resampling_units import (
 )
 from ibpulse.analysis.signature import Signature, SignatureOptions, describe_features, find_signature
 from ibpulse.analysis.steps import NONE, Steps, find_steps
+from ibpulse.analysis.wire_bounds import WireBounds, bound_steps
 from ibpulse.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """Parameters of the statistics; samples above the upper threshold are active."""
+    """Parameters of the statistics; samples above the upper threshold are active.
+
+    `computing_ratio` is the share of the time in which the GPUs compute, NaN if unknown.
+    """
 
     thresholds: Thresholds
     timescales_ns: tuple[int, ...]
     signature: SignatureOptions = field(default_factory=SignatureOptions)
+    computing_ratio: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +59,25 @@ class SpanStatistics:
     """The statistics of a span; NaN if unknown.
 
     `whole` holds the statistics of the whole span. `line` is the line rate of the rails, its mean if it changes;
-    `peak_utilization` is the highest sample ÷ the line rate at that sample. `rail_means` (rails,) are the mean rates.
+    `peak_utilization` is the highest sample ÷ the line rate at that sample. `active_p50` and `active_p95` are quantiles
+    of the active samples of the sum. `rail_means` (rails,) are the mean rates.
     `balance` compares the rails of each group at the samples at which they are compared; its ratios and verdicts are
     about the time in which a rail is up. `units` are the units for resampling; `step_sums` (steps, fields) are the sums
-    of the whole steps, `steps` their statistics.
+    of the whole steps, `steps` their statistics, `bounds` what the wire says of their exposed communication.
     """
 
     series: RailSeries
     whole: UnitStatistics
     line: float
     peak_utilization: float
+    active_p50: float
+    active_p95: float
     bursts: RunStatistics
     gaps: RunStatistics
     censored_seconds: float
     period: StepPeriod
     steps: StepStatistics
+    bounds: WireBounds
     step_spread_seconds: float
     balance: Balance
     rail_means: Floats
@@ -96,17 +106,23 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     period, steps = find_rhythm(series)
     units, step_sums = split(sums, series, steps, period.seconds)
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
+    line = _mean_line(series, lines)
+    step_total, computing = step_sums.sum(axis=0), options.computing_ratio
     bursts, gaps, censored_seconds = _describe_runs(series, options.thresholds)
+    active_p50, active_p95 = _active_quantiles(series, active)
     return SpanStatistics(
         series=series,
         whole=whole,
-        line=_mean_line(series, lines),
+        line=line,
         peak_utilization=_peak(series, lines),
+        active_p50=active_p50,
+        active_p95=active_p95,
         bursts=bursts,
         gaps=gaps,
         censored_seconds=censored_seconds,
         period=period,
-        steps=describe_steps(step_sums.sum(axis=0)),
+        steps=describe_steps(step_total),
+        bounds=bound_steps(step_total, line / max(1, sum(series.recorded)), computing),
         step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
         balance=_judge_rails(series, rails, BalanceOptions(active_bytes_per_second=active)),
         rail_means=means,
@@ -237,6 +253,19 @@ def _peak(series: RailSeries, units: Floats) -> float:
     if not whole.any() or series.resolution_ticks > 1:
         return math.nan
     return float((series.certain_bandwidth[recorded][whole] / units[whole]).max())
+
+
+def _active_quantiles(series: RailSeries, active_bytes_per_second: float) -> tuple[float, float]:
+    """The median and the 95 % quantile of the samples of the sum above the threshold; NaN if there are none.
+
+    Of uncertain samples the certain part counts, as for the peak, so that no quantile exceeds it.
+    """
+    span = slice(series.lead, series.lead + series.ticks)
+    chosen = series.certain_bandwidth[span][series.bandwidth[span] > active_bytes_per_second]
+    if not len(chosen):
+        return math.nan, math.nan
+    median, high = quantiles(chosen, [0.5, 0.95])
+    return median, high
 
 
 def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:

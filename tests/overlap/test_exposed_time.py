@@ -1,0 +1,241 @@
+"""Exposed communication of traces with known overlap, exactly, whatever the traps of the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.errors import TraceError
+from ibpulse.overlap import kineto_trace
+from ibpulse.overlap.communication_kernels import TABLE, CommunicationNames
+from ibpulse.overlap.exposed_time import DeviceOverlap, measure_overlap
+from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
+from tests.overlap.played_traces import (
+    BEGIN_NS,
+    GROUP,
+    INSIDE,
+    MS,
+    PlayedTrace,
+    collective,
+    compute,
+    event,
+    step,
+    write_trace,
+)
+
+# computation 10 to 20 and 40 to 45 ms; communication 15 to 30, 28 to 35 and 41 to 43 ms
+EVENTS = [
+    step(5, 9 * MS, 20 * MS),
+    step(6, 29 * MS, 10 * MS),
+    compute(10 * MS, 4 * MS),
+    compute(13 * MS, 7 * MS),
+    collective(15 * MS, 15 * MS),
+    collective(28 * MS, 7 * MS, INSIDE, 24),
+    compute(40 * MS, 5 * MS),
+    collective(41 * MS, 2 * MS),
+    event("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 34 * MS, 3 * MS),
+    event("Memset (Device)", "gpu_memset", 11 * MS, 1 * MS),
+]
+
+
+def read(path: Path, events: list[dict[str, Any]], added: tuple[str, ...] = (), **changes: Any) -> KinetoTrace:
+    return read_trace(write_trace(path / "trace.json", events, **changes), CommunicationNames(added))
+
+
+def measure(path: Path, events: list[dict[str, Any]], added: tuple[str, ...] = (), **changes: Any) -> DeviceOverlap:
+    trace = read(path, events, added, **changes)
+    (device,) = trace.devices
+    return measure_overlap(device, trace.steps)
+
+
+def test_every_part_of_the_time_is_what_it_was_made_of(tmp_path: Path) -> None:
+    found = measure(tmp_path, EVENTS)
+    whole = found.whole
+    assert whole.length_ns == 35 * MS
+    assert whole.computation_ns == 15 * MS
+    assert whole.communication_ns == 22 * MS
+    assert whole.exposed_ns == 15 * MS
+    assert whole.overlap_ns == 7 * MS
+    assert whole.overlap_ratio == 7 / 22
+    assert whole.idle_ns == 5 * MS
+    assert whole.copying_ns == 2 * MS
+    assert found.outside_ns == 2 * MS
+
+
+def test_steps_cut_kernels_at_their_ends(tmp_path: Path) -> None:
+    steps = measure(tmp_path, EVENTS).steps
+    assert [one.number for one, _ in steps] == [5, 6]
+    first, second = (time for _, time in steps)
+    assert (first.length_ns, first.communication_ns, first.exposed_ns) == (20 * MS, 14 * MS, 9 * MS)
+    assert (second.length_ns, second.communication_ns, second.exposed_ns) == (10 * MS, 6 * MS, 6 * MS)
+    assert (first.idle_ns, second.idle_ns) == (1 * MS, 4 * MS)
+
+
+def test_each_communicator_has_its_own_times(tmp_path: Path) -> None:
+    inside, data = sorted(measure(tmp_path, EVENTS).communicators, key=lambda one: one.kernels)
+    assert (inside.communicator.label, data.communicator.label) == ("TP 3", "EXPERT_DATA_PARALLEL_GROUP 7")
+    assert (data.kernels, data.communication_ns, data.exposed.total_ns) == (2, 17 * MS, 10 * MS)
+    assert (inside.kernels, inside.communication_ns, inside.exposed.total_ns) == (1, 7 * MS, 7 * MS)
+    assert data.step_exposed_ns == (9 * MS, 1 * MS)
+    assert inside.step_communication_ns == (1 * MS, 6 * MS)
+    # AllGather of bfloat16: the larger side, two bytes each
+    assert (data.payload_bytes, inside.payload_bytes) == (16_000, 8_000)
+    assert data.communicator.ranks == (0, 4, 8, 12)
+    assert [each.communicator.inside_node(4) for each in (inside, data)] == [True, False]
+    assert not inside.communicator.inside_node(None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "begin_ns", "absolute"),
+    [({}, BEGIN_NS + 10 * MS, True), ({"baseTimeNanoseconds": 0}, 10 * MS, False)],
+)
+def test_wall_time_is_the_base_and_the_time_of_the_event(
+    tmp_path: Path, changes: dict[str, Any], begin_ns: int, absolute: bool
+) -> None:
+    trace = read(tmp_path, EVENTS, **changes)
+    assert (trace.devices[0].begin_ns, trace.absolute) == (begin_ns, absolute)
+
+
+def test_absolute_times_in_nanoseconds_are_exact(tmp_path: Path) -> None:
+    """Traces of early 2024 have no base, and times with three decimals that a float of 64 bits cannot hold."""
+    path = tmp_path / "trace.json"
+    kernel = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": %s, "dur": %s}'
+    events = ", ".join(
+        [
+            kernel % ("gemm", "1712345678901234.001", "0.999"),
+            kernel % ("ncclKernel_AllReduce", "1712345678901234.567", "1.433"),
+        ]
+    )
+    path.write_text(f'{{"traceEvents": [{events}]}}')
+    trace = read_trace(path, CommunicationNames())
+    found = measure_overlap(trace.devices[0], trace.steps)
+    assert trace.absolute
+    assert found.device.begin_ns == 1_712_345_678_901_234_001
+    assert (found.whole.length_ns, found.whole.overlap_ns, found.whole.exposed_ns) == (1_999, 433, 1_000)
+
+
+def test_old_names_of_categories_and_kernels_without_groups_are_known(tmp_path: Path) -> None:
+    old = [
+        event("sgemm", "Kernel", 0, 2 * MS),
+        event("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "Kernel", MS, 3 * MS, 21),
+        event("Memcpy HtoD", "Memcpy", 0, MS),
+        step(1, 0, 4 * MS),
+    ]
+    found = measure(tmp_path, old)
+    assert (found.whole.communication_ns, found.whole.exposed_ns) == (3 * MS, 2 * MS)
+    (group,) = found.communicators
+    assert (group.communicator.label, group.payload_bytes, group.communicator.size) == ("NCCL on stream 21", None, 0)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_members_of_a_group_come_from_the_list_of_groups_even_as_text_of_python(tmp_path: Path, as_text: bool) -> None:
+    groups: Any = [{"pg_name": "7", "pg_desc": "default_pg", "ranks": [0, 1, 2, 3], "pg_size": 4}]
+    about = {"rank": 2, "world_size": 4, "pg_config": repr(groups) if as_text else groups}
+    shortened = {**GROUP, "Process Group Ranks": "[0, 1, ..., 3]"}
+    trace = read(tmp_path, [compute(0, MS), collective(0, MS, shortened)], distributedInfo=about)
+    assert trace.devices[0].communicators[0].communicator.ranks == (0, 1, 2, 3)
+    assert (trace.rank, trace.world_size, trace.gpus) == (2, 4, 4)
+
+
+def test_annotations_and_events_of_the_cpu_are_no_work(tmp_path: Path) -> None:
+    noise = [
+        event("ProfilerStep#5", "gpu_user_annotation", 0, 900 * MS),
+        event("nccl:all_gather", "user_annotation", 0, 900 * MS),
+        event("ncclDevKernel_AllGather", "cuda_runtime", 0, 900 * MS),
+        {"ph": "i", "name": "Iteration Start: PyTorch Profiler", "ts": 1},
+        {"ph": "s", "cat": "ac2g", "name": "ac2g", "ts": 2, "id": 1},
+        {"name": "process_name", "ph": "M", "ts": 0, "args": {}},
+    ]
+    assert measure(tmp_path, [*noise, *EVENTS]).whole == measure(tmp_path, EVENTS).whole
+
+
+def test_gpus_of_one_process_are_apart(tmp_path: Path) -> None:
+    other = [{**one, "pid": 1} for one in EVENTS]
+    trace = read(tmp_path, [*EVENTS, *other])
+    assert [device.device for device in trace.devices] == ["0", "1"]
+    assert len({measure_overlap(device, trace.steps).whole for device in trace.devices}) == 1
+
+
+def test_merging_on_the_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = PlayedTrace(steps=3)
+    before = measure(tmp_path, played.timeline()[0])
+    monkeypatch.setattr(kineto_trace, "MERGED_AT", 2)
+    after = measure(tmp_path, played.timeline()[0])
+    assert (after.whole, after.device.kernels) == (before.whole, before.device.kernels)
+    _, _, moving, waiting = played.timeline()
+    assert after.whole.exposed_ns == moving + waiting
+
+
+NAMES = {
+    "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)": "NCCL",
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)": "NCCL",
+    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)": "NCCL",
+    "ncclSymkDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_bf16(ncclSymkDevWorkArgs4K)": "NCCL",
+    "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)": "MSCCL",
+    "void deep_ep::internode::dispatch<false, 4, false, 7, 4>(int4*, float*)": "DeepEP",
+    "void deep_ep::internode_ll::combine<7168>(void*)": "DeepEP",
+    "void deep_ep::ep::hybrid_dispatch_impl<true>(void*)": "DeepEP",
+    "void deep_ep::internode::get_dispatch_layout<256, 32, 8>(long const*, int*)": "",
+    "void hybrid_ep::combine_kernel<int>(hybrid_ep::combine_kernel_param_t)": "HybridEP",
+    "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)": "NVSHMEM",
+    "nvshmemi_alltoall_on_stream_kernel": "NVSHMEM",
+    "void c10d::one_shot_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16**)": "PyTorch symmetric memory",
+    "void c10d::multimem_one_shot_all_reduce_kernel<float, 16>(float*)": "PyTorch symmetric memory",
+    "kuserbuffers_pushrecv(int, int, int*, int*, int)": "Transformer Engine userbuffers",
+    "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(int)": "Transformer Engine userbuffers",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)": "custom all-reduce",
+    "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nt": "",
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(float)": "",
+    "void moe::dispatch_tokens<float>(float*)": "",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_that_communicate_are_known_by_name(name: str) -> None:
+    assert CommunicationNames().library_of(name) == NAMES[name]
+
+
+def test_each_row_of_the_table_has_a_source_and_a_kernel_that_it_knows() -> None:
+    assert all(row.source for row in TABLE)
+    assert {row.library for row in TABLE} == {library for library in NAMES.values() if library}
+
+
+def test_names_can_be_added(tmp_path: Path) -> None:
+    own = [compute(0, MS), event("my_ring_exchange<float>", "kernel", MS, MS)]
+    assert measure(tmp_path, own).whole.communication_ns == 0
+    assert measure(tmp_path, own, ("ring_exchange",)).whole.exposed_ns == MS
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"ts": -1}, r"has ts '-1' in event 2; it must be microseconds, 0 or more"),
+        ({"ts": None}, "has ts 'None' in event 2"),
+        ({"dur": "soon"}, "has dur 'soon' in event 2"),
+        ({"dur": 1e300}, r"has dur '1e\+300' in event 2"),
+        ({"ts": True}, "has ts 'True' in event 2"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TraceError, match=problem):
+        read(tmp_path, [compute(0, MS), {**compute(0, MS), **changed}])
+
+
+def test_traces_without_work_or_with_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TraceError, match=r"has no GPU kernel; profile with ProfilerActivity\.CUDA"):
+        read(tmp_path, [event("aten::mm", "cpu_op", 0, MS), {**compute(0, MS), "dur": 0}])
+    for limit, events, problem in (
+        ("MOST_DEVICES", [{**compute(0, MS), "pid": n} for n in range(3)], "kernels of more than 2 devices"),
+        ("MOST_COMMUNICATORS", [collective(0, MS, {}, n) for n in range(3)], "more than 2 communicators"),
+        ("MOST_STEPS", [step(n, 0, MS) for n in range(3)], "more than 2 steps"),
+        ("MOST_INTERVALS", [compute(2 * n * MS, MS) for n in range(3)], "more than 2 separate spans"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(kineto_trace, limit, 2)
+            with pytest.raises(TraceError, match=problem):
+                read(tmp_path, events)
+    for base in (-1, "now", 2**62):
+        with pytest.raises(TraceError, match="has baseTimeNanoseconds"):
+            read(tmp_path, EVENTS, baseTimeNanoseconds=base)

@@ -1,0 +1,145 @@
+"""Events are streamed from traces exactly as a parser of the whole file finds them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.errors import TraceError
+from ibpulse.overlap import trace_file
+from ibpulse.overlap.trace_file import TraceFile
+from tests.overlap.played_traces import MS, collective, compute, document, event, step, write_trace
+
+TRICKY = [
+    compute(0, 5 * MS),
+    event('}, {"ph": "X"', "cpu_op", 1, 2, nested=[{"a": 1}, {"b": ["]}, {", {"c": {}}]}]),
+    event('back\\slash \\" ] } , { é', "cpu_op", 3, 4, text='"traceEvents": [', empty={}),
+    collective(5 * MS, MS),
+    step(3, 0, 9 * MS),
+]
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return [one for batch in TraceFile(path).batches() for one in batch]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 1000, 1 << 16])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_events_are_those_of_the_whole_file_wherever_pieces_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, indent: int | None
+) -> None:
+    monkeypatch.setattr(trace_file, "PIECE_BYTES", piece)
+    path = tmp_path / "trace.json"
+    whole = document(TRICKY * 3, comment='"traceEvents": [{"ph": "X"}]')
+    path.write_text(json.dumps(whole, indent=indent))
+    file = TraceFile(path)
+    assert [one for batch in file.batches() for one in batch] == whole["traceEvents"]
+    assert file.members == {
+        "baseTimeNanoseconds": whole["baseTimeNanoseconds"],
+        "distributedInfo": whole["distributedInfo"],
+        "devices": 4,
+    }
+
+
+def test_members_behind_the_events_are_read_and_secrets_are_not_kept(tmp_path: Path) -> None:
+    whole = document(TRICKY)
+    whole["baseTimeNanoseconds"] = whole.pop("baseTimeNanoseconds")
+    path = tmp_path / "trace"
+    path.write_bytes(gzip.compress(json.dumps(whole).encode()))
+    file = TraceFile(path)
+    assert sum(map(len, file.batches())) == len(TRICKY)
+    assert "baseTimeNanoseconds" in file.members
+    assert "secret-user" not in str(file.members)
+
+
+def test_what_json_excludes_and_profilers_write_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    text = json.dumps(document([event("a", "kernel", 0, 1), event("b", "kernel", 2, 3, occupancy=float("inf"))]))
+    path.write_bytes(text.replace('"a"', '"\tA"').encode().replace(b"\tA", b"\t\xff"))
+    assert [one["name"] for one in events_of(path)] == ["\t\ufffd", "b"]
+
+
+def test_a_time_with_more_digits_than_a_float_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text('{"traceEvents": [{"ts": 1712345678901234.567, "dur": 1.5}, {"ts": 12.5}]}')
+    assert [one["ts"] for one in events_of(path)] == ["1712345678901234.567", 12.5]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_trace_cut_anywhere_is_refused(tmp_path: Path, compressed: bool) -> None:
+    path = tmp_path / "trace"
+    content = json.dumps(document(TRICKY)).encode()
+    content = gzip.compress(content) if compressed else content
+    for end in range(0, len(content) - 1, 11):
+        path.write_bytes(content[:end])
+        with pytest.raises(
+            TraceError, match=r"trace .*trace (ends early|is truncated|is empty|has no list|is not a JSON)"
+        ):
+            events_of(path)
+
+
+HOSTILE = {
+    "empty": (b"", "is empty"),
+    "blank": (b" \n" * 100_000, "is empty"),
+    "list": (b"[1, 2]", "is not a JSON object"),
+    "text": (b"hello", "is not a JSON object"),
+    "no events": (b'{"a": 1}', "has no list traceEvents"),
+    "inner events": (b'{"a": {"traceEvents": [' + b"{}," * 1000 + b"{}]}}", "has no list traceEvents"),
+    "many starts": (b'{"a": {' + b'"traceEvents": [' * 100_000, "has no list traceEvents"),
+    "two lists": (b'{"traceEvents": [{}], "traceEvents": [{}]}', "has two lists traceEvents"),
+    "deep": (b'{"traceEvents": [' + b'{"a":[' * 20_000, "ends early, after 0 events"),
+    "deep and closed": (b'{"traceEvents": [{"a":' + b"[" * 9000 + b"]" * 9000 + b"}]}", "is damaged: event 1"),
+    "wrong bracket": (b'{"traceEvents": [{"a": [1}, {"b": 2]}]}', "is damaged: event 1"),
+    "other bracket": (b'{"traceEvents": [{"a": 1}} ]', "ends early or is damaged behind its 1 events"),
+    "no comma": (b'{"traceEvents": [{"a" 1}, {}]}', "is damaged: event 1"),
+    "backslashes": (b'{"traceEvents": [{"a": "' + b'\\"' * 200_000, "ends early, after 0 events"),
+    "rest": (b'{"traceEvents": [{}], "a": nonsense}', "ends early or is damaged behind its 1 events"),
+    "not gzip": (b"\x1f\x8b\x08 this is not compressed", "is damaged: it cannot be decompressed"),
+    "half": (gzip.compress(b'{"traceEvents": [{}]}')[:-9], "is truncated"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    content, problem = HOSTILE[name]
+    path = tmp_path / "hostile"
+    path.write_bytes(content)
+    with pytest.raises(TraceError) as refusal:
+        events_of(path)
+    text = str(refusal.value)
+    assert text.startswith(f"trace {path} {problem}"), text
+    assert "; " in text
+    assert "\n" not in text
+    assert len(text) < 300
+
+
+def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_file, "MOST_EVENT_BYTES", 100_000)
+    monkeypatch.setattr(trace_file, "MOST_MEMBER_BYTES", 100_000)
+    path = tmp_path / "large"
+    for content, problem in (
+        (b'{"traceEvents": [{"a": "' + b"x" * 300_000 + b'"}]}', "has an event of more than 100 kB after 0 events"),
+        (b'{"traceEvents": [{}' + b" " * 300_000 + b"]}", "has an event of more than 100 kB after 1 events"),
+        (b'{"a": "' + b"x" * 500_000 + b'", "traceEvents": [{}]}', "has no list traceEvents"),
+        (b'{"traceEvents": [{}], "a": "' + b"x" * 300_000 + b'"}', "has more than 100 kB behind its events"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(TraceError, match=problem):
+            events_of(path)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="missing cannot be read: No such file"):
+        events_of(tmp_path / "missing")
+
+
+def test_a_trace_of_many_pieces_stays_small(tmp_path: Path) -> None:
+    """No batch is larger than what one piece can hold, so memory does not follow the file."""
+    path = write_trace(tmp_path / "trace.json.gz", [compute(n * 1000, 500) for n in range(6_000)])
+    sizes = [len(batch) for batch in TraceFile(path).batches()]
+    assert sum(sizes) == 6_000
+    assert max(sizes) < 1000
