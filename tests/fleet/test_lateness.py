@@ -1,8 +1,8 @@
-"""Lateness and hot rails against closed forms: steps whose edges are known exactly."""
+"""Lateness and hot rails of synthetic fleets, whose truth is known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from statistics import median
 
 import numpy as np
@@ -10,132 +10,126 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.synthetic_fleet import FleetPlan, SyntheticFleet
+from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.hot_rail import find_hot_rail
-from ibpulse.fleet.lateness import (
-    IDLE_PART,
-    Floats,
-    Lateness,
-    StepEdges,
-    compare_nodes,
-    find_edges,
-    medians_of_others,
+from ibpulse.fleet.lateness import Lateness, compare_nodes, match_steps, medians_of_others
+from ibpulse.units import MILLISECOND_NS
+
+LATE = 2
+
+
+def found_in(plan: FleetPlan, clocks: Mapping[str, ClockOffset] | None = None) -> dict[str, Lateness]:
+    fleet = SyntheticFleet(plan)
+    return compare_nodes(fleet.step_times(), fleet.clocks() if clocks is None else clocks)
+
+
+def late_nodes(found: Mapping[str, Lateness]) -> list[str]:
+    return [name for name, each in found.items() if each.late]
+
+
+@pytest.mark.parametrize("clock_ms", [0.1, 2.0, 30.0])
+@pytest.mark.parametrize(("late_ms", "named"), [(0.0, False), (1.0, False), (5.0, True), (20.0, True)])
+def test_a_node_late_by_more_than_the_threshold_is_named_whatever_the_clocks_say(
+    late_ms: float, named: bool, clock_ms: float
+) -> None:
+    found = found_in(FleetPlan(late_ms={LATE: late_ms}, clock_ms=clock_ms, seed=3))
+    assert late_nodes(found) == (["node3"] if named else [])
+    late = found["node3"]
+    assert abs(late.lateness_ms - late_ms) <= late.uncertainty_ms
+
+
+def test_at_the_threshold_the_estimate_is_right_and_the_others_are_not_named() -> None:
+    runs = [found_in(FleetPlan(steps=20, late_ms={LATE: 2.0}, seed=seed)) for seed in range(12)]
+    assert median(each["node3"].lateness_ms for each in runs) == pytest.approx(2.0, abs=0.3)
+    assert {name for each in runs for name in late_nodes(each)} <= {"node3"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nobody_is_named_where_nobody_is_late(seed: int) -> None:
+    plan = FleetPlan(nodes=4 + 2 * seed, steps=20, jitter_ms=1.0 + seed / 4, missing=0.01 * (seed % 3), seed=seed)
+    assert late_nodes(found_in(plan)) == []
+
+
+def test_inside_a_ring_a_lateness_below_a_sample_is_not_claimed_and_a_longer_one_is() -> None:
+    late = {late_ms: found_in(FleetPlan(late_ms={LATE: late_ms}, ring=True, seed=1)) for late_ms in (2.0, 20.0)}
+    assert late_nodes(late[2.0]) == []
+    assert late_nodes(late[20.0]) == ["node3"]
+    # it receives on time and transmits late; the next one transmits before it receives
+    own = {name: each.own.ms for name, each in late[20.0].items() if each.own}
+    assert own["node3"] == pytest.approx(20.0, abs=6.0)
+    assert own["node4"] == pytest.approx(-20.0, abs=6.0)
+    assert [name for name, each in late[20.0].items() if each.own and each.own.stands_out] == ["node3"]
+
+
+def test_two_nodes_are_compared_with_each_other() -> None:
+    assert late_nodes(found_in(FleetPlan(nodes=2, late_ms={1: 20.0}))) == ["node2"]
+    assert late_nodes(found_in(FleetPlan(nodes=2))) == []
+
+
+def test_a_wrong_clock_bound_is_noticed_and_makes_nobody_late() -> None:
+    fleet = SyntheticFleet(FleetPlan(clocks_ms={5: 8.0}))
+    found = compare_nodes(fleet.step_times(), fleet.clocks(0.1, claimed_ms={5: 0.0}))
+    assert late_nodes(found) == []
+    assert [name for name, each in found.items() if each.ends_apart] == ["node6"]
+    apart = found["node6"].ends
+    assert apart is not None
+    assert apart.ms == pytest.approx(8.0, abs=0.7)
+
+
+def test_nodes_of_a_later_stage_are_not_late_but_end_apart() -> None:
+    found = found_in(FleetPlan(stage_ms={6: 30.0, 7: 30.0}, late_ms={6: 12.0, 7: 12.0}))
+    assert late_nodes(found) == []
+    assert [name for name, each in found.items() if each.ends_apart] == ["node7", "node8"]
+
+
+def test_without_measured_clocks_the_ends_still_correct_them() -> None:
+    found = found_in(FleetPlan(late_ms={LATE: 5.0}, clock_ms=2.0), clocks={})
+    assert late_nodes(found) == ["node3"]
+    assert all(each.ends is None for each in found.values())
+
+
+@pytest.mark.parametrize("missing", [0.01, 0.05])
+def test_missing_data_makes_nobody_late_and_hides_nobody(missing: float) -> None:
+    assert late_nodes(found_in(FleetPlan(late_ms={LATE: 20.0}, missing=missing))) == ["node3"]
+    assert late_nodes(found_in(FleetPlan(missing=missing))) == []
+
+
+def test_steps_that_begin_at_the_same_part_of_every_sample_have_a_wide_bound() -> None:
+    plan = FleetPlan(ring=True, late_ms={LATE: 20.0}, period_ms=320.0, jitter_ms=0.0, ends_ms=0.0, clock_ms=0.0)
+    assert found_in(plan)["node1"].uncertainty_ms > 4.0
+    spread = found_in(FleetPlan(ring=True, late_ms={LATE: 20.0}, period_ms=313.7, jitter_ms=0.0, clock_ms=0.0))
+    assert spread["node1"].uncertainty_ms < 4.0
+
+
+def test_steps_match_the_nearest_one_and_a_node_that_joined_late_has_fewer() -> None:
+    whole = 100.0 * np.arange(6)
+    places = match_steps([whole, whole[2:] + 5.0, np.delete(whole, 3) - 5.0, whole[:0]])
+    assert places.tolist() == [
+        [0, 1, 2, 3, 4, 5],
+        [-1, -1, 0, 1, 2, 3],
+        [0, 1, 2, -1, 3, 4],
+        [-1, -1, -1, -1, -1, -1],
+    ]
+
+
+def test_fewer_than_three_common_steps_or_two_nodes_say_nothing() -> None:
+    fleet = SyntheticFleet(FleetPlan(nodes=2, steps=3))
+    assert compare_nodes(fleet.step_times()) == {}
+    one = SyntheticFleet(FleetPlan(nodes=1))
+    assert compare_nodes(one.step_times()) == {}
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=3, max_size=3), min_size=1, max_size=9),
 )
-
-INTERVAL, LINE, STEPS = 10.0, 50e9, 12
-
-
-def busy_between(begin_ms: float, end_ms: float, samples: int) -> Floats:
-    """The busy part of every sample of an interval in closed form."""
-    starts = INTERVAL * np.arange(samples)
-    return np.clip(np.minimum(starts + INTERVAL, end_ms) - np.maximum(starts, begin_ms), 0, INTERVAL) / INTERVAL
-
-
-def traffic(late_ms: float = 0.0, shift_ms: float = 0.0, level: float = 0.8, period_ms: float = 313.0) -> Floats:
-    """Steps that end together: this node transmits later by `late_ms`, and has a clock that is ahead by `shift_ms`."""
-    samples = int(STEPS * period_ms / INTERVAL) + 20
-    found = np.zeros((2, samples))
-    for step in range(STEPS):
-        begin, end = step * period_ms + 53.0 + shift_ms, step * period_ms + 240.0 + shift_ms
-        found[0] += busy_between(begin + late_ms, end, samples)
-        found[1] += busy_between(begin, end, samples)
-    return found * level * LINE
-
-
-def edges(rates: Floats) -> list[StepEdges]:
-    return find_edges(rates, 0.0, INTERVAL, LINE)
-
-
-def lateness_of(late_ms: float, shift_ms: float = 0.0, change: Callable[[Floats], None] | None = None) -> Lateness:
-    rates = traffic(late_ms, shift_ms)
-    if change:
-        change(rates)
-    steps = {f"node{number}": edges(traffic(shift_ms=3.1 * number)) for number in range(4)}
-    return compare_nodes({**steps, "late": edges(rates)})["late"]
-
-
-@given(late_ms=st.floats(0, 90), level=st.floats(0.2, 1.0), period_ms=st.floats(280, 420))
-def test_the_true_edges_lie_within_their_bounds(late_ms: float, level: float, period_ms: float) -> None:
-    rates = traffic(late_ms, level=level, period_ms=period_ms)
-    # a sample that is active for less than the threshold counts as idle, so the edge moves by that part of it
-    slack = IDLE_PART * INTERVAL
-    found = edges(rates)
-    assert len(found) == STEPS - 1
-    for step, edge in enumerate(found, 1):
-        begin = step * period_ms + 53.0
-        assert edge.transmit.low - slack - 1e-6 <= begin + late_ms <= edge.transmit.high + 1e-6
-        assert edge.end_before.low - 1e-6 <= begin - 53.0 - period_ms + 240.0 <= edge.end_before.high + slack + 1e-6
-
-
-@pytest.mark.parametrize("late_ms", [40.0, 62.5])
-@pytest.mark.parametrize("shift_ms", [0.0, -37.0, 50.0])
-def test_a_late_node_is_late_by_as_much_whatever_its_clock_says(late_ms: float, shift_ms: float) -> None:
-    found = lateness_of(late_ms, shift_ms)
-    assert abs(found.lateness_ms - late_ms) <= found.uncertainty_ms + 1
-    assert found.late
-
-
-@pytest.mark.parametrize("late_ms", [0.0, 0.5, 3.0])
-def test_a_lateness_below_its_uncertainty_is_not_claimed(late_ms: float) -> None:
-    assert not lateness_of(late_ms, 17.0).late
-
-
-def test_what_peers_send_ahead_into_buffers_is_their_first_transmission() -> None:
-    def node(late_ms: float, shift_ms: float) -> list[StepEdges]:
-        rates = traffic(20.0, shift_ms)
-        # 0.5 ms at the beginning of each step, which then waits for the late node for 20 ms
-        for step in range(STEPS) if not late_ms else ():
-            begin = step * 313.0 + 53.0 + shift_ms
-            rates[0] += 0.8 * LINE * busy_between(begin, begin + 0.5, rates.shape[1])
-        return edges(rates)
-
-    found = compare_nodes({"late": node(20.0, 1.7), **{f"node{shift}": node(0.0, shift) for shift in (0.0, 3.3, 7.9)}})
-    assert [name for name, each in found.items() if each.late] == ["late"]
-    assert abs(found["late"].lateness_ms - 20) <= found["late"].uncertainty_ms + 1
-
-
-def test_short_missing_data_in_a_silence_makes_nobody_late() -> None:
-    def lose(rates: Floats) -> None:
-        rates[:, 33:36] = np.nan
-        rates[:, 60:63] = np.nan
-
-    assert not lateness_of(0.0, change=lose).late
-
-
-@pytest.mark.parametrize(("missing", "known"), [(5, STEPS - 1), (6, STEPS - 2)])
-def test_a_silence_with_much_missing_data_in_a_row_says_nothing(missing: int, known: int) -> None:
-    rates = traffic()
-    rates[:, 27 : 27 + missing] = np.nan
-    assert len(edges(rates)) == known
-
-
-def test_missing_data_within_traffic_is_no_silence() -> None:
-    rates = traffic(period_ms=260.0)
-    usual = edges(rates)
-    assert len(usual) == STEPS - 1
-    rates[:, 10:15] = np.nan
-    assert edges(rates) == usual
-
-
-def test_missing_data_at_an_edge_widens_it() -> None:
-    rates = traffic()
-    whole = edges(rates)
-    # the second step begins at 366 ms
-    rates[:, 36:38] = np.nan
-    cut = edges(rates)
-    assert cut[0].transmit.low <= 366 <= cut[0].transmit.high
-    assert cut[0].transmit.uncertainty > whole[0].transmit.uncertainty
-
-
-@given(st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=12))
-def test_the_median_of_the_others_is_that_without_the_own_value(values: list[float]) -> None:
-    assert medians_of_others(values) == [median(values[:at] + values[at + 1 :]) for at in range(len(values))]
-
-
-def test_nothing_is_said_of_one_node_or_of_silence() -> None:
-    assert compare_nodes({"one": edges(traffic())}) == {}
-    assert edges(np.zeros((2, 100))) == []
-    assert edges(np.full((2, 100), np.nan)) == []
-    assert edges(np.zeros((2, 0))) == []
+def test_the_median_of_the_others_is_that_without_the_own_value(rows: list[list[float | None]]) -> None:
+    values = np.array([[np.nan if each is None else each for each in row] for row in rows], dtype=np.float64)
+    found = medians_of_others(values)
+    for (row, column), value in np.ndenumerate(values):
+        others = [each for each in np.delete(values[:, column], row).tolist() if each == each]
+        expected = median(others) if others and value == value else np.nan
+        assert found[row, column] == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_rail_is_hot_if_it_carries_most_on_most_nodes() -> None:
@@ -148,3 +142,10 @@ def test_a_rail_is_hot_if_it_carries_most_on_most_nodes() -> None:
     assert found.usual_ratio == pytest.approx(1 / 8)
     assert find_hot_rail({"a": hot, "b": usual}) is None
     assert find_hot_rail({"a": dict.fromkeys(usual, 0.0)}) is None
+
+
+def test_times_are_shifted_together() -> None:
+    times = SyntheticFleet(FleetPlan(nodes=1)).step_times()["node1"]
+    later = times.shifted(5.0 * MILLISECOND_NS)
+    assert later.transmit.at - times.transmit.at == pytest.approx(5e6)
+    assert later.end_before.high - times.end_before.high == pytest.approx(5e6)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from ibpulse.errors import DaemonError
+from ibpulse.events.event import MAX_INTEGER
 from ibpulse.fleet.http_peer import PeerAnswer
 from ibpulse.fleet.node_answers import (
     MAX_PORTS,
@@ -32,6 +33,9 @@ _CSV_HEAD = re.compile(
     rb"time_ms(,[A-Za-z0-9_.-]{1,256}:[0-9]{1,3} (transmit|receive)( uncertainty)?+( [a-z_]{1,20})?+){0,4096}+"
 )
 _CSV_LINES = re.compile(rb"(?:[0-9]{1,18}(?:,[0-9.eE+-]{0,30}){1,4096}+\n)*+")
+
+# -1 is what the kernel says where there is none
+NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
 
 
 def _field_name(text: str) -> str:
@@ -133,7 +137,7 @@ class NodePlace(NodeMember):
     device: Name
     kind: Name = ""
     pci_address: Name
-    numa_node: int | None
+    numa_node: NumaNode
     local_cpus: Name
     chain: Names
     links: Annotated[list[NodeLink], at_most(MAX_LINKS)]
@@ -153,7 +157,7 @@ class NodeGpu(NodeMember):
     device: Name
     name: Name
     form_factor: Name
-    numa_node: int | None
+    numa_node: NumaNode
     chain: Names
 
 

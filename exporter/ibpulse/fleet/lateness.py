@@ -1,221 +1,277 @@
-"""How much later a node begins a step than the others, from samples alone.
+"""How much later a node begins a step than its peers, from the edges of their steps.
 
-The ends of a collective coincide on all its members to a fraction of a millisecond, so the silence between an end and
-the first transmission of the next step needs no clock between nodes: it is longer by as much as the node is late. It
-has bounds: an edge lies somewhere in its sample, but at the line rate its bytes need a part of it. Pipeline stages end
-at different times, so what this says of them is a hint.
+The ends of a collective coincide on all its members to a fraction of a millisecond, and correct the clocks in band: the
+silence between such an end and the first transmission of the next step is longer by as much as the node is late,
+whatever its clock says. Without any other node, a node that transmits later than it receives computes longer. Stages of
+a pipeline end at different times, so only nodes of one stage are peers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-# of the highest rate of the node; below it, a sample is idle. What a node sends ahead into buffers is more than that:
-# 16 MiB are 4 % of a sample at 40 GB/s
-IDLE_PART = 0.01
-# a silence of a step is at least half as long as the long ones, and so many samples
-LONG_QUANTILE, LONG_PART, FEWEST_IDLE = 0.9, 0.5, 3
-# missing samples in a row that are bridged
-MOST_MISSING = 5
+from ibpulse.arrays import Counts, Floats
+from ibpulse.fleet.clock_offsets import ClockOffset
+from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
+from ibpulse.units import MILLISECOND_NS
+
 FEWEST_STEPS = 3
-ENOUGH_MS = 1.0
-Floats = npt.NDArray[np.floating]
-IDLE, ACTIVE, MISSING = 0, 1, 2
-
-
-class Bounds(NamedTuple):
-    """A time in ms that lies between `low` and `high`."""
-
-    low: float
-    high: float
-
-    def __sub__(self, other: Bounds) -> Bounds:
-        return Bounds(self.low - other.high, self.high - other.low)
-
-    @property
-    def middle(self) -> float:
-        """The value with the least largest error."""
-        return (self.low + self.high) / 2
-
-    @property
-    def uncertainty(self) -> float:
-        """The most by which the middle may be wrong."""
-        return (self.high - self.low) / 2
+# a node is late by at least this much, and by this many robust standard deviations of its peers
+ENOUGH_MS, ENOUGH_Z = 2.0, 5.0
+# how far the ends of a collective lie apart on its members
+COINCIDE_MS = 0.5
+STANDARD_ERRORS = 3.0
+# of a normal distribution: its standard deviation over the median of absolute deviations, and the standard error of a
+# median over that of a mean
+MAD_TO_DEVIATION, MEDIAN_ERROR = 1.4826, 1.2533
+# the smallest deviation of peers that is believed
+LEAST_DEVIATION_MS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class StepEdges:
-    """One step by the clock of its node: the end of the traffic before, and the first transmission."""
+class Estimate:
+    """A time in ms, the most by which it may be wrong, and by how many robust standard deviations it differs from
+    that of the peers."""
 
-    end_before: Bounds
-    transmit: Bounds
+    ms: float
+    uncertainty_ms: float
+    z: float = math.nan
 
     @property
-    def silence(self) -> Bounds:
-        """From the end of the traffic before to the first transmission; needs no clock of another node."""
-        return self.transmit - self.end_before
+    def stands_out(self) -> bool:
+        """Whether it is certainly positive, and large enough to report."""
+        return self.ms > ENOUGH_MS and self.ms > self.uncertainty_ms and self.z > ENOUGH_Z
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Lateness of a node in ms, as the median of `steps` steps, and the most by which it may be wrong."""
+    """How late a node begins its steps, from `steps` of them that its peers have as well.
 
-    lateness_ms: float
-    uncertainty_ms: float
+    `start` is its first transmission against that of the median of its peers, on the job's own clock. `own` is its
+    first transmission minus its own first receipt, None if one direction is unknown. `ends` is how much later its
+    traffic ends by the clocks as they were measured, None if they were not.
+    """
+
     steps: int
+    start: Estimate
+    own: Estimate | None
+    ends: Estimate | None
+
+    @property
+    def lateness_ms(self) -> float:
+        """How much later it begins, in ms."""
+        return self.start.ms
+
+    @property
+    def uncertainty_ms(self) -> float:
+        """The most by which that may be wrong."""
+        return self.start.uncertainty_ms
+
+    @property
+    def ends_apart(self) -> bool:
+        """Whether its traffic does not end with that of its peers: another stage, or a clock whose bound is wrong."""
+        return self.ends is not None and abs(self.ends.ms) > max(self.ends.uncertainty_ms, ENOUGH_MS)
 
     @property
     def late(self) -> bool:
-        """Whether the node is certainly late, and by enough to say so."""
-        return self.lateness_ms - self.uncertainty_ms >= ENOUGH_MS
+        """Whether it is certainly late, and by enough to say so.
 
-
-def find_edges(rates: Floats, start_ms: float, interval_ms: float, line_rate: float | None = None) -> list[StepEdges]:
-    """The steps in the rates of a node: (2, samples), transmit and receive in bytes per second, NaN for missing data.
-
-    `line_rate` is that of one direction; without it, an edge may lie anywhere in its sample.
-    """
-    if rates.shape[1] == 0 or np.isnan(rates).all():
-        return []
-    highest = float(np.nanmax(rates))
-    if highest <= 0:
-        return []
-    idle_below = IDLE_PART * highest
-    both = np.max(rates, axis=0)
-    states = np.where(np.isnan(both), MISSING, np.where(both > idle_below, ACTIVE, IDLE))
-    clock = _Clock(rates, start_ms, interval_ms, max(line_rate, highest) if line_rate else None)
-    silences = _silences(states)
-    if not silences:
-        return []
-    lengths = [end - first for first, end in silences]
-    least = max(FEWEST_IDLE, LONG_PART * float(np.quantile(lengths, LONG_QUANTILE)))
-    chosen = [one for one, length in zip(silences, lengths, strict=True) if length >= least]
-    found = []
-    for (first, end), until in zip(chosen, [*(first for first, _ in chosen[1:]), len(both)], strict=True):
-        transmit = clock.begin(idle_below, end, until)
-        if transmit is not None:
-            found.append(StepEdges(clock.end(first), transmit))
-    return found
-
-
-def _silences(states: npt.NDArray[np.int_]) -> list[tuple[int, int]]:
-    """Idle samples between active ones, `first` up to `end`, exclusive; missing ones at their edges are included.
-
-    Those with many missing samples in a row, and those at the beginning or the end of all samples, are left out.
-    """
-    active = np.flatnonzero(states == ACTIVE)
-    apart = np.flatnonzero(np.diff(active) > FEWEST_IDLE)
-    gaps = zip((active[apart] + 1).tolist(), active[apart + 1].tolist(), strict=True)
-    missing = states == MISSING
-    if not missing.any():
-        return list(gaps)
-    return [
-        (first, end)
-        for first, end in gaps
-        if not missing[first:end].all() and _longest(missing[first:end]) <= MOST_MISSING
-    ]
-
-
-def _longest(flags: npt.NDArray[np.bool_]) -> int:
-    """The length of the longest run."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
-    return int(np.max(edges[1::2] - edges[::2], initial=0))
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Bounds of edges; samples end one interval after they begin."""
-
-    rates: Floats
-    start_ms: float
-    interval_ms: float
-    line_rate: float | None
-
-    def begin(self, idle_below: float, first: int, until: int) -> Bounds | None:
-        """When transmission begins in samples from `first` on: after its last idle sample; None if it does not."""
-        transmitted = self.rates[0]
-        active = np.flatnonzero(transmitted[first:until] > idle_below)
-        if not len(active):
-            return None
-        at = first + int(active[0])
-        known = at - 1
-        while known >= 0 and np.isnan(transmitted[known]):
-            known -= 1
-        if at - known - 1 > MOST_MISSING:
-            return None
-        return Bounds(self._time(known + 1), self._time(at + 1) - self._needed(float(transmitted[at])))
-
-    def end(self, first_idle: int) -> Bounds:
-        """When the traffic before a silence ended: at or after its last active sample, before the first idle one."""
-        last, known = first_idle - 1, first_idle
-        while np.isnan(self.rates[:, known]).any():
-            known += 1
-        return Bounds(self._time(last) + self._needed(float(np.max(self.rates[:, last]))), self._time(known))
-
-    def _time(self, sample: int) -> float:
-        return self.start_ms + sample * self.interval_ms
-
-    def _needed(self, rate: float) -> float:
-        """The least time in ms in which the bytes of a sample pass."""
-        return 0.0 if self.line_rate is None else float(self.interval_ms * min(1.0, rate / self.line_rate))
+        Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
+        """
+        agrees = not self.ends_apart or (self.own is not None and self.own.stands_out)
+        return self.start.stands_out and agrees
 
 
 def compare_nodes(
-    steps: Mapping[str, Sequence[StepEdges]], offsets_ms: Mapping[str, float] | None = None
+    steps: Mapping[str, StepTimes], clocks: Mapping[str, ClockOffset] | None = None
 ) -> dict[str, Lateness]:
-    """The lateness of each node against the median of the others, over the steps that both have.
+    """The lateness of each node against the median of its peers, over the steps that both have.
 
-    `offsets_ms` are how far the clocks are ahead, as far as known. They only tell which step of a node is which of
-    another one; the lateness does not depend on them. Nodes with too few common steps are left out.
+    Times are after one origin, by the clock of each node. `clocks` say how far these are ahead, as far as known; that
+    tells which step of a node is which of another one, and whether the ends coincide. Nodes with too few common steps
+    are left out.
     """
     usual = {node: each for node, each in steps.items() if len(each) >= FEWEST_STEPS}
     if len(usual) < 2:
         return {}
-    known = offsets_ms or {}
-    ends = {node: [step.end_before.middle - known.get(node, 0.0) for step in each] for node, each in usual.items()}
-    reference = max(usual, key=lambda node: len(usual[node]))
-    near = float(median(np.diff(ends[reference]))) / 3
-    late: dict[str, list[Bounds]] = {node: [] for node in usual}
-    matched = {node: _match(ends[reference], ends[node], near) for node in usual}
-    for place in range(len(usual[reference])):
-        silences = {node: usual[node][own[place]].silence for node, own in matched.items() if place in own}
-        if len(silences) < 2:
+    known = clocks or {}
+    ahead = {node: float(known[node].offset_ns) if node in known else 0.0 for node in usual}
+    places = match_steps([each.end_before.at - ahead[node] for node, each in usual.items()])
+    series = _Series(list(usual.values()), places)
+    silences = series.difference("transmit", "end_before")
+    starts = _compare(silences, series.width("transmit", "end_before"), COINCIDE_MS)
+    own_delays = series.difference("transmit", "receive")
+    owns = _describe_own(own_delays, series.width("transmit", "receive"))
+    ends = _compare_ends(series, list(usual), known)
+    common = np.count_nonzero(~np.isnan(_against_others(silences)), axis=1)
+    return {
+        node: Lateness(int(count), start, own, end)
+        for node, count, start, own, end in zip(usual, common, starts, owns, ends, strict=True)
+        if count >= FEWEST_STEPS and start is not None
+    }
+
+
+def match_steps(ends: Sequence[Floats]) -> Counts:
+    """Which step of each series of ends is which: (series, steps of the longest), -1 where it has none.
+
+    Steps match the nearest one of the longest series, at most a third of a step away.
+    """
+    reference = max(ends, key=lambda each: np.count_nonzero(~np.isnan(each)))
+    near = float(np.nanmedian(np.diff(reference))) / 3
+    found = np.full((len(ends), len(reference)), -1, dtype=np.int64)
+    for row, own in enumerate(ends):
+        known = np.flatnonzero(~np.isnan(own))
+        if not len(known):
             continue
-        lows = medians_of_others([silence.low for silence in silences.values()])
-        highs = medians_of_others([silence.high for silence in silences.values()])
-        for (node, silence), low, high in zip(silences.items(), lows, highs, strict=True):
-            late[node].append(silence - Bounds(low, high))
-    return {node: _make_lateness(each) for node, each in late.items() if len(each) >= FEWEST_STEPS}
-
-
-def _match(reference: Sequence[float], ends: Sequence[float], near: float) -> dict[int, int]:
-    """For each step of the reference, the nearest step whose end is no further away."""
-    places = np.asarray(ends)
-    found = {}
-    for place, end in enumerate(reference):
-        nearest = int(np.argmin(np.abs(places - end)))
-        if abs(places[nearest] - end) <= near:
-            found[place] = nearest
+        times = own[known]
+        after = np.clip(np.searchsorted(times, reference), 1, max(1, len(times) - 1))
+        choice = np.stack([after - 1, np.minimum(after, len(times) - 1)])
+        distance = np.abs(times[choice] - reference)
+        best = np.argmin(distance, axis=0)
+        near_enough = np.min(distance, axis=0) <= near
+        found[row, near_enough] = known[np.take_along_axis(choice, best[np.newaxis], axis=0)[0]][near_enough]
     return found
 
 
-def medians_of_others(values: Sequence[float]) -> list[float]:
-    """For each of at least two values, the median of all others."""
-    order = np.argsort(values)
-    ranks = np.argsort(order)
-    by_rank = np.asarray(values)[order]
-    middle = np.array([(len(values) - 2) // 2, (len(values) - 1) // 2])
-    # without a value, those after it are one place further ahead
-    others = by_rank[middle + (middle >= ranks[:, np.newaxis])]
-    return [float(found) for found in others.mean(axis=1)]
+class _Series:
+    """Edges of the matched steps of several nodes, in ms: each (nodes, steps), NaN where a node lacks one."""
+
+    def __init__(self, nodes: Sequence[StepTimes], places: Counts) -> None:
+        self._nodes, self._places = nodes, places
+
+    def at(self, edge: str) -> Floats:
+        """The estimates of an edge."""
+        return self._take(edge, lambda times: times.at)
+
+    def difference(self, later: str, earlier: str) -> Floats:
+        """How much later one edge is than another of the same node."""
+        return self.at(later) - self.at(earlier)
+
+    def width(self, later: str, earlier: str) -> Floats:
+        """By how much such a difference may be wrong the same way in every step.
+
+        The middle of an unresolved edge is wrong by up to half its range. Where steps begin at all parts of a sample,
+        that error differs from step to step and shows in the scatter; what is left is as wide as the parts at which
+        none begins.
+        """
+        found = np.zeros(self._places.shape)
+        for edge in (later, earlier):
+            found += self._take(edge, lambda times: np.where(times.resolved, 0.0, (times.high - times.low) / 2))
+        alike = np.array([_measure_sameness(each) for each in self._nodes])
+        return np.asarray(found * alike[:, np.newaxis])
+
+    def _take(self, edge: str, values: Callable[[EdgeTimes], Floats]) -> Floats:
+        rows = []
+        for node, places in zip(self._nodes, self._places, strict=True):
+            times: EdgeTimes = getattr(node, edge)
+            own = np.append(values(times), np.nan)
+            rows.append(own[places] / MILLISECOND_NS)
+        return np.array(rows)
 
 
-def _make_lateness(steps: Sequence[Bounds]) -> Lateness:
-    usually = Bounds(median(one.low for one in steps), median(one.high for one in steps))
-    return Lateness(usually.middle, usually.uncertainty, len(steps))
+def _measure_sameness(node: StepTimes) -> float:
+    """How alike the parts of a sample are at which the steps of a node end: 1 if they are the same, or unknown.
+
+    Twice the longest part of a sample without any, because the median of few different errors may be each of them.
+    """
+    ends = node.end_before.at[node.end_before.resolved]
+    if len(ends) < FEWEST_STEPS:
+        return 1.0
+    phases = np.sort(ends % node.interval_ns) / node.interval_ns
+    gaps = np.diff(phases, append=phases[0] + 1.0)
+    return float(min(1.0, 2.0 * gaps.max()))
+
+
+def _compare(values: Floats, widths: Floats, floor_ms: float) -> list[Estimate | None]:
+    """How much higher the values (nodes, steps) of each node are than those of the median of its peers.
+
+    The uncertainty is three standard errors of the median over the steps, `floor_ms`, and what may be wrong in all
+    steps alike.
+    """
+    against = _against_others(values)
+    systematic = (widths + medians_of_others(widths)) if widths.any() else np.zeros(values.shape)
+    return _describe(against, systematic, floor_ms)
+
+
+def _against_others(values: Floats) -> Floats:
+    return np.asarray(values - medians_of_others(values))
+
+
+def _describe(against: Floats, systematic: Floats, floor_ms: float) -> list[Estimate | None]:
+    scores, errors = _medians(against)
+    usual = medians_of_others(scores[:, np.newaxis])[:, 0]
+    spread = MAD_TO_DEVIATION * _deviations_of_others(scores)
+    scale = np.fmax(np.fmax(spread, errors), LEAST_DEVIATION_MS)
+    alike, _ = _medians(np.where(np.isnan(against), np.nan, systematic))
+    return [
+        None if math.isnan(score) else Estimate(float(score), float(unsure), float(z))
+        for score, unsure, z in zip(
+            scores, STANDARD_ERRORS * errors + floor_ms + alike, (scores - usual) / scale, strict=True
+        )
+    ]
+
+
+def _describe_own(delays: Floats, widths: Floats) -> list[Estimate | None]:
+    """The own delays (nodes, steps) as they are; z is against the peers, because all nodes of a pipeline have some."""
+    scores, errors = _medians(delays)
+    alike, _ = _medians(np.where(np.isnan(delays), np.nan, widths))
+    scale = np.fmax(np.fmax(MAD_TO_DEVIATION * _deviations_of_others(scores), errors), LEAST_DEVIATION_MS)
+    zs = (scores - medians_of_others(scores[:, np.newaxis])[:, 0]) / scale
+    return [
+        None if math.isnan(score) else Estimate(float(score), float(STANDARD_ERRORS * error + wide), float(z))
+        for score, error, wide, z in zip(scores, errors, alike, zs, strict=True)
+    ]
+
+
+def _compare_ends(series: _Series, nodes: Sequence[str], clocks: Mapping[str, ClockOffset]) -> list[Estimate | None]:
+    """How much later the traffic of each node ends than that of its peers, by the measured clocks."""
+    if len(clocks.keys() & set(nodes)) < 2:
+        return [None] * len(nodes)
+    ahead = np.array([clocks[node].offset_ns / MILLISECOND_NS if node in clocks else np.nan for node in nodes])
+    unsure = np.array([clocks[node].uncertainty_ns / MILLISECOND_NS if node in clocks else np.nan for node in nodes])
+    against = _against_others(series.at("end_before") - ahead[:, np.newaxis])
+    bounds = (unsure + medians_of_others(unsure[:, np.newaxis])[:, 0])[:, np.newaxis] * np.ones(against.shape)
+    return _describe(against, bounds, COINCIDE_MS)
+
+
+def _medians(values: Floats) -> tuple[Floats, Floats]:
+    """The median over the steps of each node, and its standard error: (nodes,), NaN without values."""
+    counts = np.count_nonzero(~np.isnan(values), axis=1)
+    scores, errors = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    some = counts > 0
+    if some.any():
+        scores[some] = np.nanmedian(values[some], axis=1)
+        away = np.nanmedian(np.abs(values[some] - scores[some, np.newaxis]), axis=1)
+        errors[some] = MEDIAN_ERROR * MAD_TO_DEVIATION * away / np.sqrt(counts[some])
+    return scores, errors
+
+
+def _deviations_of_others(scores: Floats) -> Floats:
+    """For each node, the median of the absolute deviations of all others from their own median; 0 of fewer than 3."""
+    found = np.zeros(len(scores))
+    if np.count_nonzero(~np.isnan(scores)) < 4:
+        return found
+    for place in range(len(scores)):
+        others = np.delete(scores, place)
+        found[place] = np.nanmedian(np.abs(others - np.nanmedian(others)))
+    return found
+
+
+def medians_of_others(values: Floats) -> Floats:
+    """For each value (nodes, steps), the median of those of all other nodes in the same step; NaN if there are none."""
+    order = np.argsort(values, axis=0, kind="stable")
+    ranks = np.argsort(order, axis=0, kind="stable")
+    by_rank = np.take_along_axis(values, order, axis=0)
+    counts = np.count_nonzero(~np.isnan(values), axis=0)
+    halves = []
+    for shift in (2, 1):
+        middle = np.maximum(counts - shift, 0) // 2
+        # without a value, those after it are one place further ahead
+        place = np.minimum(middle + (middle >= ranks), len(values) - 1)
+        halves.append(np.take_along_axis(by_rank, place, axis=0))
+    found = (halves[0] + halves[1]) / 2
+    return np.where(np.isnan(values) | (counts < 2), np.nan, found)

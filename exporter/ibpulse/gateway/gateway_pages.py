@@ -41,6 +41,9 @@ JOB_WORDS: Mapping[str, str] = {
     "table": "All rows as a table",
     "format": "json",
     "samples": "Samples as JSON",
+    "copies": '<button id="copy-curl">Copy as curl</button>',
+    "total": "Job",
+    "menu_rows": "Rows",
     "order": _ORDER,
     "about_rows": _ABOUT_ROWS,
 }

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from ibpulse.fleet.lateness import Lateness
-from ibpulse.gateway.job_node import find_lateness
+from ibpulse.fleet.stalls import FleetStall
+from ibpulse.gateway.job_node import find_lateness, find_stall
 from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
 from ibpulse.gateway.job_rows import choose_rows
@@ -32,6 +33,8 @@ ViewKey = tuple[bool, tuple[str, ...]]
 # lateness is that of the last ten seconds, and the statistics of a node are read as often
 LATENESS_MS = 10_000
 LATENESS_SECONDS = 5.0
+# a stall is looked for in all samples that are kept
+STALL_MS = 60_000
 # the first poll reads so much of the past
 FIRST_PAST_MS = 10_000
 # polls of nodes by all jobs together, by the time between two of one node
@@ -55,6 +58,7 @@ class JobFeed:
         self.task: asyncio.Task[None] | None = None
         self._lateness: dict[str, Lateness] = {}
         self._lateness_at = 0.0
+        self._stall: FleetStall | None = None
         self._second = 0
 
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
@@ -119,8 +123,9 @@ class JobFeed:
         news, self._second = second != self._second, second
         if news and loop.time() - self._lateness_at >= LATENESS_SECONDS:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
+            self._stall = find_stall(self.polls.nodes, STALL_MS)
         span = SummarySpan(now_ms // 1000 * 1000)
-        numbers = describe_job(self.polls.nodes, self._lateness, span) if news else None
+        numbers = describe_job(self.polls.nodes, self._lateness, span, self._stall) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]

@@ -1,18 +1,28 @@
-"""What is known of a node of a job: its rails, its newest samples, its statistics, and how late it is."""
+"""What is known of a node of a job: its rails, samples and statistics, how late it is, and whether it fell silent."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+import numpy as np
 
 from ibpulse.arrays import Singles
-from ibpulse.fleet.lateness import Lateness, compare_nodes, find_edges
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
+from ibpulse.fleet.lateness import Lateness, compare_nodes
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
+from ibpulse.fleet.stalls import FleetStall, Silence, find_silences, find_stalls, shortest_stall
+from ibpulse.fleet.step_edges import IDLE_PART, find_step_edges
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
+# as in the tiers of a dataset: below it, a sample is silent
+IDLE_BYTES_PER_SECOND = ACTIVE_BYTES_PER_SECOND / 10
 
 
 @dataclass(slots=True)
@@ -60,13 +70,44 @@ class JobNode:
 
 def find_lateness(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Lateness]:
     """The lateness of the nodes whose newest samples say something about it."""
-    steps, offsets = {}, {}
+    steps, clocks = {}, {}
     for name, node in nodes.items():
         rates = node.rates(tuple(node.rails), length_ms)
         if rates is not None and node.samples is not None:
             samples = node.samples
-            begin = samples.end_ms - rates.shape[1] * samples.interval_ms
-            steps[name] = find_edges(rates, begin, samples.interval_ms, node.line_rate)
+            begin_ms = samples.end_ms - rates.shape[1] * samples.interval_ms
+            edges = find_step_edges(rates, samples.interval_ms * MILLISECOND_NS, node.line_rate)
+            steps[name] = edges.times.shifted(float(begin_ms * MILLISECOND_NS))
         if node.state and node.state.offset:
-            offsets[name] = node.state.offset.offset_ns / MILLISECOND_NS
-    return compare_nodes(steps, offsets)
+            clocks[name] = node.state.offset
+    return compare_nodes(steps, clocks)
+
+
+def find_stall(nodes: Mapping[str, JobNode], length_ms: int) -> FleetStall | None:
+    """Nodes that have been silent for several steps, up to their newest samples; None if there are none.
+
+    Times are in seconds since the epoch, by the clock of the gateway.
+    """
+    periods = [node.summary.node.step_period_seconds for node in nodes.values() if node.summary]
+    known = [period for period in periods if period is not None]
+    shortest = shortest_stall(median(known) if known else None)
+    silences: dict[str, list[Silence]] = {}
+    observed: dict[str, list[tuple[float, float]]] = {}
+    for name, node in nodes.items():
+        rates = node.rates(tuple(node.rails), length_ms)
+        if rates is None or node.samples is None or np.isnan(rates).all():
+            continue
+        offset = node.state.offset if node.state else None
+        ahead, bound = (offset.offset_ns / SECOND_NS, offset.uncertainty_ns / SECOND_NS) if offset else (0.0, 0.0)
+        interval, end = node.samples.interval_ms / 1000, node.samples.end_ms / 1000 - ahead
+        begin = end - rates.shape[1] * interval
+        idle_below = max(IDLE_BYTES_PER_SECOND, IDLE_PART * float(np.nanmax(rates)))
+        silences[name] = find_silences(rates, begin, interval, bound, idle_below, shortest)
+        if not (rates > idle_below).any():
+            # it fell silent before its oldest sample
+            silences[name] = [Silence(-math.inf, begin, math.inf, end)]
+        observed[name] = [(begin, end)]
+    stall = next((stall for stall in find_stalls(silences, observed) if math.isinf(stall.until)), None)
+    if stall is not None and any(not (state := nodes[name].state) or not state.offset for name in stall.silent):
+        return replace(stall, first=stall.silent, gap=0.0)
+    return stall

@@ -11,7 +11,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
-from ibpulse.gateway.job_node import JobNode, find_lateness
+from ibpulse.gateway.job_node import JobNode, find_lateness, find_stall
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rows import RowsQuery, choose_rows
@@ -68,7 +68,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         else:
             data.problem, (data.samples, data.summary) = ("", ""), answer
     span = SummarySpan(to_ms, window_ms, window_ms)
-    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span)
+    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes, window_ms))
     return {"window_seconds": window_ms // 1000, **describe_rows(numbers, rows)}
 
 

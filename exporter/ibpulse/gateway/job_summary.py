@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -13,6 +14,7 @@ from ibpulse.arrays import Singles
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness
 from ibpulse.fleet.span_answers import NodePortTraffic
+from ibpulse.fleet.stalls import FleetStall
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row
 from ibpulse.gateway.node_list import describe_clock
@@ -42,13 +44,16 @@ class JobNumbers:
     job: Mapping[str, Any]
 
 
-def describe_job(nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan) -> JobNumbers:
+def describe_job(
+    nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan, stall: FleetStall | None = None
+) -> JobNumbers:
     """The numbers of a job."""
     whole = {
         name: _describe_row(Row(name, None, tuple(node.rails)), node, lateness.get(name), span)
         for name, node in nodes.items()
     }
-    return JobNumbers(nodes, lateness, span, whole, _describe_job(nodes, lateness, list(whole.values()), span))
+    job = _describe_job(nodes, lateness, list(whole.values()), span)
+    return JobNumbers(nodes, lateness, span, whole, job | {"stall": _describe_stall(stall)})
 
 
 def describe_rows(numbers: JobNumbers, rows: Iterable[Row]) -> dict[str, Any]:
@@ -140,6 +145,19 @@ def _describe_job(
             for name, node in nodes.items()
             if node.state and node.state.clock and node.state.clock.synchronised is False
         ],
+    }
+
+
+def _describe_stall(stall: FleetStall | None) -> dict[str, Any] | None:
+    """Which rows are silent, and which first; `first` is empty if their order is not known."""
+    if stall is None:
+        return None
+    known = len(stall.first) < len(stall.silent)
+    return {
+        "rows": list(stall.silent),
+        "first": list(stall.first) if known else [],
+        "since_ms": round(1000 * stall.since) if math.isfinite(stall.since) else None,
+        "gap_ms": 1000 * stall.gap if known and math.isfinite(stall.gap) else None,
     }
 
 

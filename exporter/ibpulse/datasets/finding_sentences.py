@@ -1,0 +1,35 @@
+"""The findings of a report as plain sentences, each with its evidence and its limit, the most important first."""
+
+from __future__ import annotations
+
+from ibpulse.datasets.fleet_finding import FleetFinding
+from ibpulse.datasets.fleet_report import FleetReport
+from ibpulse.datasets.place_findings import describe_changes, describe_clocks, describe_missing, describe_places
+from ibpulse.datasets.rail_findings import describe_failovers, describe_idle, describe_splits
+from ibpulse.datasets.step_findings import (
+    describe_counts,
+    describe_ends,
+    describe_late,
+    describe_rhythms,
+    describe_stalls,
+)
+
+_PARTS = (
+    describe_stalls,
+    describe_late,
+    describe_rhythms,
+    describe_failovers,
+    describe_idle,
+    describe_splits,
+    describe_ends,
+    describe_counts,
+    describe_places,
+    describe_changes,
+    describe_missing,
+    describe_clocks,
+)
+
+
+def find_sentences(report: FleetReport) -> list[FleetFinding]:
+    """All findings of a report."""
+    return [finding for part in _PARTS for finding in part(report)]

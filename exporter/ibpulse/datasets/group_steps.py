@@ -1,0 +1,95 @@
+"""The steps of a group of ports: their edges, bytes and silence, from the samples of its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.analysis.regular_steps import find_runs
+from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.datasets.dataset_schema import EDGES
+from ibpulse.datasets.step_groups import find_least_idle
+from ibpulse.fleet.step_edges import IDLE_PART, MOST_MISSING, EdgeTimes, find_step_edges
+from ibpulse.units import SECOND_NS
+
+
+def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
+    """The sum over ports, (2, samples), of rates (ports, 2, samples); NaN where one of them misses a sample.
+
+    A port that misses many samples in a row is left out of them, unless all ports are missing.
+    """
+    missing = np.isnan(rates).any(axis=1)
+    left_out = np.zeros(missing.shape, dtype=np.bool_)
+    for row in np.flatnonzero(missing.any(axis=1)).tolist():
+        first, end = find_runs(missing[row])
+        for begin, until in zip(*(each[end - first > MOST_MISSING] for each in (first, end)), strict=True):
+            left_out[row, begin:until] = True
+    left_out &= ~missing.all(axis=0)
+    summed: Floats = np.sum(np.where(left_out[:, np.newaxis], 0, rates), axis=0, dtype=np.float64)
+    return summed
+
+
+def describe_steps(
+    rates: npt.NDArray[np.floating], start_ns: int, interval_ns: int, line_rate: float | None, idle_below: float
+) -> Mapping[str, npt.NDArray[Any]]:
+    """The columns of the tier `steps` about the steps of a group; times are in whole ns, NaN if unknown.
+
+    `rates` are those of the ports of the group, (ports, 2, samples), NaN for missing data; the first sample ends at
+    `start_ns`. Only steps that lie between two silences are listed.
+    """
+    summed = sum_ports(rates)
+    observed: Floats = np.asarray(np.nansum(rates, axis=0, dtype=np.float64))
+    threshold = max(idle_below, IDLE_PART * float(np.max(observed, initial=0.0)))
+    least = find_least_idle(summed.max(axis=0), threshold, interval_ns)
+    found = find_step_edges(summed, interval_ns, line_rate, least_idle=least)
+    first, end = found.first_idle[:-1], found.first_idle[1:]
+    begin_ns = start_ns - interval_ns
+    times = found.times
+    of_edges = {
+        "begin": _part(times.end_before, slice(None, -1)),
+        "transmit_first": _part(times.transmit, slice(None, -1)),
+        "receive_first": _part(times.receive, slice(None, -1)),
+        "transmit_end": _part(found.transmit_end, slice(1, None)),
+        "receive_end": _part(found.receive_end, slice(1, None)),
+    }
+    columns: dict[str, npt.NDArray[Any]] = {"step": np.arange(len(first), dtype=np.int32)}
+    for name in EDGES:
+        columns |= _edge_columns(name, of_edges[name], begin_ns)
+    columns["end_ns"] = _edge_columns("end", _part(times.end_before, slice(1, None)), begin_ns)["end_ns"]
+    missing: Bools = np.asarray(np.isnan(summed).any(axis=0))
+    silent: Bools = ~missing & (observed.max(axis=0) <= threshold)
+    known = _total(~missing, first, end)
+    for way, name in enumerate(("transmit", "receive")):
+        columns[f"{name}_bytes"] = _total(observed[way], first, end) * interval_ns / SECOND_NS
+    columns["silent_ratio"] = np.divide(
+        _total(silent, first, end), known, out=np.full(len(first), np.nan), where=known > 0
+    )
+    columns["missing_ratio"] = _total(np.isnan(rates).any(axis=1).mean(axis=0), first, end) / (end - first)
+    columns["bridged_samples"] = _total(missing, first, found.first_active[:-1]).astype(np.int32)
+    return columns
+
+
+def _part(times: EdgeTimes, part: slice) -> EdgeTimes:
+    return EdgeTimes(times.low[part], times.at[part], times.high[part], times.resolved[part])
+
+
+def _edge_columns(name: str, times: EdgeTimes, begin_ns: int) -> dict[str, npt.NDArray[Any]]:
+    """The time of an edge as whole ns since the epoch. As float64 they would be wrong by up to 128 ns."""
+    known = ~np.isnan(times.at)
+    at = np.where(known, begin_ns + np.rint(np.nan_to_num(times.at)).astype(np.int64), -1)
+    bound = np.ceil(np.fmax(times.at - times.low, times.high - times.at))
+    return {
+        f"{name}_ns": np.ma.masked_array(at, ~known),
+        f"{name}_bound_ns": bound,
+        f"{name}_resolved": np.where(known, times.resolved.astype(np.float64), np.nan),
+    }
+
+
+def _total(values: Bools | Floats, first: Counts, end: Counts) -> Floats:
+    """The sum over each span of samples."""
+    sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+    total: Floats = sums[end] - sums[first]
+    return total

@@ -1,0 +1,102 @@
+"""The numbers of one node of a dataset: bandwidth while active, its variation, silence, missing data, long silences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.arrays import Counts, Floats
+from ibpulse.datasets.report_source import FleetNode, NodeSums
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
+from ibpulse.fleet.failovers import Failover, find_failovers
+from ibpulse.fleet.stalls import Silence, find_silences
+from ibpulse.units import SECOND_NS
+
+# as in the per-node stage: below it, a sample is silent
+IDLE_BYTES_PER_SECOND = ACTIVE_BYTES_PER_SECOND / 10
+IDLE_PART = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """Numbers of a node, transmit and receive together; None if unknown.
+
+    `active_bandwidth` is the mean of the samples with traffic, in bytes per second, `variation` their standard
+    deviation over it. `silent_ratio` is the share of known samples without traffic, `missing_ratio` that of all
+    samples that are missing, `partial_ratio` that of sums without all rails.
+    """
+
+    node: str
+    active_bandwidth: float | None
+    variation: float | None
+    silent_ratio: float | None
+    missing_ratio: float
+    partial_ratio: float
+    silences: tuple[Silence, ...]
+    observed: tuple[tuple[float, float], ...]
+
+
+def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: float) -> NodeNumbers:
+    """The numbers of a node; silences of at least `shortest` seconds are on the collector's clock after the origin."""
+    total = samples.rates.sum(axis=0, dtype=np.float64)
+    known = total[~np.isnan(total)]
+    threshold = max(IDLE_BYTES_PER_SECOND, IDLE_PART * float(known.max(initial=0.0)))
+    active = known[known > threshold]
+    mean = float(active.mean()) if active.size else None
+    interval = samples.interval_ns / SECOND_NS
+    start = (samples.start_ns - samples.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
+    silences = find_silences(samples.rates, start, interval, (node.bound_ns or 0) / SECOND_NS, threshold, shortest)
+    partial = (samples.rails_observed < samples.rails) & (samples.rails_observed > 0)
+    return NodeNumbers(
+        node.name,
+        mean,
+        float(active.std() / mean) if mean else None,
+        1 - active.size / known.size if known.size else None,
+        1 - known.size / len(total),
+        float(partial.mean()),
+        tuple(silences),
+        _observed(np.flatnonzero(~np.isnan(total)), start, interval),
+    )
+
+
+def _observed(
+    known: np.ndarray[tuple[int], np.dtype[np.intp]], start: float, interval: float
+) -> tuple[tuple[float, float], ...]:
+    """Spans with samples; short missing data does not divide them."""
+    if not len(known):
+        return ()
+    apart = np.flatnonzero(np.diff(known) * interval > 1.0)
+    firsts, lasts = known[np.append(0, apart + 1)], known[np.append(apart, len(known) - 1)]
+    return tuple(
+        (start + first * interval, start + (last + 1) * interval)
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRails:
+    """The mean rates (2, rails) of the rails of a node over the seconds that all of them have, and its failovers.
+
+    `minutes` (minutes, rails) are the bytes of both directions; failovers count seconds from `begin_ns` on.
+    """
+
+    node: str
+    rails: tuple[str, ...]
+    means: Floats
+    minutes: Floats
+    begin_ns: int
+    failovers: tuple[Failover, ...]
+
+
+def describe_rails(name: str, rails: Sequence[str], seconds_ns: Counts, rates: Floats) -> NodeRails:
+    """The rails of a node from their seconds, (2, seconds, rails)."""
+    complete = ~np.isnan(rates).any(axis=(0, 2))
+    means = rates[:, complete].mean(axis=1) if complete.any() else np.full((2, len(rails)), np.nan)
+    moved = rates.sum(axis=0)
+    begin_ns = int(seconds_ns[0]) if len(seconds_ns) else 0
+    minute = ((seconds_ns - begin_ns) // (60 * SECOND_NS)).astype(np.int64)
+    minutes = np.zeros((int(minute[-1]) + 1 if len(minute) else 0, len(rails)))
+    np.add.at(minutes, minute[complete], moved[complete])
+    return NodeRails(name, tuple(rails), means, minutes, begin_ns, tuple(find_failovers(rails, moved)))

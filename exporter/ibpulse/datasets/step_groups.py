@@ -1,0 +1,111 @@
+"""Groups of ports that step together: with one owner and one stage, and active at the same times.
+
+The sum over a whole node mixes the pipelines that share it, and then no step has a silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.analysis.period import BIN_SECONDS, find_period
+from ibpulse.analysis.regular_steps import find_runs
+from ibpulse.arrays import Bools, Floats, Singles
+from ibpulse.fleet.step_edges import IDLE_PART
+from ibpulse.units import SECOND_NS
+
+# two ports step together if their active samples correlate this much; those of two pipelines a fifth of a step apart
+# do not, and a few ms of lateness do not matter
+ALIKE = 0.5
+# a silence that separates steps has at least this part of the usual length of the longest one of a step
+LEAST_GAP = 0.5
+FEWEST_IDLE = 3
+# of the periods, the longest silences of this part are at most as long as the usual one: some may hold none
+USUAL_QUANTILE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class PortOwner:
+    """Whose traffic a port carries: the id of a job and the stage of a pipeline, empty if unknown."""
+
+    job: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Ports that step together, by their rows, and their owner."""
+
+    rows: tuple[int, ...]
+    owner: PortOwner
+
+
+def find_groups(rates: Singles, owners: Sequence[PortOwner], idle_below: float) -> list[StepGroup]:
+    """The groups of the ports that have traffic: `rates` is (ports, 2, samples), NaN for missing samples.
+
+    A port is active in a sample with a rate above `idle_below`, and above 1 % of its own highest.
+    """
+    highest = np.fmax.reduce(rates, axis=(1, 2), initial=0.0)
+    least = np.maximum(idle_below, IDLE_PART * highest)[:, np.newaxis]
+    active = np.fmax(rates[:, 0], rates[:, 1]) > least
+    by_owner: dict[PortOwner, list[int]] = {}
+    for row in np.flatnonzero(active.any(axis=1)).tolist():
+        by_owner.setdefault(owners[row], []).append(row)
+    found = []
+    for owner, rows in by_owner.items():
+        found += [StepGroup(tuple(together), owner) for together in _alike(rows, active[rows])]
+    return sorted(found, key=lambda group: group.rows)
+
+
+def _alike(rows: Sequence[int], active: Bools) -> list[list[int]]:
+    """The rows in groups; each row is in that of the first row to which it is alike."""
+    likeness = _correlate(active)
+    groups: list[list[int]] = []
+    for place in range(len(rows)):
+        mine = next((group for group in groups if likeness[group[0], place] >= ALIKE), None)
+        if mine is None:
+            groups.append([place])
+        else:
+            mine.append(place)
+    return [[rows[place] for place in group] for group in groups]
+
+
+def _correlate(active: Bools) -> Floats:
+    """The correlation of each two rows; rows that are active all the time are alike."""
+    flags = active.astype(np.float32)
+    part = flags.mean(axis=1, dtype=np.float64)
+    covariance = (flags @ flags.T).astype(np.float64) / active.shape[1] - np.outer(part, part)
+    deviation = np.sqrt(part * (1 - part))
+    scale = np.outer(deviation, deviation)
+    steady = part == 1
+    return np.where(
+        np.outer(steady, steady), 1.0, np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+    )
+
+
+def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int | None:
+    """The shortest silence, in samples, that separates the steps of a group, by their period; None without one.
+
+    `rates` (samples,) is the sum over the group in both directions. Most steps have many short pauses and one long one.
+    """
+    per_bin = max(1, round(BIN_SECONDS * SECOND_NS / interval_ns))
+    bins = len(rates) // per_bin
+    found = find_period(rates[: bins * per_bin].reshape(bins, per_bin).mean(axis=1), per_bin * interval_ns / SECOND_NS)
+    if not np.isfinite(found.seconds):
+        return None
+    period = found.seconds * SECOND_NS / interval_ns
+    first, end = find_runs(~(rates > idle_below))
+    if not len(first):
+        return None
+    # the longest silence that ends in each period
+    longest = np.zeros(int(len(rates) // period) + 1)
+    np.maximum.at(longest, (end // period).astype(np.int64), end - first)
+    usual = float(np.quantile(longest[:-1] if len(longest) > 1 else longest, USUAL_QUANTILE))
+    return max(FEWEST_IDLE, round(LEAST_GAP * usual)) if usual else None
+
+
+def read_stages(labels: Mapping[str, str], device: str) -> str:
+    """The stage of a port by the labels of its node: `stage_DEVICE` or else `stage`; empty if neither is given."""
+    return labels.get(f"stage_{device}", labels.get("stage", ""))

@@ -1,0 +1,236 @@
+"""Past samples of real daemons become a dataset, directly, through a gateway and from 0.1; what is missing is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
+from ibpulse.datasets.collection_result import CollectionResult
+from ibpulse.datasets.dataset_schema import FILES, MISSING, RAW, Part
+from ibpulse.datasets.dataset_store import DatasetStore
+from ibpulse.datasets.gateway_nodes import GatewaySource
+from ibpulse.errors import DiscoveryError
+from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.target_sources import parse_source
+from ibpulse.recordings import Recording, load
+from ibpulse.web.app import create_app
+from ibpulse.web.server import serve
+from tests.fleet.hostile import Hostile, hostile
+from tests.gateway.gateways import Gateway
+from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node
+
+START_NS = EPOCH * INTERVAL_NS
+SPAN = NodeCollection(START_NS, START_NS + 8 * 10**9)
+DEAD = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    return full_node(tmp_path_factory.mktemp("ring"))
+
+
+@asynccontextmanager
+async def served(app: ASGIApp) -> AsyncIterator[str]:
+    server = await serve(app, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        await server.stop()
+
+
+def as_released(app: ASGIApp) -> ASGIApp:
+    """The daemon as 0.1 was: no clock, events or jobs, no uncertainty, and the old name of the unit."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        unknown = scope["type"] == "http" and scope["path"] in ("/api/v1/clock", "/api/v1/events", "/api/v1/jobs")
+        if unknown or b"uncertainty" in scope.get("query_string", b""):
+            await send({"type": "http.response.start", "status": 404 if unknown else 422, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def rename(message: Message) -> None:
+            headers = message.get("headers", ())
+            renamed = [(name, text.replace(b'"bytes_per_second"', b'"bytes"')) for name, text in headers]
+            await send({**message, "headers": renamed} if headers else message)
+
+        await app(scope, receive, rename)
+
+    return answer
+
+
+@dataclass
+class Fleet:
+    """A dataset and the file that lists the nodes to collect."""
+
+    directory: Path
+
+    @property
+    def store(self) -> DatasetStore:
+        return DatasetStore(str(self.directory / "set"))
+
+    async def collect(self, wanted: NodeCollection = SPAN, **urls: str) -> CollectionResult:
+        path = self.directory / "nodes.json"
+        entries = [{"targets": [url], "labels": {"node": name, "rack": "r1"}} for name, url in urls.items()]
+        path.write_text(json.dumps(entries))
+        return await self.collect_from(Discovery([(parse_source(str(path)), NodeConfigFile())]), wanted)
+
+    async def collect_from(self, discovery: Discovery, wanted: NodeCollection = SPAN) -> CollectionResult:
+        self.store.begin()
+        with ThreadPoolExecutor(1) as computing:
+            return await collect_nodes(self.store, discovery, wanted, computing)
+
+    def raw(self, part: Part) -> Recording:
+        path = self.store.local_path(RAW, part)
+        assert path is not None
+        return load(path)
+
+    def rows(self, tier: str) -> list[Mapping[str, Any]]:
+        rows = []
+        for part in self.store.parts(tier):
+            (row,) = self.store.read_table(tier, part).to_pylist()
+            rows.append({"node": part.node, "job": part.job, **row})
+        return rows
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def check_samples(found: Recording, node: Node, first: int, ticks: int) -> None:
+    """The rates are those that were put into the ring."""
+    assert (found.start_ns, found.ticks) == ((EPOCH + first) * INTERVAL_NS, ticks)
+    for row, name in enumerate(("mlx5_0:1", "mlx5_1:1")):
+        for way in range(2):
+            known = [node.rates.get((name, way, EPOCH + first + tick), np.nan) for tick in range(ticks)]
+            np.testing.assert_array_equal(found.bytes_per_second[row, way], np.float32(known))
+
+
+async def test_nodes_are_collected_once_with_their_clocks_and_labels(fleet: Fleet, node: Node) -> None:
+    async with served(create_app(node.parts(clock_state=lambda: None))) as url:
+        result = await fleet.collect(a=url, b=url)
+        again = await fleet.collect(a=url, b=url)
+    assert sorted((one.part.node, one.ports) for one in result.written) == [("a", 2), ("b", 2)]
+    check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
+    assert (again.written, len(again.kept), again.missing) == ([], 2, [])
+    first, second = fleet.rows(FILES)
+    assert (first["node"], first["rack"], second["node"]) == ("a", "r1", "b")
+    # the clock of the ring stands still in the year 2025
+    assert first["clock_offset_ns"] < -(10**9)
+    assert 0 < first["clock_bound_ns"] < 5 * 10**9
+    assert first["clock_measured_ns"] > START_NS
+    assert first["clock_synchronised"] is None
+    # a ring has no rate before its second sample
+    assert [(row["node"], row["to_ns"] - row["from_ns"]) for row in fleet.rows(MISSING)] == [
+        ("a", INTERVAL_NS),
+        ("b", INTERVAL_NS),
+    ]
+
+
+async def test_a_later_span_adds_only_the_rest(fleet: Fleet, node: Node) -> None:
+    wanted = replace(SPAN, begin_ns=START_NS + 2 * 10**9, end_ns=START_NS + 4 * 10**9)
+    async with served(create_app(node.parts())) as url:
+        await fleet.collect(wanted, a=url)
+        result = await fleet.collect(a=url)
+    assert [one.part.start_ns for one in result.written] == [START_NS, START_NS + 4 * 10**9]
+    check_samples(fleet.raw(Part("", "a", START_NS + 4 * 10**9)), node, 400, 400)
+
+
+async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, node: Node) -> None:
+    wanted = NodeCollection(START_NS - 3 * 10**9, START_NS + 20 * 10**9)
+    async with served(create_app(node.parts())) as url:
+        result = await fleet.collect(wanted, here=url, late=DEAD)
+        told = {
+            (row["node"], row["from_ns"] - START_NS, row["to_ns"] - START_NS): row["reason"]
+            for row in fleet.rows(MISSING)
+        }
+        assert {(name, first, end): reason.partition(";")[0] for (name, first, end), reason in told.items()} == {
+            # the parts of two hours
+            ("here", -3 * 10**9, 0): "its history begins later",
+            ("here", 0, INTERVAL_NS): "its history begins later",
+            ("here", 9_800_000_000, 20 * 10**9): "its newest sample is older",
+            ("late", -3 * 10**9, 20 * 10**9): "it refuses connections",
+        }
+        assert "something is missing of 2 nodes: here, late" in result.describe()
+        await fleet.collect(SPAN, late=url)
+        await fleet.collect(wanted, late=url)
+    assert [row["reason"] for row in fleet.rows(MISSING) if row["node"] == "late" and row["from_ns"] < START_NS] == [
+        "its history begins later"
+    ]
+
+
+async def test_a_node_of_0_1_is_read_without_what_it_lacks(fleet: Fleet, node: Node) -> None:
+    async with served(as_released(create_app(node.parts()))) as url:
+        result = await fleet.collect(old=url)
+        jobs = await fleet.collect(replace(SPAN, job="7"), old=url)
+    assert len(result.written) == 1
+    found = fleet.raw(Part("", "old", START_NS))
+    check_samples(found, node, 1, 799)
+    assert found.steps is None or not found.steps.any()
+    (row,) = fleet.rows(FILES)
+    assert (row["clock_offset_ns"], row["clock_bound_ns"], row["clock_synchronised"]) == (None, None, None)
+    assert [span.reason for span in jobs.missing] == ["it does not say which jobs it has"]
+
+
+async def test_a_gateway_gives_what_its_nodes_give(fleet: Fleet, node: Node, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(served(create_app(node.parts())))
+        gateway = Gateway(tmp_path)
+        stack.push_async_callback(gateway.close)
+        await gateway.list(a=url, gone=DEAD)
+        place = await stack.enter_async_context(gateway.served())
+        config = NodeConfigFile()
+        result = await fleet.collect_from(Discovery([(GatewaySource(place, config), config)]))
+    assert [one.part for one in result.written] == [Part("", "a", START_NS)]
+    check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
+    (row,) = fleet.rows(FILES)
+    assert (row["source"], row["rack"]) == (f"{place}/node/a", "r1")
+    assert row["clock_bound_ns"] > 0
+    assert [span.part.node for span in result.missing if span.part.node != "a"] == ["gone"]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Hostile]:
+    async with hostile() as state:
+        yield state
+
+
+async def test_answers_of_hostile_nodes_are_reasons(fleet: Fleet, server: Hostile) -> None:
+    released = Path(__file__).parents[1] / "upgrade" / "released"
+    result = await fleet.collect(silent=server.url)
+    server.answer("/api/v1/ports", b"<html>", "text/html")
+    page = await fleet.collect(page=server.url)
+    server.answer("/api/v1/ports", (released / "ports.json").read_bytes())
+    server.answer("/api/v1/window", b"\x93NUMPY\x01\x00" + bytes(100), "application/x-npy")
+    array = await fleet.collect(array=server.url)
+    server.answer("/api/v1/ports", json.dumps({"interval_seconds": 0.01, "ports": []}).encode())
+    empty = await fleet.collect(empty=server.url)
+    reasons = [span.reason for each in (result, page, array, empty) for span in each.missing]
+    assert [reason.partition(",")[0] for reason in reasons[1:]] == [
+        "its answer is 'text/html'",
+        "its answer is not an array; is this an ibpulse daemon of a compatible version?",
+        "has no ports with byte counters",
+    ]
+    assert len(reasons) == 4
+    assert fleet.store.parts(RAW) == []
+
+
+async def test_a_list_that_is_not_one_of_a_gateway_is_refused(server: Hostile) -> None:
+    source = GatewaySource(server.url, NodeConfigFile())
+    server.answer("/api/v1/nodes", b'{"nodes": [{"node": "a", "labels": {"rack": 7}}]}')
+    with pytest.raises(DiscoveryError, match="not as expected"):
+        await source.ask(None)  # type: ignore[arg-type]
+    server.answer("/api/v1/nodes", b'{"nodes": [{"node": "..", "labels": {}}, {"node": "b", "labels": {"leaf": "l"}}]}')
+    (target,) = await source.ask(None)  # type: ignore[arg-type]
+    assert (target.name, target.url, target.labels) == ("b", f"{server.url}/node/b", {"leaf": "l"})

@@ -1,0 +1,97 @@
+"""The split of rates into nodes, rails and single ports, and failovers, of rates whose factors are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ibpulse.arrays import Floats
+from ibpulse.fleet.failovers import find_failovers
+from ibpulse.fleet.rail_split import split_rates
+
+NODES, RAILS = tuple(f"node{number}" for number in range(6)), tuple(f"mlx5_{number}:1" for number in range(8))
+
+
+def rates(noise: float = 0.01) -> Floats:
+    return 20e9 * np.random.default_rng(0).normal(1.0, noise, (len(NODES), len(RAILS)))
+
+
+def test_equal_rates_name_nobody() -> None:
+    found = split_rates(NODES, RAILS, rates())
+    assert found.hot_rails() == []
+    assert found.differing_nodes() == []
+    assert found.differing_ports() == []
+    assert found.idle_ports() == []
+
+
+def test_a_hot_rail_a_node_and_a_port_come_out_in_different_places() -> None:
+    values = rates()
+    values[:, 1] *= 1.4
+    values[4] *= 0.6
+    values[2, 6] *= 0.5
+    values[0, 3] = 0.0
+    found = split_rates(NODES, RAILS, values)
+    ((rail, factor, nodes),) = found.hot_rails()
+    assert (rail, nodes) == ("mlx5_1:1", 6)
+    assert factor == pytest.approx(1.4, rel=0.02)
+    assert [(name, pytest.approx(factor, rel=0.02)) for name, factor in found.differing_nodes()] == [("node4", 0.6)]
+    assert [each[:2] for each in found.differing_ports()] == [("node2", "mlx5_6:1")]
+    assert found.idle_ports() == [("node0", "mlx5_3:1")]
+
+
+def test_without_noise_the_factors_are_exact_and_their_product_is_the_rate() -> None:
+    node, rail = np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 3.0, 1.0])
+    values = 5e9 * node[:, np.newaxis] * rail
+    found = split_rates(("a", "b", "c"), RAILS[:4], values)
+    assert found.node == pytest.approx(node)
+    assert found.rail == pytest.approx(rail)
+    assert found.rest == pytest.approx(np.ones((3, 4)))
+
+
+def test_unknown_rates_are_neither_idle_nor_different() -> None:
+    values = rates()
+    values[1, 2] = np.nan
+    values[3] = np.nan
+    found = split_rates(NODES, RAILS, values)
+    assert found.idle_ports() == []
+    assert np.isnan(found.rest[3]).all()
+    assert found.hot_rails() == []
+
+
+def moved(seconds: int = 30) -> Floats:
+    return 20e9 * np.random.default_rng(1).normal(1.0, 0.02, (seconds, 4))
+
+
+def test_a_rail_that_falls_silent_while_another_one_doubles_looks_like_a_failover() -> None:
+    values = moved()
+    values[12:20, 3] += values[12:20, 1]
+    values[12:20, 1] = 0
+    (found,) = find_failovers(RAILS[:4], values)
+    assert (found.silent, found.doubled, found.first, found.end) == ("mlx5_1:1", "mlx5_3:1", 12, 20)
+    assert not found.lasting
+    assert found.bytes_ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_failover_of_most_of_the_time_is_found_by_equal_shares() -> None:
+    values = moved()
+    values[5:, 3] += values[5:, 1]
+    values[5:, 1] = 0
+    (found,) = find_failovers(RAILS[:4], values)
+    assert (found.silent, found.doubled, found.first, found.lasting) == ("mlx5_1:1", "mlx5_3:1", 5, True)
+
+
+@pytest.mark.parametrize("case", ["usual", "shared", "short", "idle", "unknown"])
+def test_other_patterns_are_no_failover(case: str) -> None:
+    values = moved()
+    if case == "shared":
+        # the others share the traffic of the silent rail
+        values[12:, [0, 2, 3]] *= 4 / 3
+        values[12:, 1] = 0
+    elif case == "short":
+        values[12:14, 3] *= 2
+        values[12:14, 1] = 0
+    elif case == "idle":
+        values[:, 1] = 0
+    elif case == "unknown":
+        values[:] = np.nan
+    assert find_failovers(RAILS[:4], values) == []

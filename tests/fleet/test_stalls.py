@@ -1,0 +1,79 @@
+"""Stalls of nodes whose silences are known, on clocks that are known to a bound."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ibpulse.arrays import Floats
+from ibpulse.fleet.stalls import Silence, find_silences, find_stalls, shortest_stall
+
+INTERVAL = 0.01
+
+
+def traffic(*silent: tuple[float, float], seconds: float = 10.0) -> Floats:
+    """Steps of 0.3 s with 0.1 s of silence, and longer silences."""
+    times = np.arange(round(seconds / INTERVAL)) * INTERVAL
+    busy = (times % 0.3) < 0.2
+    for begin, end in silent:
+        busy &= (times < begin - 1e-9) | (times >= end - 1e-9)
+    return np.tile(np.where(busy, 1e9, 0.0), (2, 1))
+
+
+def silences(rates: Floats, bound: float = 0.001) -> list[Silence]:
+    return find_silences(rates, 0.0, INTERVAL, bound, 1e6, shortest_stall(0.3))
+
+
+def test_a_silence_of_more_than_three_steps_is_found_with_the_bounds_of_its_moment() -> None:
+    (found,) = silences(traffic((4.25, 6.05)))
+    # the last traffic before is that of the burst up to 4.25 s
+    assert found.low <= 4.25 <= found.high
+    assert found.high - found.low == pytest.approx(INTERVAL + 0.002)
+    assert found.end == pytest.approx(6.05, abs=0.15)
+    assert silences(traffic((4.25, 5.0))) == []
+    assert shortest_stall(None) == 1.0
+    assert shortest_stall(2.0) == 6.0
+
+
+def test_missing_data_is_no_silence_and_widens_the_moment() -> None:
+    rates = traffic((4.25, 6.05))
+    rates[:, 425:430] = np.nan
+    (found,) = silences(rates)
+    assert found.high - found.low == pytest.approx(6 * INTERVAL + 0.002)
+    lost = traffic()
+    lost[:, 400:600] = np.nan
+    assert silences(lost) == []
+
+
+WHOLE = [(0.0, 10.0)]
+
+
+def test_the_first_to_fall_silent_is_named_only_beyond_the_bounds() -> None:
+    found = {name: silences(traffic((begin, 20.0))) for name, begin in (("a", 4.25), ("b", 4.11), ("c", 4.25))}
+    (stall,) = find_stalls(found, dict.fromkeys(found, WHOLE))
+    assert stall.whole
+    assert stall.first == ("b",)
+    assert stall.silent[0] == "b"
+    assert 0.1 < stall.gap < 0.14
+    assert math.isinf(stall.until)
+    vague = {name: silences(traffic((begin, 20.0)), 0.1) for name, begin in (("a", 4.25), ("b", 4.11))}
+    (stall,) = find_stalls(vague, dict.fromkeys(vague, WHOLE))
+    assert set(stall.first) == {"a", "b"}
+    assert stall.gap == 0.0
+
+
+def test_nodes_that_keep_moving_did_not_stop_first() -> None:
+    found = {"a": silences(traffic((4.0, 20.0))), "b": silences(traffic()), "c": []}
+    (stall,) = find_stalls(found, {"a": WHOLE, "b": WHOLE, "c": [(8.0, 10.0)]})
+    assert stall.silent == ("a",)
+    assert stall.moving == ("b",)
+    assert not stall.whole
+
+
+def test_two_silences_one_after_the_other_are_two_stalls() -> None:
+    found = {name: silences(traffic((2.0, 4.0), (6.0, 9.0))) for name in "ab"}
+    stalls = find_stalls(found, dict.fromkeys(found, WHOLE))
+    assert [round(stall.since) for stall in stalls] == [6, 2]
+    assert find_stalls({"a": []}, {"a": WHOLE}) == []
