@@ -81,10 +81,10 @@ class Live:
 
     def until(self, condition: str) -> None:
         """Wait for an expression to be true; the browser's own way to wait needs eval, which the page forbids."""
-        eventually(lambda: self.page.evaluate(f"Boolean({condition})"), pause=0.03)
+        eventually(lambda: self.page.evaluate(f"Boolean({condition})"), 60, pause=0.03)
 
     def wait(self, state: str) -> None:
-        eventually(lambda: self.state() == state, seconds=20, pause=0.05)
+        eventually(lambda: self.state() == state, 60, pause=0.05)
 
 
 @contextmanager

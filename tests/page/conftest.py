@@ -41,6 +41,14 @@ def shown(browser: Browser, daemon: Running) -> Iterator[Live]:
         yield found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def rest(browser: Browser) -> Iterator[None]:
+    """A page that stays open does not go on drawing while the tests of another file have pages of their own."""
+    yield
+    for page in (page for context in browser.contexts for page in context.pages):
+        page.goto("about:blank")
+
+
 @pytest.fixture(autouse=True)
 def no_complaint(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test may leave an error on the console."""

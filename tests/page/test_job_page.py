@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
+from tests.page.axe import axe_source, violations
 from tests.page.browser import Live, live
 from tests.page.fleet import AHEAD, DEAD, HOT, JOB, LATE, LATE_MS, PERIOD_MS, UNKNOWN, Fleet, Gateway, gateway, now_ms
 from tests.page.prefixed import prefixed
@@ -324,3 +326,24 @@ def test_one_node_and_sixty_four_fit_a_phone(browser: Browser, count: int) -> No
         assert canvas
         assert canvas["width"] > 130
         assert found.complaints == []
+
+
+def test_a_span_of_a_job_is_selected_saved_and_compared(shown: JobLive, tmp_path: Path) -> None:
+    shown.open(held_view())
+    shown.settle()
+    shown.press("a")
+    eventually(lambda: "Missing" in shown.text("#selected"))
+    assert shown.text(".selected-head p").startswith("Selected 4 s")
+    shown.page.click("#save-menu summary")
+    with shown.page.expect_download() as waiting:
+        shown.page.click("#save-parquet")
+    waiting.value.save_as(tmp_path / "job.parquet")
+    table = pq.read_table(tmp_path / "job.parquet")
+    assert f"{shown.names()[0]} transmit bytes_per_second" in table.column_names
+    shown.press("l", "m")
+    eventually(lambda: "Farthest:" in shown.text("#chart-words"))
+    assert shown.text("#zero-words") == "As the median"
+    assert violations(shown.page, axe_source()) == []
+    shown.press("Escape", "Escape")
+    assert not shown.page.is_visible("#selected")
+    assert shown.complaints == []

@@ -278,6 +278,20 @@ def test_the_overview_is_a_slider_with_a_value(shown: Live) -> None:
     assert 0 <= int(shown.page.get_attribute("#overview", "aria-valuenow") or -1) < 100
 
 
+def test_the_overview_begins_with_the_samples_and_has_an_axis(shown: Live) -> None:
+    shown.open()
+    shown.wait("live")
+    # to the width of a bin
+    eventually(lambda: shown.page.evaluate("ibpulse.reach.fromMs") == pytest.approx(at_ms(0), abs=500))
+    axis = "[...document.querySelector('.overview-axis').getContext('2d').getImageData(0, 0, 600, 20).data]"
+    eventually(lambda: shown.page.evaluate(f"{axis}.some((value) => value > 0)"))
+    held(shown, f"#from={at_ms(-10)}&to={at_ms(5)}")
+    canvas = shown.page.locator("#waterfall").bounding_box()
+    assert canvas
+    shown.page.mouse.move(canvas["x"] + 40, canvas["y"] + 20)
+    eventually(lambda: "no data: before the history" in shown.text("#reading"))
+
+
 def test_the_menu_of_ports_names_the_role_at_the_time_of_the_view(shown: Live) -> None:
     shown.open()
     found = shown.page.evaluate(

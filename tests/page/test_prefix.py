@@ -49,7 +49,7 @@ def test_every_link_of_the_page_and_of_the_reference_stays_below_the_prefix(show
 
 def test_a_view_is_shared_by_its_address_below_the_prefix(shown: Live) -> None:
     shown.open("#unit=bytes")
-    shown.press("u")
+    shown.press("u", "u")
     assert shown.page.url == f"{shown.url}/"
     shown.press("d")
     assert shown.page.url == f"{shown.url}/#direction=transmit"

@@ -149,7 +149,7 @@ def test_a_white_bar_marks_merged_samples_in_the_waterfall(shown: Live) -> None:
         store.add({ start_ms: start, megabytes_per_second: [none, none], merged: [[0, 2, 3]] });
         const rows = [0, 1].map((series) => ({ port: store.layout.ports[0], series, top: 50e9 }));
         const context = new OffscreenCanvas(8, 40).getContext('2d');
-        const painted = paintHeat(store, rows, start, start + 80, 8, 'viridis', 0xff000000);
+        const painted = paintHeat(store, rows, start, start + 80, 8, { map: 'viridis' }, 0xff000000);
         drawRows(context, painted, 0, [{ y: 0, height: 20 }, { y: 20, height: 20 }], 1);
         const light = (x, y) => Math.min(...context.getImageData(x, y, 1, 1).data.slice(0, 3)) > 240;
         return [1, 10, 21, 30].map((y) => Array.from({ length: 8 }, (_, x) => light(x, y)));""",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +17,8 @@ from starlette.datastructures import Headers
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import Scope
+
+from ibpulse.exposition import accepts_gzip
 
 STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -38,10 +42,19 @@ NODE_WORDS: Mapping[str, str] = {
     "table": "All statistics by window",
     "format": "csv",
     "samples": "Samples as CSV",
+    "copies": """<button id="copy-curl">Copy as curl</button>
+      <button id="copy-pandas">Copy as pandas</button>
+      <button id="copy-promql">Copy as PromQL</button>
+      <button id="capture" hidden title="Save the samples around now in a file on the node">Capture now</button>""",
+    "total": "Node",
+    "menu_rows": "Rails",
     "order": "",
     "about_rows": "",
 }
-"""What the live page of a node calls its parts; that of a job has other words. `order` and `about_rows` are HTML."""
+"""What the live page of a node calls its parts; that of a job has other words.
+
+`copies`, `order` and `about_rows` are HTML.
+"""
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -60,7 +73,9 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
     """A table of HTML cells."""
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>'
+    # a wide table scrolls, so it has to take the focus
+    region = f'<div class="wide" tabindex="0" role="region" aria-label="{escape(heads[0])}">'
+    return f"{region}<table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>"
 
 
 def links(entries: Sequence[tuple[str, str]]) -> str:
@@ -107,7 +122,7 @@ class PageFiles(StaticFiles):
     """Scripts, styles and the icon of the live page, which browsers cache but revalidate each time.
 
     The tag of a file is a hash of its content, because images and packages fix modification times, and no page may
-    run with old files after an upgrade.
+    run with old files after an upgrade. A file is compressed when a client first accepts gzip.
     """
 
     def __init__(self) -> None:
@@ -122,10 +137,24 @@ class PageFiles(StaticFiles):
     ) -> Response:
         """The file, or 304 if it has not changed."""
         path = Path(full_path)
-        headers = {"ETag": self._tags[path.name], "Cache-Control": "no-cache", "Accept-Ranges": "none"}
+        headers = {
+            "ETag": self._tags[path.name],
+            "Cache-Control": "no-cache",
+            "Accept-Ranges": "none",
+            "Vary": "Accept-Encoding",
+        }
         response = FileResponse(path, status_code, headers, MEDIA_TYPES[path.suffix], stat_result=stat_result)
         if self.is_not_modified(response.headers, Headers(scope=scope)):
             return NotModifiedResponse(response.headers)
+        if accepts_gzip(Headers(scope=scope).get("accept-encoding")):
+            return Response(
+                _compressed(path), status_code, {**headers, "Content-Encoding": "gzip"}, MEDIA_TYPES[path.suffix]
+            )
         # ranges are not needed here, and FileResponse refuses bad ones in plain text
         scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
         return response
+
+
+@cache
+def _compressed(path: Path) -> bytes:
+    return gzip.compress(path.read_bytes(), mtime=0)

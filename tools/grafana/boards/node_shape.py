@@ -90,7 +90,8 @@ def _lengths(scope: Scope) -> model.Panel:
         PanelHead(
             "Length of bursts and gaps",
             "Mean and 95th percentile of bursts and gaps that ended. Those longer than the window are in "
-            "no window; those that touch missing data are excluded. Means need classic histograms.",
+            "no window; those that touch missing data are excluded. Means need classic histograms. A gap is not "
+            "exposed communication: see docs/overlap.md.",
             "s",
             SILENT,
         ),

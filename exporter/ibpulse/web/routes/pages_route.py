@@ -79,7 +79,9 @@ def _answer(good: bool, sentence: str) -> PlainTextResponse:
 
 def live_page(parts: WebParts) -> HTMLResponse:
     """The live page of this node."""
-    return live_document(NODE_WORDS, parts.version, landing_body(parts), simulated=parts.fabric().simulated)
+    return live_document(
+        NODE_WORDS, parts.version, landing_body(parts), simulated=parts.fabric().simulated, name=parts.node
+    )
 
 
 def landing_body(parts: WebParts) -> str:

@@ -1,22 +1,20 @@
 // Shows the node's statistics as cards, legible from a distance.
 
 import { element, put } from "./elements.js";
-import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
+import { UNKNOWN, decimal, duration, percent, rate, rateIn, rateParts } from "./format.js";
+import { helpButton } from "./help.js";
+import { MILD_WORDS } from "./states.js";
 
 const SIGNATURES = { idle: "idle", dense_like: "dense-like", moe_like: "MoE-like", unknown: "unknown" };
 
 /**
- * Name, tooltip and value of each card; `value` returns number, unit, remark, and optionally a tone and a longer remark.
+ * Name, explanation and value of each card; `value` returns number, unit, remark, and optionally a tone and a longer remark.
  */
 const CARDS = [
   {
     name: "Now",
     title: "Rate over the last half second, transmit + receive of all rails; the mean of the view while it is held.",
-    value: (n) => [
-      gigabytes(n.now),
-      "GB/s",
-      n.now === null ? "" : `↑ ${gigabytes(n.transmit)}  ↓ ${gigabytes(n.receive)}`,
-    ],
+    value: (n) => [...rateParts(n.now, n.unit), waysWords(n.now, n.transmit, n.receive, n.unit)],
   },
   {
     name: "Peak",
@@ -27,9 +25,8 @@ const CARDS = [
     name: "Mean when active",
     title: "Mean over the samples with traffic, excluding idle ones.",
     value: (n) => [
-      gigabytes(n.activeMean),
-      "GB/s",
-      n.mean === null ? "" : `mean ${gigabytes(n.mean)} GB/s, peak ÷ mean ${decimal(n.peakToMean, 1)}`,
+      ...rateParts(n.activeMean, n.unit),
+      n.mean === null ? "" : `mean ${rate(n.mean, n.unit)}, peak ÷ mean ${decimal(n.peakToMean, 1)}`,
     ],
   },
   {
@@ -72,10 +69,16 @@ function split(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
+/** Both directions in the unit of their sum; empty if the sum is unknown. */
+export function waysWords(sum, transmit, receive, unit) {
+  const [, name] = rateParts(sum, unit);
+  return sum === null ? "" : `↑ ${rateIn(transmit, name)}  ↓ ${rateIn(receive, name)}`;
+}
+
 function peak(n) {
   const known = n.line !== null && n.peakUtilization !== null;
-  const remark = known ? `${percent(n.peakUtilization, 0)} of the line rate, ${gigabytes(n.line)} GB/s` : "";
-  return [gigabytes(n.peak), "GB/s", remark];
+  const remark = known ? `${percent(n.peakUtilization, 0)} of the line rate, ${rate(n.line, n.unit)}` : "";
+  return [...rateParts(n.peak, n.unit), remark];
 }
 
 function step(n) {
@@ -99,9 +102,14 @@ function rails(n) {
     n.activeRails ?? UNKNOWN,
     `of ${n.rails ?? UNKNOWN}`,
     (n.labels.length > 1 ? short : full) || `fairness ${decimal(n.fairness, 3)}`,
-    full ? "bad" : "",
+    full ? toneOf(n.labels) : "",
     full,
   ];
+}
+
+/** An idle or slow rail may be as it should be; the other labels are problems. */
+function toneOf(labels) {
+  return labels.every(([word]) => MILD_WORDS.includes(word)) ? "mild" : "bad";
 }
 
 /** The statistics of one window from a `summary` event. */
@@ -150,12 +158,13 @@ export class Cards {
   constructor(holder, cards = CARDS) {
     this.#parts = cards.map(({ name, title, value }) => {
       const card = element("div", "card", holder);
-      card.title = title;
       const head = element("h3", "", card);
       head.textContent = name;
       const number = element("p", "value", card);
       const parts = { number: element("span", "", number), unit: element("small", "", number) };
-      return { ...parts, card, head, name, value, paragraph: number, sub: element("p", "sub", card) };
+      const sub = element("p", "sub", card);
+      helpButton(card, name, title);
+      return { ...parts, card, head, name, value, paragraph: number, sub };
     });
   }
 

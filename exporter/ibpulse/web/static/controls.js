@@ -1,23 +1,30 @@
 // Buttons, menus, keys and pointers that change the view.
 
-import { SHORT_NAME } from "./address.js";
+import { CHARTS } from "./chart.js";
 import { MAPS } from "./colours.js";
 import { duration } from "./format.js";
 import { listKeys, watchKeys } from "./keys.js";
+import { Navigation } from "./navigation.js";
 import { watchOverview, watchPicture } from "./pointer.js";
 import { showChoice } from "./rails.js";
+import { Saving } from "./saving.js";
 
 const ZOOM = 1.5;
-const CYCLES = { d: ["direction", ["both", "transmit", "receive"]], u: ["unit", ["ratio", "bytes"]], c: ["map", MAPS] };
+const CYCLES = {
+  d: ["direction", ["both", "transmit", "receive"]],
+  u: ["unit", ["ratio", "bytes", "bits"]],
+  c: ["map", MAPS],
+  l: ["chart", CHARTS],
+  m: ["values", ["rates", "differences"]],
+};
 
 const byId = (id) => document.getElementById(id);
 
-export class Controls {
+export class Controls extends Navigation {
   constructor(page) {
-    this.page = page;
-    this.view = page.view;
+    super(page);
     this.#buttons();
-    this.#save();
+    this.saving = new Saving(page, this);
     watchKeys(this);
     watchPicture(byId("waterfall"), this);
     watchOverview(byId("overview"), (part) => this.seek(part));
@@ -46,40 +53,20 @@ export class Controls {
 
   /** The parts of the view that groups of buttons choose. */
   get choices() {
-    return ["direction", "unit", "theme", "map"];
+    return ["direction", "unit", "theme", "map", "chart", "values"];
   }
 
   choose(name, value) {
     this.view.change({ [name]: value });
   }
 
-  #save() {
-    byId("save-menu").addEventListener("toggle", () => {
-      byId("save-samples").href = this.samplesAddress();
-    });
-    byId("save-png").addEventListener("click", () => this.picture());
-    byId("save-link").addEventListener("click", async () => {
-      this.grab();
-      const done = await navigator.clipboard?.writeText(location.href).then(
-        () => true,
-        () => false,
-      );
-      this.page.say(
-        done
-          ? "Link copied. It works as long as the view is within the history."
-          : `Copy the link from the address bar: ${location.href}`,
-      );
-      byId("save-menu").open = false;
-    });
-  }
-
-  /** The parameters of the window that has the samples in the view. */
+  /** The parameters of the window that has the samples in the selection, or else in the view. */
   get samples() {
-    const { span } = this.page;
-    return { from: Math.round(span.fromMs), to: Math.round(span.toMs), format: "csv" };
+    const { fromMs, toMs } = this.page.selected.chosen;
+    return { from: Math.round(fromMs), to: Math.round(toMs), format: "csv" };
   }
 
-  /** URL of the samples in the view. */
+  /** URL of the samples in the selection, or else in the view. */
   samplesAddress() {
     const { page, view } = this;
     const query = this.samples;
@@ -108,70 +95,11 @@ export class Controls {
     if (page.ready)
       showChoice(byId("rails"), page.store.layout, view.chosen, page.momentMs, (chosen) => {
         view.change({ chosen });
-        if (!chosen) this.choice();
+        this.choice();
       });
   }
 
   // actions of keys, pointers and buttons
-
-  toggle() {
-    if (this.view.held) this.live();
-    else this.grab();
-  }
-
-  /** Follow the newest samples; the default zoom has one column per sample. */
-  live() {
-    const usual = this.page.ready && Math.abs(this.view.spanMs - this.page.usualMs) < this.page.store.batchMs;
-    this.view.change({ endMs: 0, spanMs: usual ? 0 : this.view.spanMs });
-  }
-
-  /** Hold the view at its position. */
-  grab() {
-    if (this.view.held || !this.page.ready) return;
-    const span = this.page.span;
-    this.view.change({ endMs: span.toMs, spanMs: span.toMs - span.fromMs });
-  }
-
-  /** Show another time span, kept within the history. */
-  showSpan(fromMs, toMs) {
-    const reach = this.page.reach;
-    const spanMs = Math.min(this.view.limits.longestMs, Math.max(this.view.limits.shortestMs, toMs - fromMs));
-    const end = Math.min(reach.toMs, Math.max(toMs, reach.fromMs + spanMs));
-    this.view.change({ endMs: end, spanMs });
-  }
-
-  drag(part) {
-    const by = (part - (this.dragged ?? 0)) * this.view.spanMs;
-    this.dragged = part;
-    this.showSpan(this.view.endMs - this.view.spanMs + by, this.view.endMs + by);
-  }
-
-  pan(part) {
-    if (!this.page.ready) return;
-    const span = this.page.span;
-    const by = part * (span.toMs - span.fromMs);
-    if (!this.view.held && by > 0) return;
-    this.showSpan(span.fromMs + by, span.toMs + by);
-  }
-
-  seek(part) {
-    if (!this.page.ready) return;
-    const [reach, span] = [this.page.reach, this.page.span];
-    const middle = reach.fromMs + Math.min(1, Math.max(0, part)) * (reach.toMs - reach.fromMs);
-    const half = (span.toMs - span.fromMs) / 2;
-    this.showSpan(middle - half, middle + half);
-  }
-
-  /** Zoom around a fraction of the width; the live view keeps its right edge. */
-  zoomBy(factor, part = 0.5) {
-    if (!this.page.ready) return;
-    const span = this.page.span;
-    const length = span.toMs - span.fromMs;
-    if (!this.view.held) return this.view.change({ spanMs: length * factor });
-    const fixed = span.fromMs + part * length;
-    const wanted = Math.min(this.view.limits.longestMs, Math.max(this.view.limits.shortestMs, length * factor));
-    this.showSpan(fixed - part * wanted, fixed + (1 - part) * wanted);
-  }
 
   wheel(factor, part) {
     this.zoomBy(factor, part);
@@ -202,20 +130,6 @@ export class Controls {
 
   zoom(key) {
     this.zoomBy("+=".includes(key) ? 1 / ZOOM : ZOOM);
-  }
-
-  natural() {
-    if (!this.page.ready) return;
-    if (this.view.held) this.zoomBy(this.page.naturalMs / this.view.spanMs);
-    else this.view.change({ spanMs: 0 });
-  }
-
-  edge(key) {
-    if (!this.page.ready) return;
-    if (key === "End") return this.live();
-    const span = this.page.span;
-    const oldest = Math.max(this.page.reach.fromMs, this.page.store.firstMs());
-    this.showSpan(oldest, oldest + span.toMs - span.fromMs);
   }
 
   step(key) {
@@ -252,14 +166,8 @@ export class Controls {
     if (menu.open) setTimeout(() => menu.querySelector("input")?.focus());
   }
 
-  async picture() {
-    if (!this.page.ready) return;
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await this.page.savedPicture());
-    link.download = `ibpulse-${SHORT_NAME}-${Math.round(this.page.span.fromMs)}.png`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    byId("save-menu").open = false;
+  picture() {
+    this.saving.picture();
   }
 
   fill() {
@@ -276,7 +184,9 @@ export class Controls {
       menu.open = false;
       menu.querySelector("summary").focus();
     }
+    if (this.page.reading.place) return this.leave();
     this.page.marks.close();
-    this.leave();
+    this.page.selected.clear();
+    return undefined;
   }
 }

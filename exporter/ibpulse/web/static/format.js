@@ -1,19 +1,35 @@
 // Formats numbers and times for people.
 
-const GIGA = 1e9;
 export const UNKNOWN = "–";
 
-/** Gigabytes per second with three figures or so: 463, 46.3, 4.63. */
-export function gigabytes(bytesPerSecond) {
+// bytes per second of each unit; a number has the second from a thousand of the first on
+export const RATES = { "GB/s": 1e9, "TB/s": 1e12, "Gb/s": 1e9 / 8, "Tb/s": 1e12 / 8 };
+const UNITS = { bytes: ["GB/s", "TB/s"], bits: ["Gb/s", "Tb/s"] };
+
+/** A rate in a unit such as `GB/s` with three figures or so: 463, 46.3, 4.63. */
+export function rateIn(bytesPerSecond, name) {
   if (bytesPerSecond === null || bytesPerSecond === undefined || Number.isNaN(bytesPerSecond)) return UNKNOWN;
-  const value = bytesPerSecond / GIGA;
-  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  const value = bytesPerSecond / RATES[name];
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
-/** A rate and its unit, for sums over many nodes: 463 GB/s, 3.50 TB/s. */
-export function rateParts(bytesPerSecond) {
-  const many = bytesPerSecond >= 999.5e9;
-  return [gigabytes(many ? bytesPerSecond / 1000 : bytesPerSecond), many ? "TB/s" : "GB/s"];
+/** A rate and its unit, which is one of bits only if `unit` is `bits`: 463 GB/s, 3.50 TB/s, 3704 Gb/s. */
+export function rateParts(bytesPerSecond, unit = "bytes") {
+  const [small, large] = UNITS[unit] ?? UNITS.bytes;
+  const name = Math.abs(bytesPerSecond ?? 0) / RATES[small] >= 999.5 ? large : small;
+  return [rateIn(bytesPerSecond, name), name];
+}
+
+/** A rate with its unit, as text. */
+export function rate(bytesPerSecond, unit = "bytes") {
+  return rateParts(bytesPerSecond, unit).join(" ");
+}
+
+/** A number of bytes: 12.3 MB, 4.56 GB. */
+export function bytesWords(bytes) {
+  const [size, name] = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"]].find(([each]) => bytes >= each) ?? [1e3, "kB"];
+  return `${Number((bytes / size).toPrecision(3))} ${name}`;
 }
 
 /** The size of a file: 0.3 MB, 12 MB. */
@@ -50,13 +66,24 @@ export function clock(ms, digits = 0) {
   return digits ? `${time}.${pad(date.getMilliseconds(), 3).slice(0, digits)}` : time;
 }
 
+/** Local date: 2025-11-21. */
+export function day(ms) {
+  const date = new Date(ms);
+  const pad = (value) => String(value).padStart(2, "0");
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+}
+
+/** The offset of local time at a time: UTC+01:00, or UTC where there is none. */
+export function zone(ms) {
+  const offset = -new Date(ms).getTimezoneOffset();
+  if (!offset) return "UTC";
+  const pad = (value) => String(value).padStart(2, "0");
+  return `UTC${offset < 0 ? "−" : "+"}${pad(Math.floor(Math.abs(offset) / 60))}:${pad(Math.abs(offset) % 60)}`;
+}
+
 /** Date, local time and UTC offset, for titles and pictures. */
 export function fullTime(ms) {
-  const date = new Date(ms);
-  const offset = -date.getTimezoneOffset();
-  const pad = (value) => String(value).padStart(2, "0");
-  const zone = `${offset < 0 ? "−" : "+"}${pad(Math.floor(Math.abs(offset) / 60))}:${pad(Math.abs(offset) % 60)}`;
-  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(ms, 2)} UTC${zone}`;
+  return `${day(ms)} ${clock(ms, 2)} ${zone(ms)}`;
 }
 
 /** Names without their common prefix and suffix, for narrow columns: mlx5_0:1, mlx5_1:1 become 0, 1. */

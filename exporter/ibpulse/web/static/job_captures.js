@@ -1,6 +1,7 @@
 // Captures of a job: the button that takes one on all nodes, what became of it, and the list of all of them.
 
 import { apiAddress } from "./address.js";
+import { askCaptures, fillTable } from "./capture_requests.js";
 import { element } from "./elements.js";
 import { UNKNOWN, clock, fullTime, megabytes } from "./format.js";
 
@@ -13,6 +14,7 @@ const ASK_MS = 2_000;
 const PATIENCE_MS = 30_000;
 const LONGEST_MS = 600_000;
 const MOST_NAMES = 8;
+const HEADS = ["Time", "Reason", "Nodes", "Size", "Files"];
 const byId = (id) => document.getElementById(id);
 const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
@@ -61,7 +63,7 @@ export class JobCaptures {
     const span = heldMs ? { before: `${heldMs}ms`, after: `${HELD_AFTER_MS}ms` } : {};
     const body = JSON.stringify({ reason: "job page", ...span });
     const headers = { "Content-Type": "application/json" };
-    const taken = await ask("captures", { method: "POST", headers, body });
+    const taken = await askCaptures("captures", { method: "POST", headers, body });
     this.#busy = false;
     if (taken.problem) return this.#say(`No capture was taken. ${taken.problem}`, true);
     const at = clock(taken.trigger_ms);
@@ -81,7 +83,7 @@ export class JobCaptures {
     say(`Capturing ${what} on ${count(nodes.length, "node")}.${without}`);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, readyAt - performance.now()) + ASK_MS));
     for (;;) {
-      const group = (await ask("captures")).captures?.find((each) => each.id === id);
+      const group = (await askCaptures("captures")).captures?.find((each) => each.id === id);
       const written = group?.nodes.filter((each) => each.size_bytes !== null).length ?? 0;
       const some = written ? group : null;
       if (written === nodes.length) {
@@ -109,25 +111,14 @@ export class JobCaptures {
   /** Fill the list of all captures of the job. */
   async #show() {
     if (!this.#details.open) return;
-    const found = await ask("captures");
+    const found = await askCaptures("captures");
     this.#list.replaceChildren();
     const { captures = [], single = [], missing = [] } = found;
     const rows = [...captures.map(groupRow), ...single.map(singleRow)].sort((a, b) => b.ms - a.ms);
-    if (rows.length) fill(this.#list, rows);
+    if (rows.length) fillTable(this.#list, "Captures", HEADS, rows.map(cellsOf));
     const none = found.problem ?? (rows.length ? "" : "No node has a capture of this job.");
     const words = `${none}${missingWords(missing, "No answer from")}`.trim();
     if (words) element("p", "soft", this.#list).textContent = words;
-  }
-}
-
-/** An answer about this job, or its `problem` as a sentence. */
-async function ask(path, options = {}) {
-  try {
-    const answer = await fetch(apiAddress(path), { cache: "no-store", ...options });
-    const found = await answer.json();
-    return answer.ok ? found : { problem: found.detail };
-  } catch {
-    return { problem: "The gateway gave no usable answer." };
   }
 }
 
@@ -169,17 +160,10 @@ function download(holder, { id }, words) {
   Object.assign(link, { href: apiAddress(`captures/${id}`), download: `${id}.tar`, textContent: words });
 }
 
-function fill(holder, rows) {
-  const wide = element("div", "wide", holder);
-  Object.assign(wide, { tabIndex: 0, role: "region", ariaLabel: "Captures" });
-  const table = element("table", "", wide);
-  const head = element("tr", "", element("thead", "", table));
-  for (const title of ["Time", "Reason", "Nodes", "Size", "Files"]) element("th", "", head).textContent = title;
-  const body = element("tbody", "", table);
-  for (const { ms, reason, nodes, title, size, link } of rows) {
-    const row = element("tr", "", body);
-    for (const text of [fullTime(ms), reason || UNKNOWN, nodes, size]) element("td", "", row).textContent = text;
-    row.cells[2].title = title ?? "";
-    link(element("td", "", row));
-  }
+function cellsOf({ ms, reason, nodes, title, size, link }) {
+  const named = (cell) => {
+    cell.textContent = nodes;
+    cell.title = title ?? "";
+  };
+  return [fullTime(ms), reason || UNKNOWN, named, size, link];
 }

@@ -1,7 +1,7 @@
 // The cards of a job: its numbers, and which node or rail differs from the others.
 
-import { Cards } from "./cards.js";
-import { UNKNOWN, decimal, duration, gigabytes, percent, rateParts } from "./format.js";
+import { Cards, waysWords } from "./cards.js";
+import { UNKNOWN, decimal, duration, percent, rate, rateParts } from "./format.js";
 import { asPorts } from "./job_rows.js";
 import { Numbers } from "./numbers.js";
 
@@ -13,17 +13,20 @@ const CARDS = [
   {
     name: "Now",
     title: "Mean of the last second, transmit + receive of all nodes that answer; the mean of the view while it is held.",
-    value: (job) => [...rateParts(sum(job)), ways(job)],
+    value: (job) => [
+      ...rateParts(sum(job), job.unit),
+      waysWords(sum(job), job.transmit_bytes_per_second, job.receive_bytes_per_second, job.unit),
+    ],
   },
   {
     name: "Peak of a node",
     title: "Highest single sample of a node, transmit + receive of its rails.",
-    value: (job) => [gigabytes(job.peak?.bytes_per_second), "GB/s", job.peak?.row ?? ""],
+    value: (job) => [...rateParts(job.peak?.bytes_per_second, job.unit), job.peak?.row ?? ""],
   },
   {
     name: "Mean when active",
     title: "Mean of a node over its samples with traffic: the median of the nodes, the least and the most.",
-    value: (job) => spread(job, "active_bytes_per_second", (each) => `${gigabytes(each)} GB/s`),
+    value: (job) => spread(job, "active_bytes_per_second", (each) => rate(each, job.unit)),
   },
   {
     name: "Duty cycle",
@@ -58,14 +61,6 @@ function sum({ transmit_bytes_per_second: sent, receive_bytes_per_second: receiv
   return sent === null || received === null ? null : sent + received;
 }
 
-function ways(job) {
-  const total = sum(job);
-  // in the unit of the sum
-  const scale = rateParts(total)[1] === "TB/s" ? 1000 : 1;
-  const part = (way) => gigabytes(job[`${way}_bytes_per_second`] / scale);
-  return total === null ? "" : `↑ ${part("transmit")}  ↓ ${part("receive")}`;
-}
-
 function spread(job, name, words, none = "") {
   const found = job[name];
   if (!found) return [UNKNOWN, "", none];
@@ -76,6 +71,10 @@ function spread(job, name, words, none = "") {
 }
 
 function latest(job) {
+  if (job.stall) {
+    const { rows, first } = job.stall;
+    return ["silent", "", `${rows.length} of ${job.nodes} nodes, ${first.length ? `first ${first.join(" or ")}` : "order not known"}`, "bad", rows.join(", ")];
+  }
   if (job.nodes < 2) return [UNKNOWN, "", "no other node to compare with"];
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
   if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];
@@ -116,10 +115,10 @@ export class JobNumbers extends Numbers {
   }
 
   ofNow(second) {
-    return second.job;
+    return { ...second.job, unit: this.page.view.unit };
   }
 
   ofView(summary, seconds) {
-    return { ...summary.job, heldSeconds: seconds };
+    return { ...summary.job, heldSeconds: seconds, unit: this.page.view.unit };
   }
 }

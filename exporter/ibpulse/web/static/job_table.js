@@ -1,7 +1,7 @@
 // The nodes of a job as text: one line about their clocks and answers, and a table.
 
 import { element } from "./elements.js";
-import { UNKNOWN, decimal, duration, gigabytes, percent } from "./format.js";
+import { UNKNOWN, decimal, duration, rate, percent } from "./format.js";
 import { clockWords, latenessWords, trouble } from "./job_rows.js";
 import { label, stateAt } from "./states.js";
 
@@ -48,7 +48,7 @@ export function showNodes(table, ports, found) {
     ["Late", (port, n) => latenessWords(n)],
     ["Step period", (port, n) => (n?.step_period_seconds ? duration(n.step_period_seconds * 1000) : UNKNOWN)],
     ["Duty cycle", (port, n) => percent(n?.duty_cycle_ratio)],
-    ["Mean when active", (port, n) => known(n?.active_bytes_per_second, (each) => `${gigabytes(each)} GB/s`)],
+    ["Mean when active", (port, n) => known(n?.active_bytes_per_second, (each) => rate(each))],
     ["Rail fairness", (port, n) => decimal(n?.rail_fairness_ratio, 3)],
   ];
   table.replaceChildren();

@@ -8,7 +8,11 @@ const LETTERS = [
   [["Home", "End"], "Home End", "Go to the oldest samples; go live", "edge"],
   [[",", "."], ", .", "Read the previous or next sample", "step"],
   [["↑", "↓"], "ArrowUp ArrowDown", "Move the reading to the row above or below", "row"],
+  [["[", "]"], "[ ]", "Begin or end the selection at the sample that is read", "select"],
+  [["a", "x"], "a", "Select the whole view; clear the selection", "selectAll"],
+  [["z"], "z", "Show only the selection", "zoomIn"],
   [["d", "u"], "d u", "Change direction; change unit", "cycle"],
+  [["l", "m"], "l m", "Change the line chart; show rates or differences between rails", "cycle"],
   [["w"], "w", "Change the statistics window", "cycle"],
   [["t", "c"], "t c", "Change theme; change colours", "cycle"],
   [["r"], "r", "Choose rails or nodes", "menu"],
@@ -24,6 +28,7 @@ const LETTERS = [
 export function watchKeys(act) {
   const names = new Map(LETTERS.flatMap(([, keys, , name]) => keys.split(/(?<=\S) /).map((key) => [key, name])));
   names.set("Escape", "escape");
+  names.set("x", "unselect");
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target;

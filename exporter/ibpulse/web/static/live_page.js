@@ -2,11 +2,16 @@
 
 import { NAME } from "./address.js";
 import { UNKNOWN, duration } from "./format.js";
+import { helpButton } from "./help.js";
 import { showNotices } from "./notices.js";
 import { Page } from "./page.js";
 import { findDowns } from "./states.js";
 import { Stream } from "./stream.js";
 
+const ABOUT_MISSING =
+  "Striped samples were not measured, and are never counted as zero: a sample was missed, a read failed or the port is " +
+  "unreadable, a device hung or disappeared, the daemon did not run, or the time is before the history. Point at them " +
+  "to read which. Plain dark columns are still to be loaded or still to come.";
 const LATER = "Their samples are loaded when needed.";
 const byId = (id) => document.getElementById(id);
 
@@ -35,7 +40,9 @@ export class LivePage extends Page {
     document.addEventListener("visibilitychange", () => this.attend());
     addEventListener("online", () => this.stream.hurry());
     byId("host").textContent = NAME;
-    document.title = `ibpulse · ${NAME}`;
+    helpButton(byId("no-data"), "missing data", ABOUT_MISSING);
+    byId("host").title = location.host;
+    document.title = `${NAME} · ibpulse`;
     this.dress();
     this.attend();
     this.statistics.ask();
@@ -98,7 +105,7 @@ export class LivePage extends Page {
       this.connection();
     }
     if ("endMs" in patch || "spanMs" in patch) this.statistics.ask();
-    if ("window" in patch) this.statistics.show();
+    if ("window" in patch || "unit" in patch) this.statistics.show();
     if (this.ready) {
       this.paintScale();
       showNotices(byId("notices"), this);

@@ -1,6 +1,7 @@
 // The live page of a node: connects stream, picture, statistics and controls.
 
 import { Controls } from "./controls.js";
+import { Happenings } from "./happenings.js";
 import { showHealth } from "./health.js";
 import { LivePage } from "./live_page.js";
 import { Numbers } from "./numbers.js";
@@ -14,14 +15,20 @@ class NodePage extends LivePage {
     super(new View());
     this.statistics = new Numbers(this);
     this.controls = new Controls(this);
+    this.happenings = new Happenings(this);
     this.begin();
+  }
+
+  happen(events) {
+    super.happen(events);
+    this.happenings.show();
   }
 
   newSecond(second) {
     this.second = second;
     if (this.statistics.offer()) this.controls.show();
     showHealth(byId("health"), second);
-    showTable(byId("table"), second);
+    showTable(byId("table"), second, this.view.unit);
     this.statistics.show();
     if (this.view.held) this.attend();
   }

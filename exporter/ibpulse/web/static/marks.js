@@ -11,7 +11,7 @@ const LEAVE_MS = 250;
 const BAD = ["link-down", "link-flap", "disappeared", "unreadable", "quarantined", "counter-reset"];
 const GOOD = ["link-up", "appeared", "readable", "released"];
 // shape and colour both tell the sorts apart
-const SIGNS = { bad: "▼", good: "▲", capture: "●", other: "◆" };
+export const SIGNS = { bad: "▼", good: "▲", capture: "●", other: "◆" };
 
 export function sortOf(kind) {
   if (kind === "capture") return "capture";

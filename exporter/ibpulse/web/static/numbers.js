@@ -1,16 +1,19 @@
 // The statistics above the picture: of now, or of a held view.
 
 import { Cards, fromSecond, fromSummary } from "./cards.js";
-import { clock, duration } from "./format.js";
+import { clock, day, duration, zone } from "./format.js";
 import { railLabels } from "./states.js";
 
 const PAUSE_MS = 400;
 const FRESH_MS = 1_000;
 const byId = (id) => document.getElementById(id);
 
+const dated = (ms) => `${clock(ms)}, ${day(ms)} ${zone(ms)}`;
+
 export class Numbers {
   #cards;
   #due = 0;
+  #shown = null; // the response for a held view
 
   constructor(page, cards = new Cards(byId("cards"))) {
     this.page = page;
@@ -42,12 +45,13 @@ export class Numbers {
     return true;
   }
 
-  /** Show the numbers of now, unless the view is held. */
+  /** Show the numbers of now, or again those of a held view. */
   show() {
     const { view, second, ready } = this.page;
+    if (view.held && this.#shown?.endMs === view.endMs) this.#cards.show(this.ofView(this.#shown.summary, this.#shown.seconds));
     if (view.held || !second || !ready) return;
     this.#cards.show(this.ofNow(second));
-    byId("numbers-about").textContent = second.end_ms ? `to ${clock(second.end_ms)}` : "";
+    byId("numbers-about").textContent = second.end_ms ? `to ${dated(second.end_ms)}` : "";
   }
 
   /** The numbers of the cards from an event `summary`. */
@@ -75,7 +79,7 @@ export class Numbers {
     const { count, labels } = railLabels(store.layout, momentMs, ports);
     // a rail that disappeared still belongs to the node
     const rails = Math.max(count, numbers.rails ?? 0);
-    return { ...numbers, rails, labels };
+    return { ...numbers, rails, labels, unit: this.page.view.unit };
   }
 
   #now(way) {
@@ -122,9 +126,10 @@ export class Numbers {
     if (view.endMs !== endMs) return undefined;
     this.page.heldPorts = summary.ports;
     this.page.learn();
+    this.#shown = { summary, seconds, endMs };
     this.#cards.show(this.ofView(summary, seconds));
     byId("numbers-about").textContent =
-      `of ${seconds < whole ? "the end of " : ""}this view: ${duration(seconds * 1000)} to ${clock(summary.end_ms)}, in whole seconds`;
+      `of ${seconds < whole ? "the end of " : ""}this view: ${duration(seconds * 1000)} to ${dated(summary.end_ms)}, in whole seconds`;
     this.page.draw();
     return undefined;
   }

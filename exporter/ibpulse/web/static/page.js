@@ -1,30 +1,24 @@
 // The picture: its time span, and repainting it after changes.
 
-import { SHORT_NAME, apiAddress } from "./address.js";
-import { shade } from "./colours.js";
+import { apiAddress } from "./address.js";
+import { Chart } from "./chart.js";
+import { describeView } from "./describe.js";
 import { Edge } from "./edge.js";
 import { fitted, put } from "./elements.js";
-import { clock } from "./format.js";
-import { drawRows, paintHeat } from "./heat.js";
 import { History } from "./history.js";
 import { showJobs } from "./jobs_line.js";
 import { Events, Marks } from "./marks.js";
-import {
-  GROUND_WORD,
-  columnSentence,
-  paintAxis,
-  paintLegend,
-  paintRows,
-  plannedRows,
-  savedPicture,
-} from "./picture.js";
+import { Overview } from "./overview.js";
+import { paintScale, palette, pictureOf } from "./page_pictures.js";
+import { columnSentence, paintAxis, paintRows, plannedRows } from "./picture.js";
 import { Rails, shownPorts } from "./rails.js";
 import { Reading } from "./reading.js";
+import { Selection } from "./selection.js";
 import { findDowns, prepare, railJobs } from "./states.js";
 import { Store } from "./store.js";
 
 const FRAME_MS = 33;
-const OVERVIEW_MS = 1_000;
+const CHART_MS = 250;
 const MOMENT_MS = 500;
 const LEAST_REACH_MS = 1_000;
 
@@ -45,11 +39,14 @@ export class Page {
     this.reading = new Reading(byId("reading"), byId("cross"));
     this.events = new Events();
     this.marks = new Marks(byId("marks"), byId("event-card"), byId("doubt"));
+    this.selected = new Selection(this, byId("band"));
+    this.overview = new Overview(byId("overview"), byId("thumb"), byId("history"));
+    this.chart = new Chart({ top: byId("chart-top"), words: byId("chart-words") });
     this.second = null;
     this.heldPorts = null;
     this.recent = [];
     this.pending = 0;
-    this.overviewAt = -Infinity;
+    this.chartAt = -Infinity;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
     new ResizeObserver(() => this.resized()).observe(byId("stage"));
   }
@@ -120,7 +117,9 @@ export class Page {
   get reach() {
     const toMs = this.edge.newest(performance.now());
     // a gateway that has heard of no node yet does not know the history
-    return { fromMs: toMs - Math.max(LEAST_REACH_MS, this.store.layout.history_ms), toMs };
+    const fromMs = toMs - Math.max(LEAST_REACH_MS, this.store.layout.history_ms);
+    // a history that has just begun is as long as its samples
+    return { fromMs: Math.min(toMs - LEAST_REACH_MS, Math.max(fromMs, this.store.oldestMs)), toMs };
   }
 
   /** Take over a layout; returns whether it has other ports than before. */
@@ -177,7 +176,10 @@ export class Page {
 
   /** Paint on the next frame; `overview` if the history changed as well. */
   draw({ overview = false } = {}) {
-    if (overview) this.overviewAt = -Infinity;
+    if (overview) {
+      this.overview.renew();
+      this.chartAt = -Infinity;
+    }
     if (this.pending || document.hidden) return;
     this.pending = requestAnimationFrame((now) => {
       this.pending = 0;
@@ -195,15 +197,19 @@ export class Page {
     this.rails.arrange(this.store.layout, rows, this.view.unit);
     this.rails.standing(this.numbers, this.momentMs);
     this.nameJobs();
-    paintRows(context, box, this.store, rows, span, this.view.map, scale);
-    paintAxis(context, { ...box, y: box.height + 2 * scale }, span, palette(), scale);
+    const read = paintRows(context, box, this.store, rows, span, this.colouring, scale);
+    const colours = palette();
+    paintAxis(context, { ...box, y: box.height + 2 * scale }, span, colours, scale);
     const perColumnMs = Math.max(this.store.leastMs, (span.toMs - span.fromMs) / canvas.width);
     put(byId("column"), columnSentence(this.store.intervalMs, perColumnMs, this.view.direction) + this.note);
     this.showRates(span, canvas.width);
-    this.reading.show(this.store, rows, span, this.size);
+    this.reading.show(this.store, rows, span, this.size, this.view.unit);
     this.marks.place(this.events, span, this.size.width);
-    if (now - this.overviewAt > OVERVIEW_MS) this.paintOverview(now, rows);
-    this.placeThumb(span);
+    this.selected.place(span, this.size.width);
+    if (now - this.chartAt > CHART_MS) this.paintChart(now, read, rows, perColumnMs, colours);
+    const { store, reach, colouring: look } = this;
+    this.overview.paint(now, { store, rows, reach, look, colours, events: this.events.list });
+    this.overview.place(span, reach, this.view.held);
     this.fetch(span, canvas.width);
     if (!this.view.held && !this.calm.matches) setTimeout(() => this.draw(), FRAME_MS - 16);
   }
@@ -231,70 +237,35 @@ export class Page {
     const width = this.store.widthFor((span.toMs - span.fromMs) / columns);
     const tiles = this.store.span(width, Math.max(0, span.fromMs), span.toMs).reverse();
     const reach = this.reach;
-    const coarse = this.store.widthFor((reach.toMs - reach.fromMs) / fitted(byId("history")).canvas.width);
-    this.history.want(
-      [...tiles, ...this.store.span(coarse, reach.fromMs, reach.toMs).reverse()],
-      this.view.held ? span.toMs : 0,
-    );
+    const coarse = this.store.widthFor((reach.toMs - reach.fromMs) / this.overview.columns);
+    const whole = this.store.span(coarse, reach.fromMs, reach.toMs);
+    this.store.findOldest(whole);
+    this.history.want([...tiles, ...whole.reverse()], this.view.held ? span.toMs : 0);
   }
 
-  paintOverview(now, rows) {
-    this.overviewAt = now;
-    const { canvas, context, scale } = fitted(byId("history"));
-    const reach = this.reach;
-    const painted = paintHeat(this.store, rows, reach.fromMs, reach.toMs, canvas.width, this.view.map, GROUND_WORD);
-    const edges = rows.map((_, index) => Math.round((index * canvas.height) / rows.length));
-    const places = edges.map((y, index) => ({ y, height: (edges[index + 1] ?? canvas.height) - y }));
-    drawRows(context, painted, 0, places, scale);
+  /** The colours of the rows: the map, and whether they show differences between rails. */
+  get colouring() {
+    return { map: this.view.map, difference: this.view.values === "differences" };
   }
 
-  placeThumb(span) {
-    const [reach, width] = [this.reach, byId("overview").clientWidth];
-    const per = width / (reach.toMs - reach.fromMs);
-    const thumb = byId("thumb");
-    thumb.style.width = `${Math.max(6, (span.toMs - span.fromMs) * per)}px`;
-    thumb.style.transform = `translateX(${Math.max(0, Math.min(width - 6, (span.fromMs - reach.fromMs) * per))}px)`;
-    const part = Math.round((100 * (span.toMs - reach.fromMs)) / (reach.toMs - reach.fromMs));
-    const words = this.view.held ? `${clock(span.fromMs)} to ${clock(span.toMs)}` : "the newest samples";
-    const slider = byId("overview");
-    if (slider.getAttribute("aria-valuetext") === words) return;
-    slider.setAttribute("aria-valuenow", Math.min(100, Math.max(0, part)));
-    slider.setAttribute("aria-valuetext", words);
+  paintChart(now, read, rows, perColumnMs, colours) {
+    this.chartAt = now;
+    const { chart: kind, unit } = this.view;
+    byId("plot").dataset.chart = kind;
+    if (kind !== "off") {
+      const several = perColumnMs > this.store.intervalMs * 1.001;
+      const chosen = this.reading.place && rows[Math.min(rows.length - 1, this.reading.place.row)]?.port.port;
+      this.chart.show(fitted(byId("chart")), read, rows, kind, this.momentMs, { unit, several, colours, chosen });
+    }
+    put(byId("described"), describeView(this));
   }
 
   paintScale() {
-    const { canvas, context, scale } = fitted(byId("scale"));
-    context.clearRect(0, 0, canvas.width, canvas.height);
-    paintLegend(
-      context,
-      { x: 0, y: 0, width: canvas.width },
-      this.view.map,
-      this.rows[0]?.top,
-      this.view.unit,
-      palette(),
-      scale,
-    );
-    byId("zero").style.background = shade(this.view.map, 0);
+    paintScale(this);
   }
 
-  savedPicture() {
-    const [span, rows] = [this.span, this.rows];
-    const widthMs = this.store.widthFor((span.toMs - span.fromMs) / byId("waterfall").width);
-    const sentence = columnSentence(this.store.intervalMs, widthMs, this.view.direction);
-    const { map, unit } = this.view;
-    const caption = (port) => this.rails.caption(port);
-    const look = { colours: palette(), map, unit, top: rows[0]?.top, sentence, widthMs, events: this.events.list, caption };
-    const words = { transmit: "transmit", receive: "receive", both: "transmit and receive" };
-    const title = ["ibpulse", SHORT_NAME, words[this.view.direction]];
-    if (this.store.layout.simulated) title.push("SIMULATED");
-    return savedPicture(this.store, rows, span, look, title.join(" · "));
+  /** A picture of a span, as a promise of a PNG. */
+  savedPicture(span = this.span) {
+    return pictureOf(this, span);
   }
-}
-
-/** The theme's colours for canvases. */
-function palette() {
-  const style = getComputedStyle(document.documentElement);
-  return Object.fromEntries(
-    ["ink", "soft", "line", "paper"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
-  );
 }

@@ -1,8 +1,9 @@
 // Draws the waterfall and its axis on a canvas, for the page and for saved pictures.
 
 import { shade } from "./colours.js";
-import { clock, duration, fullTime } from "./format.js";
-import { drawMark, drawRows, hatching, lattice, paintHeat } from "./heat.js";
+import { clock, duration, fullTime, rate, rateParts } from "./format.js";
+import { DIFFERENCE_MAP, drawRows, paintHeat } from "./heat.js";
+import { drawMark, hatching, lattice } from "./patterns.js";
 import { stateAt } from "./states.js";
 
 // background where nothing is loaded: --ground of the style sheet
@@ -47,11 +48,12 @@ export function placeRows(rows, top, height, scale) {
   });
 }
 
-/** Paint the rows into a rectangle of a canvas. All lengths are in canvas pixels. */
-export function paintRows(context, box, store, rows, span, map, scale, widthMs = 0) {
+/** Paint the rows into a rectangle of a canvas; returns what was read. All lengths are in canvas pixels. */
+export function paintRows(context, box, store, rows, span, look, scale, widthMs = 0) {
   const columns = Math.max(1, Math.round(box.width));
-  const painted = paintHeat(store, rows, span.fromMs, span.toMs, columns, map, GROUND_WORD, widthMs);
+  const painted = paintHeat(store, rows, span.fromMs, span.toMs, columns, look, GROUND_WORD, widthMs);
   drawRows(context, painted, box.x, placeRows(rows, box.y, box.height, scale), scale);
+  return painted.read;
 }
 
 /** The time axis below the rows. */
@@ -68,14 +70,17 @@ export function paintAxis(context, box, span, colours, scale) {
     context.fillRect(Math.round(x), box.y, Math.max(1, Math.round(scale)), 5 * scale);
     const text = clock(ms, digits);
     const half = context.measureText(text).width / 2;
-    if (x - half < box.x - 2 || x + half > box.x + box.width + 2) continue;
+    // a label at the edge is moved inside, if that leaves it near its tick
+    const at = Math.max(box.x + half, Math.min(box.x + box.width - half, x));
+    if (Math.abs(at - x) > half) continue;
     context.fillStyle = colours.soft;
-    context.fillText(text, x, box.y + 8 * scale);
+    context.fillText(text, at, box.y + 8 * scale);
   }
 }
 
 /** The colour scale with its unit. */
-export function paintLegend(context, box, map, top, unit, colours, scale) {
+export function paintLegend(context, box, look, top, unit, colours, scale) {
+  const map = look.difference ? DIFFERENCE_MAP : look.map;
   const bar = { x: box.x, y: box.y, width: box.width, height: 12 * scale };
   for (let x = 0; x < bar.width; x += 1) {
     context.fillStyle = shade(map, x / (bar.width - 1));
@@ -84,39 +89,48 @@ export function paintLegend(context, box, map, top, unit, colours, scale) {
   context.fillStyle = colours.soft;
   context.font = `${12 * scale}px system-ui, sans-serif`;
   context.textBaseline = "top";
-  legendMarks(top, unit).forEach((text, index, all) => {
+  legendMarks(top, unit, look.difference).forEach((text, index, all) => {
     context.textAlign = index === 0 ? "left" : index === all.length - 1 ? "right" : "center";
     context.fillText(text, bar.x + (bar.width * index) / (all.length - 1), bar.y + 16 * scale);
   });
 }
 
 /** Labels at the start, middle and end of the scale. */
-export function legendMarks(top, unit) {
+export function legendMarks(top, unit, difference = false) {
+  if (difference && unit === "ratio") return ["−100 %", "the median of the rails", "+100 %"];
+  if (difference) return [`−${rate(top, unit)}`, "the median of the rails", `+${rate(top, unit)}`];
   if (unit === "ratio") return ["0 %", "50 %", "100 % of line rate"];
-  const giga = top / 1e9;
-  return ["0", `${Number((giga / 2).toPrecision(3))}`, `${Number(giga.toPrecision(3))} GB/s`];
+  const plain = (value) => Number(Number(value).toPrecision(3));
+  const [whole, name] = rateParts(top, unit);
+  return ["0", `${plain(whole / 2)}`, `${plain(whole)} ${name}`];
+}
+
+/** The colour of the lowest value, or of no difference, and what it means. */
+export function zeroOf({ map, difference }) {
+  return difference ? [shade(DIFFERENCE_MAP, 0.5), "As the median"] : [shade(map, 0), "No traffic"];
 }
 
 /** The legend of what is no value: colour or pattern, and meaning, from `x` on. Returns the end of the last. */
-export function paintKeys(context, x, y, map, colours, scale) {
+export function paintKeys(context, x, y, look, colours, scale) {
+  const [zero, words] = zeroOf(look);
   context.font = `${12 * scale}px system-ui, sans-serif`;
   context.textBaseline = "top";
   context.textAlign = "left";
   const keys = [
-    [shade(map, 0), "No traffic"],
+    [zero, words],
     [lattice(context, scale), "Link down"],
     [hatching(context, scale), "No data"],
     ["", "Samples merged"],
   ];
-  for (const [fill, words] of keys) {
-    context.fillStyle = fill || shade(map, 0.5);
+  for (const [fill, meaning] of keys) {
+    context.fillStyle = fill || shade(look.map, 0.5);
     context.fillRect(x, y, 20 * scale, 12 * scale);
     if (!fill) drawMark(context, x, 20 * scale, { y, height: 12 * scale }, scale);
     context.strokeStyle = colours.line;
     context.strokeRect(x, y, 20 * scale, 12 * scale);
     context.fillStyle = colours.soft;
-    context.fillText(words, x + 26 * scale, y);
-    x += 26 * scale + context.measureText(words).width + 18 * scale;
+    context.fillText(meaning, x + 26 * scale, y);
+    x += 26 * scale + context.measureText(meaning).width + 18 * scale;
   }
   return x;
 }
@@ -162,13 +176,13 @@ export function savedPicture(store, rows, span, look, title) {
   context.fillRect(0, 0, canvas.width, canvas.height);
   paintTitle(context, title, span, look.colours, left, scale);
   // the bins of the screen, because others may not be loaded
-  paintRows(context, box, store, rows, span, look.map, scale, look.widthMs);
+  paintRows(context, box, store, rows, span, look, scale, look.widthMs);
   paintNames(context, captions, box, left - 12 * scale, look.colours, scale);
   paintAxis(context, { ...box, y: top + body + 2 * scale }, span, look.colours, scale);
   paintMarks(context, look.events, box, span, look.colours, scale);
   const below = top + body + 44 * scale;
-  paintLegend(context, { x: left, y: below, width: 320 * scale }, look.map, look.top, look.unit, look.colours, scale);
-  paintKeys(context, left + 400 * scale, below, look.map, look.colours, scale);
+  paintLegend(context, { x: left, y: below, width: 320 * scale }, look, look.top, look.unit, look.colours, scale);
+  paintKeys(context, left + 400 * scale, below, look, look.colours, scale);
   context.textAlign = "right";
   context.fillText(look.sentence, width - right, below + 18 * scale);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));

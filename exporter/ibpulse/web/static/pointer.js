@@ -1,9 +1,13 @@
 // Mouse and touch on the picture and the overview: point, drag, pinch, wheel.
 
 const DRAG_PIXELS = 4;
+const AXIS_PIXELS = 28;
 const WHEEL_FACTOR = 1.0015;
 
-/** `act` has point(x, y), leave(), grab(), drag(part), released(), pinch(factor, part), wheel(factor, part), pan(part). */
+/**
+ * `act` has point(x, y), leave(), grab(), drag(part), released(), pinch(factor, part), wheel(factor, part), pan(part), and
+ * for a drag with Shift or along the axis selectBegin(part), selectTo(part), selected().
+ */
 export function watchPicture(canvas, act) {
   const pointers = new Map();
   let begin = null;
@@ -12,7 +16,8 @@ export function watchPicture(canvas, act) {
   canvas.addEventListener("pointerdown", (event) => {
     pointers.set(event.pointerId, event);
     canvas.setPointerCapture(event.pointerId);
-    if (pointers.size === 1) begin = { x: event.offsetX, moved: false };
+    const selects = event.shiftKey || event.offsetY > canvas.clientHeight - AXIS_PIXELS;
+    if (pointers.size === 1) begin = { x: event.offsetX, moved: false, selects };
     if (pointers.size === 2) apart = distance(pointers);
   });
   canvas.addEventListener("pointermove", (event) => {
@@ -25,18 +30,24 @@ export function watchPicture(canvas, act) {
       const by = event.offsetX - begin.x;
       if (!begin.moved && Math.abs(by) > DRAG_PIXELS) {
         begin.moved = true;
-        canvas.classList.add("dragged");
-        act.grab();
+        if (begin.selects) act.selectBegin(begin.x / canvas.clientWidth);
+        else {
+          canvas.classList.add("dragged");
+          act.grab();
+        }
       }
-      if (begin.moved) act.drag(-by / canvas.clientWidth);
+      if (begin.moved && begin.selects) act.selectTo(event.offsetX / canvas.clientWidth);
+      else if (begin.moved) act.drag(-by / canvas.clientWidth);
       act.point(event.offsetX, event.offsetY);
     } else if (!pointers.size) {
+      canvas.classList.toggle("axis", event.offsetY > canvas.clientHeight - AXIS_PIXELS);
       act.point(event.offsetX, event.offsetY);
     }
   });
   const release = (event) => {
     pointers.delete(event.pointerId);
     if (begin && !begin.moved) act.point(event.offsetX, event.offsetY);
+    if (begin?.moved && begin.selects) act.selected();
     begin = null;
     act.released();
     canvas.classList.remove("dragged");

@@ -1,14 +1,20 @@
 // The ports next to the picture: their names, current rates and peaks, and the menu to choose them.
 
 import { element, put } from "./elements.js";
-import { gigabytes, percent, shorten } from "./format.js";
-import { jobWords, jobsAt, knownAt, label, since, stateAt } from "./states.js";
+import { percent, rate as rateWords, rateParts, shorten } from "./format.js";
+import { helpButton } from "./help.js";
+import { MILD_WORDS, jobWords, jobsAt, knownAt, label, since, stateAt } from "./states.js";
 
 const WAYS = ["transmit", "receive"];
 const CLOSE_ROWS = 12;
+const MANY_ROWS = 40;
 // characters of the id of a job, and those on a narrow screen
 const ID_LENGTHS = { whole: 12, tail: 6 };
 const UNKNOWN_ROLE = "unknown";
+const ABOUT_BARS =
+  "Rate of each row over the last half second, as a part of its line rate; while the view is held, that of the column " +
+  "under the pointer, or else of the last one. The line across a live bar is the highest sample of the shortest window. " +
+  "The number is the sum of the bars. A striped bar has no data; a lattice is a link that is down.";
 
 /** The ports to show: the chosen ones, else the rails of a time, else all ports. */
 export function shownPorts(layout, chosen, ms) {
@@ -38,8 +44,10 @@ export class Rails {
     const plot = this.#names.parentElement;
     plot.style.setProperty("--ports", count);
     plot.dataset.rows = count > CLOSE_ROWS ? "close" : "";
+    plot.dataset.many = count > MANY_ROWS ? "yes" : "";
     this.#names.replaceChildren();
     this.#bars.replaceChildren();
+    this.#explain([...new Set(rows.map((row) => row.way))]);
     const ports = rows.filter((row) => row.first).map((row) => row.port);
     const short = shorten(ports.map((port) => port.port));
     this.#items = ports.map((port, index) =>
@@ -50,6 +58,18 @@ export class Rails {
         unit,
       ),
     );
+  }
+
+  /** The legend of the bars. */
+  #explain(ways) {
+    const head = this.#bars.parentElement.querySelector(".bars-head");
+    if (!head) return;
+    head.replaceChildren();
+    for (const way of ways) {
+      element("span", `key ${WAYS[way]}`, head);
+      element("span", "", head).textContent = WAYS[way] === "transmit" ? "Transmit" : "Receive";
+    }
+    helpButton(head, "the bars", ABOUT_BARS);
   }
 
   #item(port, short, rows, unit) {
@@ -83,9 +103,10 @@ export class Rails {
       );
       const sum = rates.reduce((a, b) => a + b, 0);
       const line = state.rate * rates.length;
-      const known = !Number.isNaN(sum) && (unit === "bytes" || line > 0);
-      put(item.number, known ? (unit === "bytes" ? gigabytes(sum) : percent(sum / line, 0).replace(" %", "")) : "–");
-      put(item.small, known ? (unit === "bytes" ? " GB/s" : " %") : "");
+      const known = !Number.isNaN(sum) && (unit !== "ratio" || line > 0);
+      const [number, name] = unit === "ratio" ? percent(sum / line, 0).split(" ") : rateParts(sum, unit);
+      put(item.number, known ? number : "–");
+      put(item.small, known ? ` ${name}` : "");
     }
   }
 
@@ -107,6 +128,7 @@ export class Rails {
       const { title, word, group, more } = this.words(port, ms, found.get(port.port));
       if (name.title !== title) name.title = title;
       put(labels.mark, word);
+      labels.mark.dataset.tone = MILD_WORDS.includes(word) ? "mild" : "";
       labels.mark.hidden = !word;
       for (const id of labels.ids) put(id, endOf(group, ID_LENGTHS[id.className]));
       put(labels.sharers, more);
@@ -144,7 +166,7 @@ export class Rails {
 
 /** The line rate of a state, as text. */
 export function lineRate(state) {
-  return state.rate ? `${gigabytes(state.rate)} GB/s in each direction` : "unknown data rate";
+  return state.rate ? `${rateWords(state.rate)} in each direction` : "unknown data rate";
 }
 
 /** An id of at most `most` characters; of a longer one the end, which distinguishes it. */
@@ -161,13 +183,27 @@ function roleText({ rail, role }) {
 export function showChoice(sheet, layout, chosen, ms, choose) {
   const shown = new Set(shownPorts(layout, chosen, ms).map((port) => port.port));
   const entries = layout.ports.map((port) => [port.port, roleText(stateAt(port, ms)), shown.has(port.port)]);
-  fillMenu(sheet, entries, "Rails only", choose);
+  fillMenu(sheet, entries, "Rails only", choose, portGroups(layout, ms));
 }
 
-/** Fill a menu with names to choose from: [name, remark, whether it is chosen] each, and a button for the default. */
-export function fillMenu(sheet, entries, usualWords, choose) {
+/** Names of ports by what they have in common at a time: a job, or a role that not all have. */
+export function portGroups(layout, ms) {
+  const groups = new Map();
+  const add = (name, port) => groups.set(name, [...(groups.get(name) ?? []), port.port]);
+  for (const port of layout.ports) {
+    for (const job of jobsAt(port, ms)) add(`Job ${jobWords(job)}`, port);
+    add(`Role ${stateAt(port, ms).role ?? UNKNOWN_ROLE}`, port);
+  }
+  return [...groups].filter(([, names]) => names.length < layout.ports.length);
+}
+
+/**
+ * Fill a menu with names to choose from: [name, remark, whether it is chosen] each, a button for the default, and one
+ * for each of `groups`: [its name, names].
+ */
+export function fillMenu(sheet, entries, usualWords, choose, groups = []) {
   // the same boxes keep the focus
-  const key = JSON.stringify([usualWords, entries.map(([name, remark]) => [name, remark])]);
+  const key = JSON.stringify([usualWords, groups, entries.map(([name, remark]) => [name, remark])]);
   if (sheet.dataset.key === key) {
     sheet.querySelectorAll("input").forEach((box, index) => {
       box.checked = entries[index][2];
@@ -187,6 +223,12 @@ export function fillMenu(sheet, entries, usualWords, choose) {
   const usual = element("button", "", sheet);
   usual.textContent = usualWords;
   usual.addEventListener("click", () => choose(null));
+  const holder = groups.length ? element("div", "groups", sheet) : null;
+  for (const [name, names] of groups) {
+    const button = element("button", "", holder);
+    button.textContent = name;
+    button.addEventListener("click", () => choose(names));
+  }
   sheet.onchange = () => {
     const names = boxes.filter((box) => box.checked).map((box) => box.value);
     if (names.length) choose(names);

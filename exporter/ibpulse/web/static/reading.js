@@ -1,9 +1,15 @@
 // The sample under the pointer, as numbers. The reading stays in place while the samples move.
 
 import { element } from "./elements.js";
-import { clock, duration, gigabytes, percent } from "./format.js";
+import { clock, duration, percent, rate } from "./format.js";
 import { placeRows } from "./picture.js";
 import { jobWords, jobsAt, label, since, stateAt } from "./states.js";
+
+/** Why there is no sample, as far as that is known. */
+function missing(word, before) {
+  if (before) return "no data: before the history";
+  return word ? `no data: ${word}` : "no data: the sample or its read was missed";
+}
 
 export class Reading {
   #box;
@@ -47,18 +53,18 @@ export class Reading {
     return { startMs, widthMs };
   }
 
-  show(store, rows, span, size) {
+  show(store, rows, span, size, unit) {
     if (!this.#place || !rows.length) return;
     const { startMs, widthMs } = this.binOf(store, span, size.width);
     const { port } = rows[Math.min(rows.length - 1, this.#place.row)];
     const first = store.layout.ports.findIndex((each) => each.port === port.port) * 2;
     const rates = [0, 1].map((way) => store.highest(first + way, widthMs, startMs, startMs + widthMs));
     const merged = [0, 1].some((way) => store.merged(first + way, widthMs, startMs, startMs + widthMs));
-    this.#write(port, startMs, widthMs, store.intervalMs, rates, merged);
+    this.#write(port, startMs, widthMs, store, rates, merged, unit);
     this.#move(((startMs + widthMs / 2 - span.fromMs) / (span.toMs - span.fromMs)) * size.width, size);
   }
 
-  #write(port, startMs, widthMs, intervalMs, rates, merged) {
+  #write(port, startMs, widthMs, { intervalMs, oldestMs }, rates, merged, unit) {
     this.#box.replaceChildren();
     const head = element("div", "", this.#box);
     element("b", "", head).textContent = port.port;
@@ -73,7 +79,7 @@ export class Reading {
     if (more) element("div", "soft", this.#box).textContent = more;
     const remark = element("div", "", this.#box);
     if (rates.every((rate) => rate === undefined || Number.isNaN(rate))) {
-      remark.textContent = rates.includes(undefined) ? "not loaded yet" : word ? `no data: ${word}` : "no data";
+      remark.textContent = rates.includes(undefined) ? "not loaded yet" : missing(word, startMs < oldestMs);
       return;
     }
     const mean = merged ? "mean of merged samples, one of them above the line rate" : "";
@@ -81,7 +87,7 @@ export class Reading {
     const list = element("dl", "", this.#box);
     ["transmit", "receive"].forEach((way, index) => {
       element("dt", "", list).textContent = way;
-      element("dd", "", list).textContent = `${gigabytes(rates[index])} GB/s`;
+      element("dd", "", list).textContent = rate(rates[index], unit);
       element("dd", "", list).textContent = state.rate ? percent(rates[index] / state.rate) : "–";
     });
   }

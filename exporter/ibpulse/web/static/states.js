@@ -15,7 +15,8 @@ const PROBLEMS = {
 };
 /** Words that mean that a port, or a node of a job, has a problem, the worst first. */
 const BAD_WORDS = [DISAPPEARED, "gone", "no answer", "refused", "bad answer", "unreadable", "hung", "no counters"];
-const MILD_WORDS = ["idle", "slow"];
+/** Words for what may be as it should be. */
+export const MILD_WORDS = ["idle", "slow"];
 const SENTENCES = {
   [DISAPPEARED]: "Disappeared",
   unreadable: "Cannot be read",

@@ -66,6 +66,7 @@ export class Store {
     this.tiles.clear();
     this.layout = null;
     this.newestMs = 0;
+    this.oldestMs = -Infinity; // before it there are no samples
     this.streamedMs = 0;
     this.liveFromMs = Infinity;
     this.recent = [];
@@ -220,6 +221,19 @@ export class Store {
       const base = series * TILE_BINS;
       return first < last && tile.merged.subarray(base + first, base + last).includes(1);
     });
+  }
+
+  /** Find the time of the oldest sample, once the tiles of the whole history are loaded. */
+  findOldest(tiles) {
+    if (Number.isFinite(this.oldestMs) || tiles.some((tile) => !tile.whole || tile.partial)) return;
+    for (const tile of tiles) {
+      for (let bin = 0; bin < TILE_BINS; bin += 1) {
+        for (let row = 0; row < this.series; row += 1) {
+          const value = tile.values[row * TILE_BINS + bin];
+          if (value === value) return void (this.oldestMs = tile.startMs + bin * tile.widthMs);
+        }
+      }
+    }
   }
 
   /** The oldest time with a loaded sample; 0 without one. */

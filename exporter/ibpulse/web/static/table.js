@@ -2,17 +2,17 @@
 
 import { fromWindow } from "./cards.js";
 import { element } from "./elements.js";
-import { decimal, gigabytes, percent } from "./format.js";
+import { decimal, rate, percent } from "./format.js";
 
 /** Fill the table. */
-export function showTable(table, second) {
+export function showTable(table, second, unit) {
   const names = Object.keys(second.node.windows);
   const all = names.map((name) => fromWindow(second.node.windows[name]));
   const scales = Object.keys(all[0]?.cv ?? {});
   const rows = [
-    ["Peak sample", all.map((n) => `${gigabytes(n.peak)} GB/s`)],
-    ["Mean", all.map((n) => `${gigabytes(n.mean)} GB/s`)],
-    ["Mean when active", all.map((n) => `${gigabytes(n.activeMean)} GB/s`)],
+    ["Peak sample", all.map((n) => rate(n.peak, unit))],
+    ["Mean", all.map((n) => rate(n.mean, unit))],
+    ["Mean when active", all.map((n) => rate(n.activeMean, unit))],
     ["Peak ÷ mean", all.map((n) => decimal(n.peakToMean))],
     ["Duty cycle", all.map((n) => percent(n.duty))],
     ...scales.map((scale) => [`Burstiness (CV) at ${scale}`, all.map((n) => decimal(n.cv[scale]))]),

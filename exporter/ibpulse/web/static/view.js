@@ -1,23 +1,29 @@
 // The state of the view, kept in the URL, so that a link reproduces it.
 
+import { CHARTS } from "./chart.js";
 import { MAPS } from "./colours.js";
 
 const SHORTEST_SAMPLES = 20;
 const CHOICES = {
   direction: ["transmit", "receive", "both"],
-  unit: ["ratio", "bytes"],
+  unit: ["ratio", "bytes", "bits"],
+  values: ["rates", "differences"],
+  chart: CHARTS,
   map: MAPS,
   theme: ["auto", "dark", "light"],
 };
 const DEFAULTS = {
   direction: "both",
   unit: "ratio",
+  values: "rates",
+  chart: CHARTS[0],
   map: "viridis",
   theme: "auto",
   window: "",
   spanMs: 0,
   endMs: 0,
   chosen: null,
+  select: null, // {fromMs, toMs}
 };
 
 export class View {
@@ -66,6 +72,7 @@ export class View {
     const query = this.#query([...Object.keys(this.#choices), "window"]);
     if (!this.held && this.spanMs) query.set("span", this.spanMs);
     if (this.chosen) query.set(this.#list, this.chosen.join(","));
+    if (this.select) query.set("select", `${this.select.fromMs}-${this.select.toMs}`);
     return fragment(query) || location.pathname;
   }
 
@@ -100,6 +107,8 @@ export class View {
     if (from > 0 && to > from) Object.assign(this, { endMs: to, spanMs: to - from });
     else if (span > 0) this.spanMs = span;
     if (query.get(this.#list)) this.chosen = query.get(this.#list).split(",");
+    const [begin, end] = (query.get("select") ?? "").split("-").map(Number);
+    if (begin > 0 && end > begin) this.select = { fromMs: begin, toMs: end };
   }
 }
 

@@ -19,7 +19,7 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.jobs.claims import Key
 from ibpulse.jobs.job_history import FOREVER
 from ibpulse.model import PortState
-from ibpulse.ring.window import TickRun, complete_tick, read_rates, runs_of_ticks, widest_stride
+from ibpulse.ring.window import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
 from ibpulse.web.job_choice import ChosenJob, job_of, known_jobs
 from ibpulse.web.parts import WebParts
@@ -132,14 +132,15 @@ class Feed:
         # a batch is short, so padding all ports by the widest stride is cheaper than one read per stride
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
         lines = [self._parts.events.history.line_rate(*port) for port in self._rates]
-        found = read_rates(self._reader, self._slots, widest, run.tick, last_tick, lines)
+        peaks, merges = read_peaks(self._reader, self._slots, widest, run.tick, last_tick, lines)
         if self._job is not None:
-            found = found.only(self._job.ports.mask(self._names, run.tick, run.count))
+            kept = self._job.ports.mask(self._names, run.tick, run.count)
+            peaks, merges = np.where(kept[:, None], peaks, np.nan), merges.only(kept)
         # each port's transmit before its receive
-        values = found.peaks.reshape(2 * len(self._slots), run.count)
+        values = peaks.reshape(2 * len(self._slots), run.count)
         merged = [
             (2 * row + way, max(0, first), min(last + 1, run.count) - max(0, first))
-            for row, way, first, last in found.merges.places.tolist()
+            for row, way, first, last in merges.places.tolist()
         ]
         return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values, merged)
 

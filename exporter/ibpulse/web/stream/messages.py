@@ -138,13 +138,20 @@ def batch_event(
 
     `merged` are the places of merged samples: series, first sample, number of samples.
     """
-    megabytes = np.rint(bytes_per_second / BYTES_PER_MEGABYTE)
-    whole = np.nan_to_num(megabytes).astype(np.int32).astype(object)
-    whole[np.isnan(megabytes)] = None
-    numbers = orjson.dumps(whole.tolist())
+    numbers = _whole_numbers(np.rint(bytes_per_second / BYTES_PER_MEGABYTE))
     more = b',"merged":%b' % orjson.dumps(merged) if merged else b""
     data = b'{"start_ms":%d,"megabytes_per_second":%b%b}' % (start_ns // MILLISECOND_NS, numbers, more)
     return event("batch", data, last_tick)
+
+
+def _whole_numbers(values: npt.NDArray[np.float64]) -> bytes:
+    """Values as JSON without fractions, null for NaN."""
+    lost = np.isnan(values)
+    if not lost.any():
+        return orjson.dumps(values.astype(np.int32, order="C"), option=orjson.OPT_SERIALIZE_NUMPY)
+    whole = np.where(lost, 0, values).astype(np.int32).astype(object)
+    whole[lost] = None
+    return orjson.dumps(whole.tolist())
 
 
 def gap_event(start_ns: int, end_ns: int) -> bytes:
