@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ibpulse import __version__, memory
-from ibpulse.commands import Verb, find_verb, overview
+from ibpulse.commands import Verb, group_overview, overview, split_verb
 from ibpulse.errors import ConfigError, IbpulseError
 from ibpulse.text import escape_controls
 
@@ -79,17 +79,20 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     first = words[0] if words else "--help"
     if first == "help" and len(words) > 1:
-        return run([words[1], "--help"], environ)
+        return run([*words[1:], "--help"], environ)
     if first in ("--help", "-h", "help"):
         print(overview(), end="")
         return 0
     if first in ("--version", "version"):
         print(f"ibpulse {__version__}")
         return 0
-    verb = find_verb(first)
+    if tuple(words[1:]) in ((), ("--help",), ("-h",)) and group_overview(first):
+        print(group_overview(first), end="")
+        return 0
+    verb, rest = split_verb(words)
     from ibpulse.commands.parser import parse  # not for the list of commands
 
-    return run_verb(verb, parse(verb, words[1:]), environ)
+    return run_verb(verb, parse(verb, rest), environ)
 
 
 def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:

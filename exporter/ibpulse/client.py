@@ -33,7 +33,7 @@ WINDOW_HEADER = "x-ibpulse-window"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Headers (names in lower case) and body of an answer with status 200."""
+    """Headers (names in lower case) and body of an answer with status 200 or 202."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -42,7 +42,7 @@ class Answer:
 class DaemonConnection:
     """A connection to the daemon at a URL such as `http://node7:10055` or `https://user:password@node7`.
 
-    The port defaults to 10055. Not thread-safe.
+    The scheme defaults to http, the port to 10055. Not thread-safe.
     """
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -52,7 +52,7 @@ class DaemonConnection:
             DaemonError: the URL is invalid.
         """
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port or DEFAULT_PORT
         except ValueError as error:
             raise DaemonError(_refuse(url)) from error
@@ -81,7 +81,7 @@ class DaemonConnection:
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         fresh = self._http.sock is None
         try:
-            return self._get(target)
+            return self._ask("GET", target)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
             if fresh:
@@ -91,7 +91,21 @@ class DaemonConnection:
             raise self._silent(error) from error
         try:
             # a server may close a keep-alive connection at any time
-            return self._get(target)
+            return self._ask("GET", target)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._silent(error) from error
+
+    def post(self, path: str, document: Mapping[str, Any]) -> Answer:
+        """Send a POST request with a JSON document, once, and return the answer.
+
+        Raises:
+            DaemonError: as `get`.
+        """
+        # a new connection, because a request that is not repeated must not meet one that the server has closed
+        self.close()
+        try:
+            return self._ask("POST", f"{self._base}{path}", orjson.dumps(document))
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._silent(error) from error
@@ -100,15 +114,15 @@ class DaemonConnection:
         """Close the connection; the next request opens a new one."""
         self._http.close()
 
-    def _get(self, target: str) -> Answer:
-        self._http.request("GET", target, headers=self._headers)
+    def _ask(self, method: str, target: str, body: bytes | None = None) -> Answer:
+        self._http.request(method, target, body, headers=self._headers)
         response = self._http.getresponse()
         body = response.read(MAX_ANSWER_BYTES + 1)
         self._answered = True
         if len(body) > MAX_ANSWER_BYTES:
             self.close()
             raise DaemonError(f"{self.place}{target} sent more than {MAX_ANSWER_BYTES} bytes; request less data", 413)
-        if response.status != http.client.OK:
+        if response.status not in (http.client.OK, http.client.ACCEPTED):
             reason = _reason(body) or response.reason
             if response.status == http.client.UNAUTHORIZED:
                 way = self.place.replace("://", "://NAME:PASSWORD@")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ibpulse.commands import VERBS, Verb, find_verb, overview
+from ibpulse.commands import VERBS, Verb, find_verb, group_overview, overview, split_verb
 from ibpulse.commands.parser import build_parser, parse
 from ibpulse.config.setting_table import ROWS, SettingRow, describe
 from ibpulse.config.setting_types import RATIO
@@ -112,3 +112,23 @@ def test_an_unknown_verb_is_refused_with_the_nearest_or_with_the_known_ones(name
     with pytest.raises(ConfigError) as refusal:
         find_verb(name)
     assert refusal.value.faults == (f"{name}: no such command; {way_out}",)
+
+
+@pytest.fixture
+def two_words(monkeypatch: pytest.MonkeyPatch) -> Verb:
+    verb = Verb("probe deep", "Looks deeper.", "ibpulse probe deep /x", settings=())
+    monkeypatch.setitem(VERBS, verb.name, verb)
+    return verb
+
+
+def test_a_verb_may_have_two_words(two_words: Verb) -> None:
+    assert split_verb(["probe", "deep", "/x", "--flag"]) == (two_words, ["/x", "--flag"])
+    assert split_verb(["config", "check"]) == (CONFIG, ["check"])
+    with pytest.raises(ConfigError) as refusal:
+        split_verb(["probe", "/x"])
+    assert refusal.value.faults == ("probe /x: no such command; did you mean probe deep?",)
+
+
+def test_the_first_word_of_a_group_lists_its_verbs(two_words: Verb) -> None:
+    assert "  probe deep  Looks deeper.\n" in group_overview("probe")
+    assert group_overview("config") == group_overview("xyzzy") == ""

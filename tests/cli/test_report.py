@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.cli import main
+from ibpulse.errors import PictureError
 from ibpulse.recordings import RecordingWriter, save
 from ibpulse.recordings.file_format import KEY
 from ibpulse.simulate.fsdp import DENSE, MOE
@@ -70,6 +71,7 @@ def test_arguments_and_settings_reach_the_report(dense: Path, capsys: pytest.Cap
         "level": 0.95,
         "resamples": 200,
         "seed": 5,
+        "gpu_active": [],
     }
     run = found["recordings"][0]
     assert 9.8 <= run["values"]["window_seconds"] <= 10.0
@@ -178,3 +180,70 @@ def test_what_is_no_recording_is_named_and_nothing_is_printed(
     assert code == 1
     assert errors.startswith(f"ibpulse: recording {path} {sentence}")
     assert errors.count("\n") == 1
+
+
+BRIEF = (
+    "active_mean_bytes_per_second",
+    "peak_bytes_per_second",
+    "duty_cycle_ratio",
+    "burstiness_cv_10ms",
+    "active_p50_bytes_per_second",
+    "active_p95_bytes_per_second",
+    "step_period_seconds",
+    "step_gap_seconds",
+    "utilization_ratio",
+    "fairness_ratio",
+)
+
+
+def test_a_brief_report_has_ten_rows_with_the_values_of_the_whole_one(
+    dense: Path, moe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, brief = (told(capsys, dense, moe, "--resamples=100", *more) for more in ((), ("--brief",)))
+    assert tuple(row["key"] for row in brief["rows"]) == BRIEF  # type: ignore[attr-defined]
+    for before, after in zip(whole["recordings"], brief["recordings"], strict=True):  # type: ignore[call-overload]
+        assert after["values"] == {key: before["values"][key] for key in BRIEF}
+    assert main(["report", str(dense), "--brief", "--resamples=100"], {}) == 0
+    text = capsys.readouterr().out
+    assert text.count("\n  ") < 16
+    assert "Phases" not in text
+    assert "mlx5_0:1" not in text
+
+
+def test_the_last_part_is_that_between_two_times(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last, between = (told(capsys, dense, "--resamples=100", flag) for flag in ("--last=5s", "--from=15s"))
+    assert last["recordings"] == between["recordings"]
+    code, errors = refused(capsys, dense, "--last=5s", "--from=1s", "--to=2s")
+    assert code == 2
+    assert errors.splitlines() == [
+        f"ibpulse: flag --last: cannot be combined with {flag}" for flag in ("--from", "--to")
+    ]
+
+
+def test_a_report_can_be_a_file_with_a_picture_and_other_names(
+    dense: Path, moe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "ab.html"
+    words = [str(dense), str(moe), "--brief", "--resamples=100", "--last=2s", "-o", str(output)]
+    assert main(["report", *words, "--title=before <b>", "--title=after"], {}) == 0
+    assert capsys.readouterr().out.startswith(f"{output}: report of before <b>, after, ")
+    page = output.read_text()
+    assert page.count("data:image/png;base64,iVBOR") == 2
+    assert "<h1>before &lt;b&gt;, after</h1>" in page
+    code, errors = refused(capsys, *words)
+    assert (code, errors) == (2, f"ibpulse: output {output} exists; use --force to replace it, or name another file\n")
+
+
+def test_without_matplotlib_a_page_has_no_picture_and_the_reason_is_told(
+    dense: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PictureError("pictures need matplotlib")
+
+    monkeypatch.setattr("ibpulse.api.pictures_of_runs.draw_runs", refuse)
+    output = tmp_path / "a.html"
+    output.write_text("old")
+    assert main(["report", str(dense), "-o", str(output), "--force", "--last=2s", "--resamples=100"], {}) == 0
+    assert "data:image" not in output.read_text()
+    assert "<h1>dense</h1>" in output.read_text()
+    assert capsys.readouterr().err == "ibpulse: the page has no picture: pictures need matplotlib\n"

@@ -162,6 +162,7 @@ def test_each_verb_offers_the_settings_that_it_reads() -> None:
     assert not {name for name in offered["doctor"] if name.startswith(("log.", "capture.rules", "slow.", "web.max"))}
     assert offered["simulate"] == offered["replay"] == {"log.level", "log.format"}
     assert offered["import"] == set()
+    assert offered["model"] == {"analysis.active-threshold"}
     assert of_nodes < offered["gateway"]
     assert "capture.allow-unauthenticated" in offered["gateway"]
 

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 
 from ibpulse.cli import main
+from ibpulse.missing_packages import how_to_install
 from ibpulse.pictures.picture_run import keep_direction
 from ibpulse.recordings import Recording
 from tests.pictures.runs import pixels, play, record, saved
@@ -57,7 +59,7 @@ def test_a_part_of_the_time_and_of_the_ports_can_be_chosen(tmp_path: Path, moe: 
 def test_from_and_to_take_durations_and_times(tmp_path: Path, moe: str) -> None:
     for begin in ("1s", "2025-11-21T00:00:01Z"):
         out = tmp_path / "out.svg"
-        assert render(moe, "-o", str(out), f"--from={begin}", "--to=3s") == 0
+        assert render(moe, "-o", str(out), f"--from={begin}", "--to=3s", "--force") == 0
         assert "2025-11-21 00:00:01 UTC · 2 s at 10 ms" in out.read_text()
 
 
@@ -151,5 +153,37 @@ def test_a_missing_library_is_named_with_what_installs_it(module: str, dense: st
         f"sys.exit(main(['render', {dense!r}, '-o', 'a.png'], {{}}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    sentence = "pictures need matplotlib and pillow; install them with pip install 'ibpulse[pictures]'"
+    sentence = f"pictures need matplotlib and pillow; {how_to_install('matplotlib', 'pillow')}"
     assert (done.returncode, done.stderr) == (1, f"ibpulse: {sentence}\n")
+
+
+def test_an_existing_picture_is_only_replaced_on_request(
+    tmp_path: Path, dense: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.svg"
+    assert render(dense, "-o", str(out), "--last=1s", "--title=A run") == 0
+    assert ">A run<" in out.read_text()
+    assert f"output {out} exists; use --force" in refused(capsys, dense, "-o", str(out), "--title=B")
+    assert ">A run<" in out.read_text()
+    other = str(tmp_path / "b.svg")
+    assert "2 titles for 1 recordings" in refused(capsys, dense, "-o", other, "--title=B", "--title=C")
+
+
+def test_silence_at_both_ends_is_trimmed(tmp_path: Path) -> None:
+    rates = np.zeros((1, 2, 100))
+    rates[:, :, 20:70] = 10e9
+    out = tmp_path / "out.svg"
+    assert render(saved(tmp_path / "a.parquet", record(rates)), "-o", str(out), "--trim") == 0
+    assert "0.5 s at 10 ms" in out.read_text()
+
+
+def test_the_size_of_a_gif_is_told_before_it_is_written(
+    tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.gif"
+    assert render(moe, "-o", str(out), "--last=2s", "--fps=10", "--width=700") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    told = re.fullmatch(rf"{out}: 20 frames, about ([0-9.]+) kB", first)
+    assert told, first
+    assert float(told[1]) * 1e3 == pytest.approx(out.stat().st_size, rel=0.25)
+    assert second.startswith(f"{out}: animation of run")

@@ -1,4 +1,6 @@
-"""Damages recordings and counter logs, and opens them: `python -m tests.recordings.damage SEED FIRST COUNT`.
+"""Damages files of every kind, and opens them: `python -m tests.recordings.damage SEED FIRST COUNT`.
+
+They are recordings, counter logs, results of benchmarks, and descriptions of jobs.
 
 It prints how many of the files FIRST to FIRST + COUNT were read and refused. Anything but a sentence that names the
 file ends it with a stack trace that names its number, and so does a file that takes longer than `HANG_SECONDS`. The
@@ -26,17 +28,42 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ibpulse import cli, memory
-from ibpulse.errors import RecordingError
+from ibpulse.errors import BenchmarkError, ConfigError, RecordingError
+from ibpulse.models.job_file import GivenText, read_job_file
+from ibpulse.models.job_inputs import read_inputs
+from ibpulse.models.prediction import Prediction, predict
+from ibpulse.nccl.benchmark_files import read_benchmark
+from ibpulse.nccl.measurement import BenchmarkRun
 from ibpulse.recordings import Recording, RecordingWriter, load, save
 from ibpulse.recordings.counter_log import LogColumns, read_log
 from ibpulse.recordings.resampling import GridOptions, resample
+from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 from tests.recordings.recordings import make_recording
 
 HANG_SECONDS = 20.0
 # each so many-th file is opened by the whole command, and each that was read as something else
 COMMANDS = 100
 COLUMNS = LogColumns(time="time", port="port", transmit="sent", receive="received")
+HUB_CONFIG = {
+    "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14_336, "vocab_size": 32_000, "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}  # fmt: skip
+JOB = """model: qwen3-30b-a3b
+nodes: 8
+ep: 16
+pp: 2
+sharding: zero1
+global-batch: 128
+mfu: 0.4
+network: dragonfly
+groups: 64
+global-links: 8
+"""
 IMPORT = ("--time=time", "--port=port", "--transmit=sent", "--receive=received")
+
+
+Found = Recording | BenchmarkRun | Prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +71,7 @@ class Sample:
     """A whole file, how it is read, and the arguments of a command that opens it, with `{}` for its path."""
 
     content: bytes
-    read: Callable[[Path], Recording]
+    read: Callable[[Path], Found]
     command: tuple[str, ...]
 
 
@@ -64,6 +91,25 @@ def samples(folder: Path) -> Iterator[Sample]:
     yield Sample(gzip.compress(log), read_counters, imported)
     pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(log)), folder / "log")
     yield Sample((folder / "log").read_bytes(), read_counters, imported)
+    for text in (nccl_text(), nccl_json(), perftest(), inspector_line("AllReduce", 1 << 30, 5000) * 3):
+        yield Sample(text.encode(), read_result, ("nccl", "{}", "--unit=Gb/s"))
+    for text in (JOB, json.dumps(HUB_CONFIG, indent=1)):
+        yield Sample(text.encode(), read_job, ("model", "{}", "--nodes=4"))
+
+
+def read_result(path: Path) -> BenchmarkRun:
+    """The results in a file of a benchmark."""
+    return read_benchmark(path, "Gb/s")
+
+
+def read_job(path: Path) -> Prediction:
+    """The prediction for a file that describes a job; a refusal names the file."""
+    try:
+        inputs = read_inputs({"nodes": GivenText("4", "flag --nodes")}, read_job_file(path))
+        return predict(inputs.job, inputs.hardware, inputs.step)
+    except (ConfigError, ValueError) as error:
+        # faults of several inputs together have no place in the file
+        raise ConfigError([f"{path}: {error}"]) from error
 
 
 def read_counters(path: Path) -> Recording:
@@ -100,15 +146,17 @@ def open_with_command(words: tuple[str, ...], path: Path) -> bool:
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = cli.main([word.format(path) for word in words], {})
-    assert code == 0 or (code == 1 and str(path) in said.getvalue()), said.getvalue()
+    told = said.getvalue()
+    assert code == 0 or (code in (1, 2) and told.startswith("ibpulse: ") and "Traceback" not in told), told
+    assert code in (0, 2) or str(path) in told, told
     return code == 0
 
 
-def open_directly(sample: Sample, path: Path) -> Recording | None:
+def open_directly(sample: Sample, path: Path) -> Found | None:
     """What was read; a refusal names the file."""
     try:
         return sample.read(path)
-    except RecordingError as error:
+    except (RecordingError, BenchmarkError, ConfigError) as error:
         said = str(error)
     assert str(path) in said, said
     return None

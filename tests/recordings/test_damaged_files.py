@@ -1,4 +1,4 @@
-"""Damaged recordings and counter logs are read or refused in a sentence, in little time and memory.
+"""Damaged recordings, logs, benchmarks and job files are read or refused in a sentence, in little time and memory.
 
 `FUZZ_FILES` says how many, `FUZZ_SEED` which; `make fuzz` opens 120,000.
 """

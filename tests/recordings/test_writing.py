@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import RecordingError
+from ibpulse.missing_packages import how_to_install
 from ibpulse.recordings import Recording, RecordingWriter, finish, load, read_meta, save
 from tests.recordings.recordings import make_meta, make_recording
 
@@ -154,7 +155,7 @@ def test_nothing_needs_pyarrow_but_files() -> None:
         "        print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    sentence = "recordings are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'\n"
+    sentence = f"recordings are Parquet files, which need pyarrow; {how_to_install('pyarrow')}\n"
     assert said == 2 * sentence
 
 

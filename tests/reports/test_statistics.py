@@ -261,3 +261,12 @@ def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:
 def test_the_window_is_told_as_wall_time() -> None:
     run = run_of(record(wave(GB, 1, 1, 50)))
     assert (run.start_ns, run.end_ns) == (START_NS, START_NS + SECOND_NS)
+
+
+def test_quantiles_when_active_are_those_of_the_samples_above_the_threshold() -> None:
+    """Of the rates 0, 1, 2, … 100 GB/s of a node, 100 are active: by definition 7 of Hyndman and Fan."""
+    rates = np.broadcast_to(np.arange(101) * 0.5e9, (1, 2, 101)).copy()
+    values = run_of(record(rates)).values
+    assert values["active_p50_bytes_per_second"] == pytest.approx(50.5e9)
+    assert values["active_p95_bytes_per_second"] == pytest.approx(95.05e9)
+    assert run_of(record(rates[:, :, :1].repeat(5, axis=2))).values["active_p50_bytes_per_second"] is None

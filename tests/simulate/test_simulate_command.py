@@ -60,6 +60,34 @@ def test_a_malformed_fault_option_is_refused(option: str) -> None:
         simulate.parse_fault_options([option])
 
 
+@pytest.mark.parametrize("verb", ["simulate", "demo"])
+def test_faults_are_refused_before_anything_is_said(verb: str, tmp_path: Path) -> None:
+    words = [str(tmp_path / "tree")] if verb == "simulate" else []
+    command = [sys.executable, "-m", "ibpulse", verb, *words, "--ports=2", "--fault=idle-rail=mlx5_2"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == 'ibpulse: flag --fault: idle-rail: device "mlx5_2" is not in this fabric\n'
+
+
+def test_the_printed_commands_can_be_pasted(tmp_path: Path) -> None:
+    tree = tmp_path / "a tree"
+    command = [sys.executable, "-m", "ibpulse", "simulate", str(tree), "--ports=2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = [process.stdout.readline().strip() for _ in range(5)]
+            state = tree / "class/infiniband/mlx5_0/ports/1/state"
+            wait_until(lambda: (tree / "faults.json").exists() and state.exists())
+            subprocess.run(["sh", "-c", said[2]], stdin=subprocess.DEVNULL, check=True)
+            wait_until(lambda: "DOWN" in state.read_text())
+            subprocess.run(["sh", "-c", said[4]], stdin=subprocess.DEVNULL, check=True)
+            wait_until(lambda: "ACTIVE" in state.read_text())
+        finally:
+            process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert "rejected" not in errors
+
+
 def test_more_jobs_than_ports_are_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path / "tree"), "--jobs=2", "--ports=1"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

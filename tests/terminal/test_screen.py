@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, spark_width
-from ibpulse.terminal.styled_text import ASCII, BLOCKS, Style
+from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, lay_out_help, spark_width
+from ibpulse.terminal.styled_text import ASCII, BLOCKS, Marks, Style
 from ibpulse.terminal.view import SamplerView, View
 from tests.terminal.views import event, rail, summary, view
 
@@ -24,7 +24,7 @@ rail      last 3.9 s, peaks of 100 ms              transmit GB/s   receive GB/s
 mlx5_0:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
 mlx5_1:1  ▁▁·▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇██ ████      25.0 ██        12.5
 sampler   99.98 % captured  wake-up delay 0.12 ms  0 read errors  1 restarts
-q quits  + - time scale  blank: no traffic  · missing  × link down"""
+q quits  ? help  + - time scale  blank: no traffic  · missing  × link down"""
 
 
 def texts(lines: list) -> list[str]:
@@ -33,6 +33,27 @@ def texts(lines: list) -> list[str]:
 
 def test_two_rails_on_a_screen_of_80_by_24() -> None:
     assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
+
+
+def test_idle_and_slow_rails_are_marked_on_the_narrowest_screen() -> None:
+    lines = texts(lay_out(view(3, summary=summary(3, idle=(1,), slow=(2,))), LEAST_COLUMNS, 24, BLOCKS))
+    assert [line[:15].split() for line in lines if line.startswith("mlx5_")] == [
+        ["mlx5_0:1"],
+        ["mlx5_1:1", "idle"],
+        ["mlx5_2:1", "slow"],
+    ]
+
+
+@pytest.mark.parametrize("marks", [BLOCKS, ASCII])
+def test_the_help_fits_the_smallest_terminal_and_names_every_key_and_sign(marks: Marks) -> None:
+    narrow, wide = (texts(lay_out_help(columns, 24, marks)) for columns in (LEAST_COLUMNS, 200))
+    # nothing is cut off
+    assert narrow[1:] == wide[1:]
+    assert len(lay_out_help(LEAST_COLUMNS, LEAST_ROWS, marks)) <= LEAST_ROWS
+    text = "\n".join(narrow)
+    assert all(
+        word in text for word in ("q, Ctrl-C", "?, h", "+, -", "Ctrl-L", f" {marks.unknown} ", f" {marks.down} ")
+    )
 
 
 def test_a_simulated_node_says_so_in_the_first_line() -> None:

@@ -1,9 +1,13 @@
-"""The table of verbs; each verb has its own module, imported only when it runs, to keep help fast."""
+"""The table of verbs; each verb has its own module, imported only when it runs, to keep help fast.
+
+A verb of two words, such as `overlap trace`, is a row of its own. Verbs with the same first word form a group.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -79,7 +83,8 @@ class Verb:
 
     def load(self) -> Command:
         """Import the verb's module; its name differs from the verb's only where that is a Python keyword."""
-        return cast("Command", importlib.import_module(f"ibpulse.commands.{self.module or self.name}"))
+        module = self.module or self.name.replace(" ", "_")
+        return cast("Command", importlib.import_module(f"ibpulse.commands.{module}"))
 
 
 VERBS = {
@@ -164,10 +169,82 @@ VERBS = {
             reads_files=True,
         ),
         Verb(
+            "model",
+            "Predict the traffic of a training job from its parallelism and the hardware.",
+            "ibpulse model --model=mixtral-8x7b --nodes=2 --step=1444ms",
+            settings=("analysis.active-threshold",),
+            ignored=("analysis", "log"),
+            reads_files=True,
+        ),
+        Verb(
+            "model skew",
+            "Show how uneven the loads of experts are, what that costs, and on which rails it shows.",
+            "ibpulse model skew loads.csv --ranks=8 --nodes=2",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
+            "nccl",
+            "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
+            "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
+            settings=("analysis.active-threshold",),
+            ignored=("analysis", "log"),
+            reads_files=True,
+        ),
+        Verb(
+            "overlap trace",
+            "Measure exposed communication in profiler traces; with a recording, split it into waiting and moving.",
+            "ibpulse overlap trace rank0.json.gz --against=node7.parquet",
+            settings=("analysis.active-threshold",),
+            reads_files=True,
+        ),
+        Verb(
+            "overlap check",
+            "Check the configuration of a Megatron run against the rules about overlap.",
+            "ibpulse overlap check run_config.yaml --set torch=2.6.0",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
+            "overlap compare",
+            "Compare the steps of a job before and after a change, with the bounds that the wire sets.",
+            "ibpulse overlap compare before.parquet after.parquet --trim",
+            settings=("analysis.active-threshold",),
+            ignored=("analysis", "log"),
+            reads_files=True,
+        ),
+        Verb(
+            "fleet collect",
+            "Collect the samples of many nodes into a dataset of Parquet files.",
+            "ibpulse fleet collect --nodes.sources=/etc/ibpulse/nodes.yml --last=10m -o /data/fleet",
+            settings=("nodes", "log"),
+            reads_files=True,
+        ),
+        Verb(
+            "fleet report",
+            "Report who is late, which rails are hot and what stalled, from a dataset of many nodes.",
+            "ibpulse fleet report /data/fleet --job=1001 --format=html > fleet.html",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
+            "fleet render",
+            "Plot a dataset of many nodes: nodes over time, nodes and rails, or lateness over time.",
+            "ibpulse fleet render /data/fleet -o waterfall.png --sort=rack",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
             "config",
             "Check the configuration and show where each value comes from, or print the resulting configuration file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
             settings=(*EVERY_SETTING, "nodes"),
+        ),
+        Verb(
+            "completion",
+            "Print a script with which bash, zsh or fish completes commands, flags and file names.",
+            "ibpulse completion bash > ~/.local/share/bash-completion/completions/ibpulse",
+            settings=(),
         ),
     )
 }
@@ -175,14 +252,44 @@ VERBS = {
 
 def overview() -> str:
     """The text of `ibpulse --help`."""
-    width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb.name:{width}}  {verb.summary}" for verb in VERBS.values())
     return (
-        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\ncommands:\n{verbs}\n\n"
+        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\n{_list_verbs(VERBS.values())}\n\n"
         "`ibpulse COMMAND --help` lists the arguments of a command; `--help-all` lists its settings as well.\n"
         "`ibpulse --version` prints the version.\n\n"
         f"example: {VERBS['demo'].example}\n"
     )
+
+
+def group_overview(word: str) -> str:
+    """The text of `ibpulse WORD --help` for the first word of several verbs; empty if it is none."""
+    verbs = _group(word)
+    if word in VERBS or not verbs:
+        return ""
+    return f"usage: ibpulse {word} COMMAND [argument ...]\n\n{_list_verbs(verbs)}\n\nexample: {verbs[0].example}\n"
+
+
+def _list_verbs(verbs: Iterable[Verb]) -> str:
+    chosen = list(verbs)
+    width = max(len(verb.name) for verb in chosen)
+    return "\n".join(["commands:", *(f"  {verb.name:{width}}  {verb.summary}" for verb in chosen)])
+
+
+def _group(word: str) -> list[Verb]:
+    """The verbs of two words that begin with this one."""
+    return [verb for name, verb in VERBS.items() if name.startswith(f"{word} ")]
+
+
+def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
+    """The verb that the first two words name, or else the first one, and the words after it.
+
+    Raises:
+        ConfigError: no verb has that name.
+    """
+    two = " ".join(words[:2])
+    if len(words) > 1 and two in VERBS:
+        return VERBS[two], words[2:]
+    name = two if words[0] not in VERBS and _group(words[0]) else words[0]
+    return find_verb(name), words[1:]
 
 
 def find_verb(name: str) -> Verb:
@@ -194,6 +301,8 @@ def find_verb(name: str) -> Verb:
     if name not in VERBS:
         from ibpulse.config.setting_table import advice  # not for the list of commands
 
-        way_out = advice(name, (*VERBS, "help", "version"), f"choose {', '.join(VERBS)}")
+        group = [verb.name for verb in _group(name.split()[0])] if name else []
+        known = group or [*VERBS, "help", "version"]
+        way_out = advice(name, known, f"choose {', '.join(group or VERBS)}")
         raise ConfigError([f"{name}: no such command; {way_out}"])
     return VERBS[name]

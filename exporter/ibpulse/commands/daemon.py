@@ -17,10 +17,11 @@ from pathlib import Path
 
 import uvloop
 
-from ibpulse import __version__, exposition, owned_files
+from ibpulse import __version__, exposition, memory, owned_files
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.summary import Summary
 from ibpulse.commands.current_snapshot import CurrentSnapshot
+from ibpulse.commands.own_command import own_command
 from ibpulse.commands.wiring import (
     find_node_name,
     make_aggregator,
@@ -61,7 +62,7 @@ SPARE_SECONDS = 2
 # 320 connections, five files of each link of 256 ports, and the rest
 OPEN_FILES = 2048
 # Imported by libraries at the first use, when there may be no descriptor for it.
-LATE_IMPORTS = ("numpy.fft", "numpy.ma", "anyio._backends._asyncio")
+LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
 MOST_NAMED = 4
 # A disk that hangs delays the start no longer than this.
 CAPTURES_SECONDS = 2.0
@@ -109,6 +110,7 @@ def run_daemon(settings: Settings) -> int:
     allowed = allow_open_files(OPEN_FILES)
     if allowed < OPEN_FILES:
         log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
+    memory.keep_freed()
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with (
@@ -265,6 +267,8 @@ class Daemon:
             shown,
             port,
         )
+        if not ports:
+            log.info("without RDMA devices, `%s demo` shows a simulated fabric", own_command())
 
     def _web_parts(self) -> WebParts:
         return WebParts(

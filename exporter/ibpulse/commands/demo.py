@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse.commands import simulate
+from ibpulse.commands.own_command import own_command
 from ibpulse.errors import FabricError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     set_up_log(settings.log.level, settings.log.format)
     nodes = simulate.parse_nodes(arguments, clocks_differ=True)
+    simulate.check_faults(arguments)
     with demo_folder() as scratch:
         tree = scratch / "sys"
         if nodes:
@@ -48,7 +50,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             path = replace(settings.path, sysfs=tree)
             ring = replace(settings.ring, dir=scratch / "ring")
             simulate.announce(arguments, tree, settings.sampler.interval)
-            print(f"check it: ibpulse doctor --path.sysfs={tree} --ring.dir={ring.dir}", flush=True)
+            check = f"{own_command()} doctor --path.sysfs={tree} --ring.dir={ring.dir}"
+            print(f"check it:\n  {check}", flush=True)
             capture = settings.capture
             if arguments.origins["capture.dir"] == DEFAULT:
                 # a demo leaves no captures behind unless a directory is given
@@ -85,7 +88,8 @@ def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.N
             first = settings.web.listen_address.port
             flag = f" --web.listen-address=:{first + len(nodes)}" if first else ""
             print(f"the nodes are listed in {scratch / NODES_FILE}", flush=True)
-            print(f"serve them at one address: ibpulse gateway --nodes.sources={scratch / NODES_FILE}{flag}")
+            gateway = f"{own_command()} gateway --nodes.sources={scratch / NODES_FILE}{flag}"
+            print(f"serve them at one address:\n  {gateway}")
             print(describe_job(nodes, arguments.ports), flush=True)
             wait_until_serving(running, stop)
             return watch_nodes(running, simulator, stop)

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-look", action="store_true", help="Static checks only, no sampling.")
     parser.add_argument(
+        "--nccl",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Also judge this result of nccl-tests, perftest or NCCL Inspector by the node's rails; repeatable.",
+    )
+    parser.add_argument(
         "--bundle",
         type=Path,
         metavar="FILE",
@@ -65,6 +74,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     Raises:
         ConfigError: a check is unknown, or a duration is invalid.
+        BenchmarkError: a file of `--nccl` cannot be read.
     """
     names = _check_names(arguments.check)
     pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
@@ -82,9 +92,10 @@ def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsR
     from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
     from ibpulse.doctor.bundle import Contents, write_bundle
     from ibpulse.doctor.child_process import find_facts_in_child
+    from ibpulse.nccl.benchmark_files import read_benchmark
 
     found = find_facts_in_child(request)
-    facts = found.facts
+    facts = replace(found.facts, benchmarks=tuple(map(read_benchmark, arguments.nccl)))
     findings = examine(facts, names)
     title, about = _title(facts), _tell_about(facts)
     if arguments.format == "json":

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 LISTEN_ADDRESS = ":10056"
 MOST_NODES = 64
-EXTRA = (
-    "`ibpulse gateway` needs httpx, which is not installed; install ibpulse with its extra: "
-    "pip install 'ibpulse[gateway]'"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +51,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise
-        raise ConfigError([EXTRA]) from error
+        from ibpulse.missing_packages import how_to_install
+
+        missing = f"`ibpulse gateway` needs httpx, which is not installed; {how_to_install('httpx', 'sniffio')}"
+        raise ConfigError([missing]) from error
 
     check(arguments, settings)
     errors = InternalErrors(parts=GATEWAY_PARTS)

@@ -119,7 +119,9 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
 
 
 def _usage_word(action: argparse.Action) -> str:
-    """A required argument as the usage line shows it: `FILE`, `FILE...`, `-o OUT`, `--time=COLUMN`."""
+    """An argument as the usage line shows it: `FILE`, `FILE...`, `[FILE...]`, `-o OUT`, `--time=COLUMN`."""
+    if action.nargs == "*":
+        return f"[{action.metavar or action.dest}...]"
     value = f"{action.metavar or action.dest}" + ("..." if action.nargs == "+" else "")
     name = "".join(action.option_strings[:1])
     return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()

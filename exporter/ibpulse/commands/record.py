@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_trim_argument, read_amount
+from ibpulse.commands.arguments import add_force_argument, add_trim_argument, read_amount
 from ibpulse.errors import ConfigError
 from ibpulse.memory import ALLOCATOR
 from ibpulse.text import escape_controls
@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="url",
         metavar="URL",
-        help="Record the samples of a running daemon, such as http://node7:10055, instead of this node.",
+        help="Record the samples of a running daemon, such as node7:10055 or https://node7, instead of this node.",
     )
-    parser.add_argument("--force", action="store_true", help="Replace FILE if it exists.")
+    add_force_argument(parser, "FILE")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

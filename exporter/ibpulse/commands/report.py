@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_trim_argument, add_window_arguments, read_moment
-from ibpulse.errors import ConfigError
+from ibpulse.commands.arguments import add_output_arguments, add_window_arguments, check_output, read_part
+from ibpulse.errors import ConfigError, PictureError, RecordingError
+from ibpulse.text import escape_controls, size_text
 from ibpulse.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ibpulse.config import Settings
+    from ibpulse.recordings import Recording
     from ibpulse.reports.comparison import Report
-    from ibpulse.reports.run import Run
-    from ibpulse.reports.span import ReportOptions
+    from ibpulse.reports.span import Outside, ReportOptions
 
 FORMATS = ("text", "markdown", "json", "html")
+SUFFIXES = {".md": "markdown", ".json": "json", ".html": "html"}
+# a heatmap takes two; pixels of its width
+MOST_DRAWN, PICTURE_PIXELS = 2, 1800
 TIMESCALES = "10ms,50ms,100ms,1s"
 LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
 
@@ -30,9 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", type=Path, nargs="+", metavar="FILE", help="Recordings; the first is the baseline of the comparison."
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="text", help=f"Output format: {', '.join(FORMATS)} (default: text)."
+        "--format",
+        choices=FORMATS,
+        help=f"Output format: {', '.join(FORMATS)} (default: that of the suffix of OUT, otherwise text).",
     )
-    add_trim_argument(parser)
+    parser.add_argument("--brief", action="store_true", help="Show only the ten rows that say most.")
+    add_output_arguments(parser, "File to write, such as report.html (default: standard output).", required=False)
     add_window_arguments(parser)
     parser.add_argument(
         "--timescales",
@@ -50,49 +58,110 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resamples", type=int, default=4000, metavar="COUNT", help="Number of bootstrap resamples (default: 4000)."
     )
+    parser.add_argument(
+        "--gpu-active",
+        type=float,
+        action="append",
+        default=[],
+        metavar="RATIO",
+        help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
+        "recordings, or once for each (default: unknown).",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0).")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the report.
+    """Print the report, or write it to a file.
 
     Raises:
         ConfigError: arguments are invalid; lists all of them.
-        RecordingError: a file cannot be read, or the chosen part of it is empty.
+        RecordingError: a file cannot be read, the chosen part of it is empty, or the output cannot be written.
     """
     from ibpulse.reports.comparison import assemble  # not for help texts
+    from ibpulse.reports.run import describe_run
+    from ibpulse.reports.span import load_part
 
-    options = _options(arguments, settings)
-    runs = [_describe(path, options, place) for place, path in enumerate(arguments.files)]
-    print(_renderer(arguments.format)(assemble(runs, options)), end="")
+    options, last_ns = _options(arguments, settings)
+    output: Path | None = arguments.output
+    form = arguments.format or SUFFIXES.get(output.suffix.lower() if output else "", "text")
+    runs, drawn = [], []
+    for place, path in enumerate(arguments.files):
+        recording, outside = load_part(path, options, last_ns)
+        runs.append(describe_run(path, recording, options, place, outside))
+        if form == "html" and place < MOST_DRAWN:
+            drawn.append((recording, outside))
+    report = assemble(runs, options, arguments.title)
+    text = _page(report, drawn) if form == "html" else _renderer(form)(report)
+    if output is None:
+        print(text, end="")
+    else:
+        _write(output, text)
+        print(escape_controls(f"{output}: report of {', '.join(report.names)}, {size_text(output.stat().st_size)}"))
     return 0
 
 
-def _describe(path: Path, options: ReportOptions, place: int) -> Run:
-    from ibpulse.reports.run import describe_run  # not for help texts
-    from ibpulse.reports.span import load_part
+def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
+    """The page, with a heatmap of the first recordings if matplotlib is installed."""
+    from ibpulse.reports.formats import PagePicture, render_page  # not for help texts
 
-    recording, outside = load_part(path, options)
-    return describe_run(path, recording, options, place, outside)
+    try:
+        light, dark = (_draw(report, drawn, theme) for theme in ("light", "dark"))
+    except PictureError as error:
+        print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
+        return render_page(report)
+    left_out = len(report.runs) - len(drawn)
+    caption = f"The first {len(drawn)} of {len(report.runs)} recordings." if left_out else ""
+    return render_page(report, PagePicture(light, dark, caption))
+
+
+def _draw(report: Report, drawn: Sequence[tuple[Recording, Outside]], theme: str) -> bytes:
+    from ibpulse.api.pictures_of_runs import draw_runs, picture_run  # not for help texts
+
+    named = zip(report.names, report.runs, drawn, strict=False)
+    runs = [
+        picture_run(run.path, name, recording, report.options, outside=outside)
+        for name, run, (recording, outside) in named
+    ]
+    levels = report.options.thresholds()
+    return draw_runs(
+        runs,
+        "heatmap",
+        theme=theme,
+        width_pixels=PICTURE_PIXELS,
+        active_bytes_per_second=levels.high,
+        burst_low_bytes_per_second=levels.low,
+    ).png()
 
 
 def _renderer(form: str) -> Callable[[Report], str]:
-    from ibpulse.reports.formats import (
-        render_json,  # not for help texts
-        render_markdown,
-        render_page,
-        render_text,
-    )
+    from ibpulse.reports.formats import render_json, render_markdown, render_text  # not for help texts
 
-    return {"text": render_text, "markdown": render_markdown, "json": render_json, "html": render_page}[form]
+    return {"text": render_text, "markdown": render_markdown, "json": render_json}[form]
 
 
-def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
+def _write(output: Path, text: str) -> None:
+    """Write the file, whole or not at all.
+
+    Raises:
+        RecordingError: it cannot be written.
+    """
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(output)
+    except OSError as error:
+        raise RecordingError(f"output {output} cannot be written: {error.strerror}; name another file") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _options(arguments: argparse.Namespace, settings: Settings) -> tuple[ReportOptions, int]:
+    """The options, and the length of the end of each recording to use, 0 for all of it."""
     from ibpulse.reports.span import ReportOptions
 
     faults: list[str] = []
-    begin = read_moment("--from", arguments.begin, faults)
-    end = read_moment("--to", arguments.end, faults)
+    part = read_part(arguments, faults)
+    check_output(arguments, faults)
     timescales = _timescales(arguments.timescales, faults)
     if not (math.isfinite(arguments.least_change) and arguments.least_change >= 0):
         faults.append(f"flag --least-change: {arguments.least_change} is not a ratio; write one like 0.01")
@@ -101,19 +170,30 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> ReportOptions
         faults.append(f"flag --resamples: {arguments.resamples} is out of bounds; give {bounds}")
     if arguments.seed < 0:
         faults.append(f"flag --seed: {arguments.seed} is negative; give 0 or more")
+    faults += [
+        f"flag --gpu-active: {ratio} is not a share; give 0 to 1"
+        for ratio in arguments.gpu_active
+        if not 0 <= ratio <= 1
+    ]
+    if len(arguments.gpu_active) not in (0, 1, len(arguments.files)):
+        given, files = len(arguments.gpu_active), len(arguments.files)
+        faults.append(f"flag --gpu-active: given {given} times for {files} recordings; give it once, or once for each")
     if faults:
         raise ConfigError(faults)
-    return ReportOptions(
+    options = ReportOptions(
         ports=tuple(arguments.port),
-        begin=begin,
-        end=end,
+        begin=part.begin,
+        end=part.end,
         trim=arguments.trim,
         active_bytes_per_second=settings.analysis.active_threshold,
         timescales_ns=timescales,
         least_change=arguments.least_change,
         resamples=arguments.resamples,
         seed=arguments.seed,
+        gpu_active=tuple(arguments.gpu_active),
+        brief=arguments.brief,
     )
+    return options, part.last_ns
 
 
 def _timescales(text: str, faults: list[str]) -> tuple[int, ...]:

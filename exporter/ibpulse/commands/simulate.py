@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import threading
 import time
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from ibpulse.config import Settings
     from ibpulse.simulate.fleet import SimulatedNode
 
-WORKLOADS = ("dense", "moe", "expert-parallel", "constant", "square", "idle")
+WORKLOADS = (
+    "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
+)  # fmt: skip
 SHAPE = ("rate", "period", "duty")
 MOST_NODES = 64
 LARGEST_OFFSET_NS = SECOND_NS
@@ -134,8 +137,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         period_ns=None if arguments.period is None else parse_duration(arguments.period),
         duty=arguments.duty,
     )
-    faults = parse_fault_options(arguments.fault)
     nodes = parse_nodes(arguments)
+    faults = check_faults(arguments)
     if arguments.jobs > arguments.ports:
         raise ConfigError(
             [f"flag --jobs: {arguments.jobs} jobs need {arguments.jobs} ports; --ports is {arguments.ports}"]
@@ -211,10 +214,30 @@ def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> Non
     print(f"{what} on {where}, every {format_duration(interval_ns)}, in {tree}")
     if arguments.nodes > 1:
         tree /= "node1"
-    print(f"inject faults in {tree / FAULTS_FILE}: {', '.join(FAULTS)}")
-    print(f"change the workload there: {json.dumps({'workload': {'name': 'moe', 'stretch': 1.1}})}", flush=True)
+    file = shlex.quote(str(tree / FAULTS_FILE))
+    last, other = (f"mlx5_{max(0, arguments.ports - back)}" for back in (1, 2))
+    fault = {"slow-rail": {last: 0.5}, "link-flap": [other]} if arguments.ports > 1 else {"slow-rail": {last: 0.5}}
+    workload = {"workload": {"name": "dense" if arguments.workload == "moe" else "moe"}}
+    print(f"inject faults ({', '.join(FAULTS)}):\n  echo {shlex.quote(json.dumps(fault))} > {file}")
+    print(f"end them, and change the workload:\n  echo {shlex.quote(json.dumps(workload))} > {file}", flush=True)
     if arguments.jobs or arguments.nodes > 1:
-        print(f'documents of jobs are in {tree / JOBS_FOLDER}; others run with {{"jobs": {JOBS_EXAMPLE}}}', flush=True)
+        jobs = shlex.quote(f'{{"jobs": {JOBS_EXAMPLE}}}')
+        print(f"run other jobs, whose documents are in {tree / JOBS_FOLDER}:\n  echo {jobs} > {file}", flush=True)
+
+
+def check_faults(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """The faults document for the options of the fabric, whose devices must exist.
+
+    Raises:
+        ConfigError: options are malformed, or name a device that the fabric does not have; lists all errors.
+    """
+    from ibpulse.simulate.faults import parse_faults  # not for help texts
+    from ibpulse.simulate.tree import make_devices
+
+    document = parse_fault_options(arguments.fault)
+    devices = [device.name for device in make_devices(arguments.ports, arguments.management)]
+    parse_faults(json.dumps(document), devices, "flag --fault")
+    return document
 
 
 def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ibpulse import owned_files
 from ibpulse.config.consistency import FITTED, RULES
@@ -28,7 +26,10 @@ from ibpulse.config.setting_table import (
 from ibpulse.config.setting_types import ABSENT, Given
 from ibpulse.config.settings import Settings
 from ibpulse.errors import ConfigError
-from ibpulse.yaml_file import YamlEntry, YamlFile
+from ibpulse.yaml_file import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
+
+if TYPE_CHECKING:
+    import yaml
 
 # Kubernetes sets these variables in every pod whose namespace has a service named ibpulse or ibpulse-*.
 _SERVICE_LINK = re.compile(
@@ -121,7 +122,7 @@ def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) 
             continue
         for last, inner_line, inner in _entries(node, file, group):
             name = f"{group}.{last}"
-            text = _pairs(inner) if name in mappings and isinstance(inner, yaml.MappingNode) else _text(inner)
+            text = _pairs(inner) if name in mappings and is_mapping(inner) else _text(inner)
             place = f"{file.path}:{inner_line}: {name}"
             if name in deprecated:
                 source.add_deprecated(deprecated[name], text, place)
@@ -141,16 +142,16 @@ def _group_advice(name: str) -> str:
 
 def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[YamlEntry]:
     """The entries of a mapping; none for an empty node."""
-    if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ABSENT):
+    if node is None or (is_scalar(node) and node.value in ABSENT):
         return iter(())
     return file.mapping_entries(node, what, "sampler: {interval: 10ms}", lambda name: f"{name}:")
 
 
 def _text(node: yaml.Node) -> Given | None:
     """The text or texts of a node as written; None if it is nested more deeply."""
-    if isinstance(node, yaml.ScalarNode):
+    if is_scalar(node):
         return str(node.value)
-    if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+    if is_sequence(node) and all(is_scalar(item) for item in node.value):
         return tuple(str(item.value) for item in node.value)
     return None
 
@@ -160,7 +161,7 @@ def _pairs(node: yaml.MappingNode) -> Given | None:
     found: list[str] = []
     for key, value in node.value:
         texts = _text(value)
-        if texts is None or not isinstance(key, yaml.ScalarNode):
+        if texts is None or not is_scalar(key):
             return None
         found += (f"{key.value}={text}" for text in ((texts,) if isinstance(texts, str) else texts))
     return tuple(found)

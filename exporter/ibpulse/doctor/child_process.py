@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
+from ibpulse.doctor.gpudirect_facts import read_gpudirect
 from ibpulse.doctor.machine_facts import read_machine
 from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, read_event_facts, take_samples
 from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
@@ -47,12 +48,14 @@ async def find_facts(request: FactsRequest) -> Facts:
     options, inventory = request.options, request.inventory
     fabric = await asyncio.to_thread(inventory.scan)
     daemon = await asyncio.to_thread(find_daemon, options)
-    (tree, machine, begin), (sampling, no_sampling) = await asyncio.gather(
-        asyncio.to_thread(_read_still, options, fabric), _sample(request, fabric, daemon)
+    (tree, machine, begin), gpudirect, (sampling, no_sampling) = await asyncio.gather(
+        asyncio.to_thread(_read_still, options, fabric),
+        asyncio.to_thread(read_gpudirect, options, fabric),
+        _sample(request, fabric, daemon),
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
     events = await asyncio.to_thread(read_event_facts, daemon.path.parent) if daemon else None
-    return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events)
+    return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events, gpudirect)
 
 
 def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, PortCounts]]:

@@ -7,7 +7,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from ibpulse.doctor import event_checks, hardware_checks, machine_checks, port_checks, sample_checks
+from ibpulse.doctor import (
+    benchmark_checks,
+    event_checks,
+    gpudirect_checks,
+    hardware_checks,
+    machine_checks,
+    port_checks,
+    sample_checks,
+)
 from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
 from ibpulse.text import count_text, escape_controls, names_text
@@ -15,7 +23,15 @@ from ibpulse.text import count_text, escape_controls, names_text
 NOT_JUDGED = "Does not count: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
     one
-    for module in (port_checks, hardware_checks, sample_checks, event_checks, machine_checks)
+    for module in (
+        port_checks,
+        hardware_checks,
+        gpudirect_checks,
+        benchmark_checks,
+        sample_checks,
+        event_checks,
+        machine_checks,
+    )
     for one in checks_of(module)
 )
 

@@ -14,6 +14,7 @@ from ibpulse.events.event import Event, started_states
 from ibpulse.jobs.claims import Key
 from ibpulse.kernel_clock import ClockState
 from ibpulse.model import Fabric, PortId, SamplerHealth
+from ibpulse.nccl.measurement import BenchmarkRun
 from ibpulse.units import SECOND_NS
 
 SYSFS = "sysfs"
@@ -288,10 +289,37 @@ class EventFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PciFacts:
+    """A PCI function on the path between a rail and its GPU; settings that cannot be seen are None.
+
+    `iommu` is the type of its IOMMU group, empty without one. `redirects` is whether its ACS redirects peer traffic.
+    """
+
+    iommu: str | None = None
+    redirects: bool | None = None
+    relaxed_ordering: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDirectFacts:
+    """Facts about GPUDirect: the kernel's modules, empty if they cannot be seen, and PCI functions by address.
+
+    `driver_version` is that of the NVIDIA module; `driver_text` is what /proc/driver/nvidia/version says. Both are
+    empty if they cannot be read.
+    """
+
+    modules: frozenset[str] = frozenset()
+    driver_version: str = ""
+    driver_text: str = ""
+    functions: Mapping[str, PciFacts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All input of the checks.
 
-    If `sampling` is None, `no_sampling` gives the reason. `events` is None without a running daemon.
+    If `sampling` is None, `no_sampling` gives the reason. `events` is None without a running daemon. `benchmarks` are
+    the results that were given to doctor.
     """
 
     options: DoctorOptions
@@ -302,3 +330,5 @@ class Facts:
     counts: Mapping[PortId, Counts] = field(default_factory=dict)
     machine: Machine = field(default_factory=Machine)
     events: EventFacts | None = None
+    gpudirect: GpuDirectFacts = field(default_factory=GpuDirectFacts)
+    benchmarks: tuple[BenchmarkRun, ...] = ()

@@ -42,7 +42,8 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
             "path.sysfs",
             f"{what}.",
             "There is nothing to sample.",
-            "Load the driver of the RDMA devices, or set path.sysfs to the mount point of the host's /sys.",
+            "Load the driver of the RDMA devices, or set path.sysfs to the mount point of the host's /sys. "
+            "Without any, `ibpulse demo` shows a simulated fabric.",
         )
         return
     if not facts.tree.admitted:

@@ -28,6 +28,7 @@ from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.job_history import JobRecord, list_jobs, trace_jobs
 from ibpulse.jobs.job_watch import NOTHING, JobsView
+from ibpulse.missing_packages import how_to_install
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.event_sources import RecordedTicks, events_in, place_events, ports_at_begin
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-NEEDS_ARROW = "captures are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
+NEEDS_ARROW = f"captures are Parquet files, which need pyarrow; {how_to_install('pyarrow')}"
 # a row with two rates and two times, with the worst compression
 BYTES_PER_ROW = 32
 # A hung disk blocks only these threads.

@@ -15,15 +15,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ibpulse.pictures.options import PictureOptions
     from ibpulse.pictures.picture_run import PictureRun
 
 
-def render(kind: str, runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
-    """Draw the runs as a picture of that kind into the file.
+def render(
+    kind: str,
+    runs: Sequence[PictureRun],
+    output: Path,
+    options: PictureOptions,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long.
 
     Raises:
         PictureError: the picture cannot be drawn or written.
@@ -36,7 +42,7 @@ def render(kind: str, runs: Sequence[PictureRun], output: Path, options: Picture
     if kind == "animation":
         from ibpulse.pictures.animation import save_animation
 
-        save_animation(runs, output, options)
+        save_animation(runs, output, options, announce)
         return
     draw = {"heatmap": draw_heatmap, "distribution": draw_distribution}[kind]
     save_figure(draw(runs, options), output, options.theme)

@@ -8,11 +8,11 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ibpulse.arrays import Pixels
 from ibpulse.errors import PictureError
@@ -32,8 +32,11 @@ from ibpulse.pictures.figure import FONT, THEMES, Image, write_whole
 from ibpulse.pictures.frames import Motion, build_motion, count_frames, draw_frames
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, choose_scale
+from ibpulse.text import size_text
 
 TEMPLATE = "player.html"
+SAMPLED_FRAMES = 4
+LARGE_BYTES = 5_000_000
 _PLACES = {
     "background": BACKGROUND,
     "hole": HOLE_FILL,
@@ -45,7 +48,7 @@ _PLACES = {
 }
 
 
-def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
+def write_gif(path: Path | BinaryIO, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
     """Write the frames as a GIF that repeats forever."""
     colours = palette.tobytes()
 
@@ -66,6 +69,24 @@ def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
         loop=0,
         optimize=False,
     )
+
+
+def estimate_gif_bytes(layout: Layout, motions: Sequence[Motion], options: PictureOptions) -> int:
+    """The size of the GIF, from a few frames in the middle of each quarter."""
+    frames, sizes, first_bytes = len(motions[0].texts), [], 0
+    for quarter in range(4):
+        some = list(draw_frames(layout, motions, frames * (2 * quarter + 1) // 8, SAMPLED_FRAMES))
+        one, all_of_them = (_gif_bytes(part, layout, options) for part in (some[:1], some))
+        first_bytes = max(first_bytes, one)
+        if len(some) > 1:
+            sizes.append((all_of_them - one) / (len(some) - 1))
+    return first_bytes + round((frames - 1) * sum(sizes) / max(1, len(sizes)))
+
+
+def _gif_bytes(frames: Sequence[Pixels], layout: Layout, options: PictureOptions) -> int:
+    buffer = io.BytesIO()
+    write_gif(buffer, iter(frames), layout.palette, options.frames_per_second)
+    return buffer.getbuffer().nbytes
 
 
 def find_ffmpeg() -> str:
@@ -162,8 +183,12 @@ def _png(layout: Layout) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
+def save_animation(
+    runs: Sequence[PictureRun], output: Path, options: PictureOptions, announce: Callable[[str], None]
+) -> None:
     """Write an animation of one or two runs as GIF, MP4 or HTML, depending on the suffix.
+
+    `announce` gets a sentence about the size of a GIF before it is written.
 
     Raises:
         PictureError: it would be too long, a line rate is unknown, ffmpeg is missing, or the file cannot be written.
@@ -179,6 +204,10 @@ def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOpt
         title = ", ".join(run.name for run in runs)
         write_whole(output, lambda path: write_page(path, title, layout, motions, options))
         return
+    if kind == "gif":
+        size_bytes = estimate_gif_bytes(layout, motions, options)
+        smaller = ", and .html shows the same in less" if size_bytes > LARGE_BYTES else ""
+        announce(f"{frames} frames, about {size_text(size_bytes)}{smaller}")
     write = {"gif": write_gif, "mp4": write_mp4}[kind]
     write_whole(
         output,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.errors import PictureError
+from ibpulse.missing_packages import how_to_install
 
 try:
     import matplotlib
@@ -19,9 +20,7 @@ try:
     from matplotlib.patches import Polygon
     from PIL import Image, ImageDraw, ImageFont
 except ImportError as error:
-    raise PictureError(
-        "pictures need matplotlib and pillow; install them with pip install 'ibpulse[pictures]'"
-    ) from error
+    raise PictureError(f"pictures need matplotlib and pillow; {how_to_install('matplotlib', 'pillow')}") from error
 
 __all__ = [
     "Axes",

@@ -165,10 +165,14 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def draw_frames(layout: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
-    """The frames in order: (height, width), indices into the layout's palette."""
+def draw_frames(
+    layout: Layout, motions: Sequence[Motion], first: int = 0, count: int | None = None
+) -> Iterator[Pixels]:
+    """The frames in order, `count` of them from `first` on: (height, width), indices into the layout's palette."""
+    every = len(motions[0].texts)
+    end = every if count is None else min(every, first + count)
     font = ImageFont.truetype(font_manager.findfont(FONT), layout.letter_pixels)
-    for frame in range(len(motions[0].texts)):
+    for frame in range(first, end):
         picture = layout.base.copy()
         for band, motion in zip(layout.bands, motions, strict=True):
             _draw_rails(_part(picture, band.rails), band, motion, frame)

@@ -95,7 +95,7 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
             page.facts(left, plan.facts_top, plan.width, run, plan.facts(run))
         bar = len(plan.maps) * (TITLE + plan.rows) - TITLE
         where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
-        draw_colour_bar(where, scale, f"{scale.label}\nper rail, {options.directions_text}")
+        draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
         draw_legend(page, MARGIN, below, runs)
         for line, text in enumerate(foot):
             page.write(MARGIN, below + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
@@ -131,17 +131,17 @@ def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Sca
     for place, statistic in enumerate(plan.maps):
         top = plan.maps_top + place * (TITLE + plan.rows) + TITLE
         above = 0.2 + (plan.maps_top - plan.head if not place else 0.0)
-        page.write(left, top - above, _title(run, columns, statistic), SMALL)
+        page.write(left, top - above, _title(run, columns, statistic, options.row), SMALL)
         axes = page.axes(left, top, plan.width, plan.rows)
         hatch_missing(axes, page.colours)
         draw_rows(axes, run, columns, statistic, scale.port, page.colours)
         axes.tick_params(axis="x", labelbottom=False, length=0)
 
 
-def _title(run: PictureRun, columns: Columns, statistic: str) -> str:
+def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:
     tick = describe_column(run, 1)
     if columns.ticks == 1:
-        return f"every {tick} sample of each rail"
+        return f"every {tick} sample of each {row}"
     column = describe_column(run, columns.ticks)
     if statistic == "max":
         return f"highest {tick} sample in each column of {column}"
@@ -162,7 +162,7 @@ def _draw_node(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Sca
     axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     axes.set_xlabel(f"time since the beginning ({sign})")
     above = 0.2 + (LINE_INCHES if plan.reduced else 0.0)
-    page.write(left, plan.node_top - above, f"node {scale.label}, {options.directions_text}", SMALL)
+    page.write(left, plan.node_top - above, f"{options.total} {scale.label}, {options.directions_text}", SMALL)
     plain(axes)
     if columns.ticks > 1:
         axes.legend(

@@ -5,6 +5,7 @@ file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 counter_log logs of other programs as samples; resampling brings them to a regular grid
 from_ring   the newest samples of a ring; source, event_sources: samples and events of this node or of a daemon
+recent      the last seconds of a daemon as a recording
 session     pieces into a growing file, and its progress
 """
 

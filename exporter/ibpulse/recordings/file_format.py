@@ -17,6 +17,7 @@ from ibpulse.arrays import Bools
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.events.event import MAX_STRIDE
+from ibpulse.missing_packages import how_to_install
 from ibpulse.model import DIRECTIONS
 from ibpulse.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.recordings.recording import (
@@ -37,9 +38,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise RecordingError(
-        "recordings are Parquet files, which need pyarrow; install it with pip install 'ibpulse[recording]'"
-    ) from error
+    raise RecordingError(f"recordings are Parquet files, which need pyarrow; {how_to_install('pyarrow')}") from error
 
 __all__ = ["pa", "pq"]
 

@@ -47,13 +47,15 @@ _NO_PORT = "has no ports with byte counters, so there is nothing to record; run 
 
 
 class DaemonFollower:
-    """Follows a daemon, beginning with its newest settled sample at the first call, each sample once and in order.
+    """Follows a daemon, each sample once and in order.
 
-    `begin_ns` is the time of the first sample, None before the first call.
+    The first call finds the newest settled sample, and begins `back_ns` before it. `begin_ns` is the time of the first
+    sample, None before the first call.
     """
 
-    def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
+    def __init__(self, connection: DaemonConnection, meta: RecordingMeta, back_ns: int = 0) -> None:
         self.meta = meta
+        self._back_ns = back_ns
         self._connection = connection
         widest = widest_stride(port.stride for port in meta.ports)
         self._settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
@@ -82,15 +84,16 @@ class DaemonFollower:
                 return
 
     def _ask(self) -> RemoteWindow | None:
-        query: list[tuple[str, str | int]] = [("last", "1s"), ("statistic", "mean")]
+        query: list[tuple[str, str | int]] = [("last", "1s")]
         if self._next_ns is not None:
             query = [
-                ("statistic", "mean"),
                 ("from", self._next_ns // MILLISECOND_NS),
                 ("to", (self._next_ns + self._most_ns) // MILLISECOND_NS),
             ]
         try:
-            window = self._ask_window(query)
+            window, self._knows_uncertainty = ask_means(
+                self._connection, query, with_uncertainty=self._knows_uncertainty
+            )
         except DaemonError as error:
             if self._next_ns is None or (error.status in REFUSED and error.status != TOO_MANY):
                 raise
@@ -108,21 +111,10 @@ class DaemonFollower:
             )
         return window
 
-    def _ask_window(self, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:
-        if self._knows_uncertainty:
-            try:
-                return ask_window(self._connection, [*query, ("uncertainty", "true")])
-            except DaemonError as error:
-                if error.status != UNKNOWN_PARAMETER:
-                    raise
-                # a daemon of version 0.1
-                self._knows_uncertainty = False
-        return ask_window(self._connection, query)
-
     def _cut(self, window: RemoteWindow) -> Recording | None:
         """The settled part of a window; the first window only determines where to begin."""
         if self._next_ns is None:
-            self._next_ns = window.newest_ns - self._settle_ns + self.meta.interval_ns
+            self._next_ns = window.newest_ns - self._settle_ns + self.meta.interval_ns - self._back_ns
             self._next_ns -= self._next_ns % self.meta.interval_ns
             self.begin_ns = self._next_ns
             return None
@@ -130,16 +122,39 @@ class DaemonFollower:
         count = min(sure, window.values.shape[1])
         if count <= 0:
             return None
-        values = np.stack([window.both(str(port.id)) for port in self.meta.ports])[:, :, :count].astype(np.float64)
-        seconds = np.where(np.isnan(values), 0.0, self.meta.interval_ns / SECOND_NS)
         self._next_ns = window.start_ns + count * self.meta.interval_ns
-        names = [str(port.id) for port in self.meta.ports]
-        merged = np.stack([window.marks(name) for name in names])[:, :, :count]
-        steps = None
-        if self._knows_uncertainty:
-            unsure = np.stack([window.both(name, "uncertainty") for name in names])[:, :, :count]
-            steps = np.rint(np.nan_to_num(unsure) * STEPS).astype(np.uint16)
-        return Recording(self.meta, window.start_ns, values, seconds, steps, merged)
+        return take_samples(window, self.meta, count, with_uncertainty=self._knows_uncertainty)
+
+
+def take_samples(window: RemoteWindow, meta: RecordingMeta, count: int, *, with_uncertainty: bool) -> Recording:
+    """The first `count` samples of a window of means as a piece of a recording."""
+    names = [str(port.id) for port in meta.ports]
+    values = np.stack([window.both(name) for name in names])[:, :, :count].astype(np.float64)
+    seconds = np.where(np.isnan(values), 0.0, meta.interval_ns / SECOND_NS)
+    merged = np.stack([window.marks(name) for name in names])[:, :, :count]
+    steps = None
+    if with_uncertainty:
+        unsure = np.stack([window.both(name, "uncertainty") for name in names])[:, :, :count]
+        steps = np.rint(np.nan_to_num(unsure) * STEPS).astype(np.uint16)
+    return Recording(meta, window.start_ns, values, seconds, steps, merged)
+
+
+def ask_means(
+    connection: DaemonConnection, query: Sequence[tuple[str, str | int]], *, with_uncertainty: bool
+) -> tuple[RemoteWindow, bool]:
+    """The mean rate of each sample, and whether the daemon knows their uncertainty; one of version 0.1 does not.
+
+    Raises:
+        DaemonError: as `ask_window`.
+    """
+    query = [("statistic", "mean"), *query]
+    if with_uncertainty:
+        try:
+            return ask_window(connection, [*query, ("uncertainty", "true")]), True
+        except DaemonError as error:
+            if error.status != UNKNOWN_PARAMETER:
+                raise
+    return ask_window(connection, query), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +211,8 @@ async def _sampled_tick(reader: RingReader, check: Callable[[], None]) -> int:
 
 
 @asynccontextmanager
-async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
-    """The samples of the daemon at a URL.
+async def daemon_source(url: str, back_ns: int = 0) -> AsyncIterator[SampleSource]:
+    """The samples of the daemon at a URL, beginning `back_ns` before the newest one.
 
     Raises:
         IbpulseError: it does not answer, or has no ports.
@@ -211,7 +226,7 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
         reason = f"from {connection.place}"
         jobs = tuple(record for record in await asyncio.to_thread(ask_jobs, connection) if record.ended_ns is None)
         meta = RecordingMeta(host, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated, jobs=jobs)
-        follower = DaemonFollower(connection, meta)
+        follower = DaemonFollower(connection, meta, back_ns)
         events = DaemonEvents(connection, lambda: follower.begin_ns, ports)
         yield SampleSource(meta, follower.read, lambda: None, events.read)
     finally:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ibpulse.reports.brief_rows import brief_rows
 from ibpulse.reports.rows import ReportRow, rows
 from ibpulse.reports.run import Run, Spread
 from ibpulse.reports.span import ReportOptions
@@ -54,14 +55,15 @@ def _change(row: ReportRow, base: Run, other: Run, level: float, options: Report
     if not isinstance(before, float) or not isinstance(after, float) or before <= 0:
         return None
     ratio = after / before - 1
-    low, high = _interval(base.spreads.get(row.key), other.spreads.get(row.key), level)
+    low, high = ratio_interval(base.spreads.get(row.key), other.spreads.get(row.key), level)
     if math.isnan(low):
         return Change(ratio, None, None, False)
     matters = abs(ratio) >= options.least_change and abs(after - before) >= row.least
     return Change(ratio, low, high, matters and not low <= 0 <= high)
 
 
-def _interval(base: Spread | None, other: Spread | None, level: float) -> tuple[float, float]:
+def ratio_interval(base: Spread | None, other: Spread | None, level: float) -> tuple[float, float]:
+    """The interval of other ÷ base - 1 at a level; NaN if unknown."""
     if base is None or other is None:
         return math.nan, math.nan
     known = base.replicates > 0
@@ -80,11 +82,16 @@ class Report:
     changes: tuple[Changes, ...]
 
 
-def assemble(runs: Sequence[Run], options: ReportOptions) -> Report:
-    """The report of one or more runs, without the rows that no run has a value for."""
-    table = tuple(row for row in rows(options.timescales_ns) if any(run.values[row.key] is not None for run in runs))
+def assemble(runs: Sequence[Run], options: ReportOptions, titles: Sequence[str] = ()) -> Report:
+    """The report of one or more runs, without the rows that no run has a value for.
+
+    `titles` name the first runs; the others are named by their files.
+    """
+    every = brief_rows(options.timescales_ns) if options.brief else rows(options.timescales_ns)
+    # the rows of a brief report are always the same ten
+    table = tuple(row for row in every if options.brief or any(run.values[row.key] is not None for run in runs))
     changes = tuple(compare(runs[0], run, table, options) for run in runs[1:])
-    return Report(options, table, tuple(runs), _names(runs), changes)
+    return Report(options, table, tuple(runs), (*titles, *_names(runs)[len(titles) :]), changes)
 
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from ibpulse.errors import RecordingError
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.jobs.job_history import JobRecord
+from ibpulse.missing_packages import how_to_install
 from ibpulse.reports.comparison import Changes, Report
 from ibpulse.reports.report_table import (
     Cell,
@@ -60,6 +62,7 @@ def render_json(report: Report) -> str:
             "level": options.level,
             "resamples": options.resamples,
             "seed": options.seed,
+            "gpu_active": list(options.gpu_active),
         },
         "rows": [
             {name: getattr(row, name) for name in ("key", "section", "label", "unit", "definition")}
@@ -207,14 +210,24 @@ def _row(label: str, texts: Sequence[str]) -> str:
     return f"| {' | '.join([label, *texts])} |"
 
 
-def render_page(report: Report) -> str:
-    """The report as HTML.
+@dataclass(frozen=True, slots=True)
+class PagePicture:
+    """A picture of the recordings for a page, as PNG in light and dark colours, and a caption."""
+
+    light: bytes
+    dark: bytes
+    caption: str = ""
+
+
+def render_page(report: Report, picture: PagePicture | None = None) -> str:
+    """The report as HTML, with a picture below the heading if there is one.
 
     Raises:
         RecordingError: jinja2 is not installed.
     """
-    return _template().render(
+    return load_template(Path(__file__).parent, TEMPLATE).render(
         names=[escape_controls(name) for name in report.names],
+        picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
         simulated=simulated_text(report),
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
@@ -224,22 +237,31 @@ def render_page(report: Report) -> str:
     )
 
 
+def _inline(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
 @cache
-def _template() -> Template:
+def load_template(folder: Path, name: str) -> Template:
+    """A template of a folder, which may extend the page of a report.
+
+    Raises:
+        RecordingError: jinja2 is not installed.
+    """
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
-        raise RecordingError("reports as HTML need jinja2; install it with pip install 'ibpulse[recording]'") from error
+        raise RecordingError(f"reports as HTML need jinja2; {how_to_install('jinja2')}") from error
     # file names and capture labels are untrusted
     environment = Environment(
         autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([folder, Path(__file__).parent]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(TEMPLATE)
+    return environment.get_template(name)
 
 
 def render_text(report: Report) -> str:

@@ -27,7 +27,7 @@ class RecordedPhases:
     remarks: tuple[str, ...] = ()
 
 
-NO_PHASES = RecordedPhases()
+NO_PHASES: RecordedPhases = RecordedPhases()
 
 
 def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> RecordedPhases:

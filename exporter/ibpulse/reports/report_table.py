@@ -63,12 +63,12 @@ def columns(report: Report) -> tuple[str, ...]:
 
 
 def sections(report: Report) -> tuple[TableSection, ...]:
-    """All rows as cells, section by section; the last one has a line for each port."""
+    """All rows as cells, section by section; the last one, unless the report is brief, has a line for each port."""
     found = [
         TableSection(title, tuple(_line(report, row) for row in rows))
         for title, rows in groupby(report.rows, key=lambda row: row.section)
     ]
-    return (*found, _port_section(report))
+    return tuple(found) if report.options.brief else (*found, _port_section(report))
 
 
 def _line(report: Report, row: ReportRow) -> Line:
@@ -155,7 +155,12 @@ class MomentList:
 
 
 def moment_lists(report: Report) -> tuple[MomentList, ...]:
-    """The jobs of each run that has any, its phases, and its first events with the number of those left out."""
+    """The jobs of each run that has any, its phases, and its first events with the number of those left out.
+
+    A brief report has none.
+    """
+    if report.options.brief:
+        return ()
     named = tuple(zip(map(escape_controls, report.names), report.runs, strict=True))
     return (
         *(MomentList(f"Jobs of {name}", *_job_lines(run)) for name, run in named if run.jobs),
@@ -324,7 +329,7 @@ def _remarks_on(run: Run) -> list[str]:
     elif run.units:
         found.append(f"resampled in {run.unit_count} blocks of {plain_text(run.unit_seconds, 'seconds')}.")
     else:
-        found.append("too short for intervals: fewer than 20 steps or seconds.")
+        found.append("too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs.")
     return found
 
 

@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
-import numpy as np
-
-from ibpulse.analysis.resampling_units import StepStatistics, UnitStatistics
+from ibpulse.analysis.resampling_units import UnitStatistics
 from ibpulse.analysis.span_statistics import SpanStatistics
-from ibpulse.arrays import Bools, Floats
+from ibpulse.arrays import Bools
+from ibpulse.reports.report_row import ReportRow, Unit, Value
 from ibpulse.units import format_duration
 
-Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
-Value = float | int | str | tuple[str, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRow:
-    """A row: its section, its key in JSON, its label, unit and definition.
-
-    The value is `of_span` of the statistics of a span, or `of_units` or `of_steps` of those that follow from sums. Only
-    the latter two have an interval, which comes from resampled sums.
-
-    `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
-    `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
-    changes of the row say nothing about the job.
-    """
-
-    section: str
-    key: str
-    label: str
-    unit: Unit
-    definition: str
-    of_span: Callable[[SpanStatistics], Value | Floats] | None = None
-    of_units: Callable[[UnitStatistics], Floats] | None = None
-    of_steps: Callable[[StepStatistics], Floats] | None = None
-    finest: bool = False
-    least: float = 0.0
-    compared: bool = True
-
-    def value(self, span: SpanStatistics) -> Value:
-        """The value of the row for a span; NaN if unknown."""
-        if self.of_span:
-            found = self.of_span(span)
-        elif self.of_units:
-            found = self.of_units(span.whole)
-        elif self.of_steps:
-            found = self.of_steps(span.steps)
-        else:
-            raise ValueError(f"row {self.key} has no statistic")
-        return float(found) if isinstance(found, np.ndarray | float) else found
+__all__ = ["ReportRow", "Unit", "Value", "rows", "variation_key"]
 
 
 def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
@@ -64,6 +23,7 @@ _throughput = partial(ReportRow, "Throughput")
 _burstiness = partial(ReportRow, "Burstiness")
 _bursts = partial(ReportRow, "Bursts")
 _steps = partial(ReportRow, "Steps")
+_bounds = partial(ReportRow, "Overlap, bounds from the wire", unit="seconds", finest=True, compared=False)
 _rails = partial(ReportRow, "Rails")
 _signature = partial(ReportRow, "Signature")
 _window = partial(ReportRow, "Window")
@@ -96,6 +56,22 @@ _BEFORE = (
         "rate",
         "Time-weighted mean of the samples above the threshold.",
         of_units=lambda units: units.node.active_mean,
+        finest=True,
+    ),
+    _throughput(
+        "active_p50_bytes_per_second",
+        "median when active",
+        "rate",
+        "Median of the samples above the threshold; of uncertain ones the certain part, as for the peak.",
+        of_span=lambda span: span.active_p50,
+        finest=True,
+    ),
+    _throughput(
+        "active_p95_bytes_per_second",
+        "p95 when active",
+        "rate",
+        "95 % quantile of the samples above the threshold; of uncertain ones the certain part.",
+        of_span=lambda span: span.active_p95,
         finest=True,
     ),
     _throughput(
@@ -265,7 +241,7 @@ _AFTER = (
     ),
     _steps(
         "step_gap_seconds",
-        "exposed gaps per step",
+        "silent time per step",
         "seconds",
         "Silent time within a whole step: (1 - its duty cycle) x its length, mean.",
         of_steps=lambda steps: steps.gap_seconds,
@@ -278,6 +254,36 @@ _AFTER = (
         "bytes",
         "Mean rate in whole steps x their mean length; without missing data, their bytes ÷ their number.",
         of_steps=lambda steps: steps.moved_bytes,
+    ),
+    _steps(
+        "step_silent_ratio",
+        "silent share of steps",
+        "ratio",
+        "Silent time per step ÷ step time. Silence is computation, waiting or the host, not exposed traffic.",
+        of_span=lambda span: span.bounds.silent_ratio,
+        finest=True,
+        compared=False,
+    ),
+    _bounds(
+        key="wire_seconds_lower",
+        label="wire time, low bound",
+        definition="Bytes per step in the busier direction ÷ line rate of one direction.",
+        of_span=lambda span: span.bounds.least_wire_seconds,
+        finest=False,
+    ),
+    _bounds(
+        key="exposed_seconds_lower",
+        label="exposed, low bound",
+        definition="Exposed traffic between nodes per step is at least this: 0; with --gpu-active, the active time of "
+        "the wire that exceeds that of the GPUs. Waiting inside kernels and traffic within the node are not included.",
+        of_span=lambda span: span.bounds.exposed_low_seconds,
+    ),
+    _bounds(
+        key="exposed_seconds_upper",
+        label="exposed, high bound",
+        definition="It is at most this: the active time of the wire; with --gpu-active, no more than the inactive time "
+        "of the GPUs.",
+        of_span=lambda span: span.bounds.exposed_high_seconds,
     ),
     _rails("rails", "rails", "count", "Ports in this report.", of_span=lambda span: len(span.series.rails.names)),
     _rails(

@@ -108,7 +108,7 @@ def describe_run(
         RecordingError: the part is empty, or the recording lacks a chosen port.
     """
     chosen = choose_window(path, recording, options, outside)
-    span, table = describe_span(chosen.series, options.span_options()), rows(options.timescales_ns)
+    span, table = describe_span(chosen.series, options.span_options(place)), rows(options.timescales_ns)
     values = {row.key: _value(row, span) for row in table}
     # a seed per position: the same one would resample two runs alike
     spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))

@@ -44,7 +44,9 @@ class ReportOptions:
     `ports` are names such as `mlx5_0:1` or `mlx5_0`; if empty, all rails. `begin` and `end` cut the recording;
     `trim` cuts the silence before the first active sample and after the last. A time scale that is not a whole number
     of samples gives no value. A change is significant if it is at least `least_change` and, for all rows
-    together, larger than noise explains at `level`. The same `seed` gives the same intervals.
+    together, larger than noise explains at `level`. The same `seed` gives the same intervals. `gpu_active` is the
+    share of the time in which the GPUs compute, one for each recording or one for all; unknown if empty. `brief` leaves
+    ten rows.
     """
 
     ports: tuple[str, ...] = ()
@@ -64,15 +66,18 @@ class ReportOptions:
     level: float = 0.95
     resamples: int = 4000
     seed: int = 0
+    gpu_active: tuple[float, ...] = ()
+    brief: bool = False
 
     def thresholds(self) -> Thresholds:
         """The levels at which bursts begin and end."""
         low, high = self.burst_low_bytes_per_second, self.active_bytes_per_second
         return Thresholds(high, high if low is None else min(low, high))
 
-    def span_options(self) -> SpanOptions:
-        """The parameters of the statistics."""
-        return SpanOptions(self.thresholds(), self.timescales_ns, self.signature)
+    def span_options(self, place: int = 0) -> SpanOptions:
+        """The parameters of the statistics of the recording at a position in the report."""
+        computing = self.gpu_active[min(place, len(self.gpu_active) - 1)] if self.gpu_active else math.nan
+        return SpanOptions(self.thresholds(), self.timescales_ns, self.signature, computing)
 
 
 Outside = tuple[int, int]

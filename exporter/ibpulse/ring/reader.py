@@ -20,10 +20,10 @@ GUARD_TICKS = 2
 class Block:
     """Records of some ports over consecutive ticks, or over every nth tick after `every`.
 
-    `records` is uint64 (ports, ticks, 6) with the words of `layout`; `present` is bool (ports, ticks), false where the
-    ring holds no record of the tick. `scale` (bytes per count) and `stride` (current ticks between two samples) are
-    int64 (ports,). `strides` is int64 (ports, ticks), the stride of each record, or None if it is the current stride of
-    the port for all records.
+    `records` is uint64 (ports, ticks, 6) with the words of `layout`; in memory, each word of a port is contiguous over
+    the ticks. `present` is bool (ports, ticks), false where the ring holds no record of the tick. `scale` (bytes per
+    count) and `stride` (current ticks between two samples) are int64 (ports,). `strides` is int64 (ports, ticks), the
+    stride of each record, or None if it is the current stride of the port for all records.
     """
 
     first_tick: int
@@ -135,10 +135,15 @@ class RingReader:
         count = max(0, last_tick - first_tick + 1)
         newest = self.ring.latest_begun_tick()
         begin, end = (min(max(0, tick - first_tick), count) for tick in (newest - self.capacity + 1, newest + 1))
-        records = np.empty((len(slots), count, at.RECORD_WORDS), dtype=np.uint64)
+        # word by word, because all that follows goes through one word of all ticks at a time
+        records = np.empty((len(slots), at.RECORD_WORDS, count), dtype=np.uint64).transpose(0, 2, 1)
         records[:, :begin] = records[:, end:] = 0
-        for row, slot in enumerate(slots):
-            self._copy(slot, first_tick + begin, records[row, begin:end])
+        first, last = (slots[0], slots[-1]) if slots else (0, 0)
+        if list(slots) == list(range(first, last + 1)):
+            self._copy(slice(first, last + 1), first_tick + begin, records[:, begin:end])
+        else:
+            for row, slot in enumerate(slots):
+                self._copy(slice(slot, slot + 1), first_tick + begin, records[row : row + 1, begin:end])
         ticks = np.arange(first_tick, first_tick + count, dtype=np.int64)
         stride = np.array(self.strides(slots), dtype=np.int64)
         present, strides = _find_records(records[:, :, at.R_TICK], ticks, stride)
@@ -155,13 +160,13 @@ class RingReader:
             present=present,
         )
 
-    def _copy(self, slot: int, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
-        """Copy consecutive records, at most the slot's capacity, wrapping at its end."""
-        view, done = self._records[slot], 0
-        while done < len(out):
+    def _copy(self, slots: slice, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
+        """Copy consecutive records of consecutive slots, at most the capacity, wrapping at its end."""
+        view, done, count = self._records[slots], 0, out.shape[1]
+        while done < count:
             here = (first_tick + done) % self.capacity
-            run = min(len(out) - done, self.capacity - here)
-            out[done : done + run] = view[here : here + run]
+            run = min(count - done, self.capacity - here)
+            out[:, done : done + run] = view[:, here : here + run]
             done += run
 
 
@@ -172,6 +177,8 @@ def _find_records(
     # nearly all records have the current stride of their slot
     present = marks == (ticks | (stride << at.STRIDE_SHIFT)[:, None]).view(np.uint64)
     strides = None
+    if present.all():
+        return present, strides
     unsigned = ticks.view(np.uint64)
     for row in np.flatnonzero(~present.all(axis=1)).tolist():
         others = np.flatnonzero(((marks[row] & np.uint64(at.TICK_MASK)) == unsigned) & ~present[row])

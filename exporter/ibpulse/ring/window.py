@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.analysis.plausible import MOST_BEFORE, UNLIMITED, LineRate, join_merges
-from ibpulse.analysis.rate_series import Detail, RateSeries, rate_series
+from ibpulse.analysis.plain_peaks import plain_peaks
+from ibpulse.analysis.plausible import MOST_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
+from ibpulse.analysis.rate_series import Detail, RateSeries, SeriesDraft, draft_series, finish_series
 from ibpulse.analysis.rates import Rates, Timing, rates
-from ibpulse.arrays import Bools, Rows
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
@@ -161,6 +162,29 @@ def read_rates(
     return join_rates(groups, len(slots), max(0, last_tick - first_tick + 1), exact)
 
 
+def read_peaks(
+    reader: RingReader,
+    slots: Sequence[int],
+    strides: Sequence[int],
+    first_tick: int,
+    last_tick: int,
+    lines: Sequence[LineRate],
+) -> tuple[Floats, Merges]:
+    """The peaks and the merges of `read_rates`, faster where nothing is missing, reset or above the line rate."""
+    if slots and max(strides) == 1:
+        before, after = MOST_BEFORE + 1, ticks_to_complete(1)
+        block = reader.read(slots, first_tick - before, last_tick + after)
+        if block.strides is None and block.present.all() and (block.stride == 1).all():
+            words = block.records.view(np.int64).transpose(0, 2, 1)
+            stamps, counters = words[:, at.R_BEFORE : at.R_AFTER + 1], words[:, at.R_TRANSMIT : at.R_RECEIVE + 1]
+            peaks = plain_peaks(stamps, counters, block.scale, lines, reader.interval_ns)
+            if peaks is not None:
+                # the first rate is that of the second record
+                return peaks[..., before - 1 : -after], NO_MERGES
+    found = read_rates(reader, slots, strides, first_tick, last_tick, lines)
+    return found.peaks, found.merges
+
+
 def read_planned(reader: RingReader, slots: Sequence[int], stride: int, count: int, last_tick: int) -> Block:
     """The last `count` records, up to a tick, at which ports with one stride were scheduled to be sampled.
 
@@ -197,19 +221,23 @@ def read_series(
         before = (MOST_BEFORE + 1) * stride
         padded = max(last, min(last + ticks_to_complete(stride), newest_tick))
         together = max(1, CACHED_RECORDS // (padded - run.tick + before + 1))
+        drafts, ends = [], []
         for begin in range(0, len(rows), together):
             chosen = rows[begin : begin + together]
             block = reader.read([slots[row] for row in chosen], run.tick - before, padded)
             for index, row in enumerate(chosen):
-                series = _series(block, index, UNLIMITED if lines is None else lines[row], detail)
-                yield row, _complete(series, block, index, slice(before, before + run.count), newest_tick)
+                drafts.append(_draft(block, index, UNLIMITED if lines is None else lines[row], detail))
+                ends.append(_find_end(block, index, newest_tick))
+        span = slice(before, before + run.count)
+        for row, series, end in zip(rows, finish_series(drafts, reader.interval_ns), ends, strict=True):
+            yield row, series.cut(span, min(max(span.start, end), span.stop))
 
 
-def _series(block: Block, index: int, line: LineRate, detail: Detail) -> RateSeries:
-    """Rates of one port of a block."""
+def _draft(block: Block, index: int, line: LineRate, detail: Detail) -> SeriesDraft:
+    """The draft of the rates of one port of a block."""
     # a counter that was not read, at.ABSENT, is -1 as a signed number
     records = block.records[index].view(np.int64)
-    return rate_series(
+    return draft_series(
         records[:, at.R_BEFORE : at.R_AFTER + 1],
         records[:, at.R_TRANSMIT : at.R_RECEIVE + 1],
         block.present[index],
@@ -222,24 +250,32 @@ def _series(block: Block, index: int, line: LineRate, detail: Detail) -> RateSer
     )
 
 
-def _complete(series: RateSeries, block: Block, index: int, span: slice, newest_tick: int) -> RateSeries:
-    """The complete ticks of a span, the others missing."""
+def _find_end(block: Block, index: int, newest_tick: int) -> int:
+    """The first tick of a block, counted from its first, that is not complete for a port."""
     stride = int(block.stride[index])
     if block.strides is not None:
         widest = int(block.strides[index].max())
         stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())
     # up to the last sample that has all samples after it which may be merged with it
-    end = newest_tick - newest_tick % stride - MOST_BEFORE * stride + 1 - block.first_tick
-    return series.cut(span, min(max(span.start, end), span.stop))
+    return newest_tick - newest_tick % stride - MOST_BEFORE * stride + 1 - block.first_tick
 
 
 def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:
     """The ticks from `first_tick` to `end_tick` (exclusive), split where the wall clock was set."""
-    ticks = np.arange(first_tick, end_tick, dtype=np.int64)
-    wall = reader.wall_ns(ticks) // reader.interval_ns
-    begins = [0, *(np.flatnonzero(np.diff(wall) != 1) + 1).tolist()] if len(ticks) else []
-    ends = [*begins[1:], len(ticks)]
-    return [TickRun(int(ticks[a]), int(wall[a]), b - a) for a, b in zip(begins, ends, strict=False)]
+    segments = reader.ring.segments() or [(0, 0)]
+    ends = [*(begin for begin, _ in segments[1:]), end_tick]
+    found: list[TickRun] = []
+    tick = first_tick
+    for (_, shift), end in zip(segments, ends, strict=True):
+        count = min(end, end_tick) - tick
+        if count <= 0:
+            continue
+        if found and found[-1].tick - found[-1].wall_tick == shift:
+            found[-1] = replace(found[-1], count=found[-1].count + count)
+        else:
+            found.append(TickRun(tick, tick - shift, count))
+        tick += count
+    return found
 
 
 def runs_of_wall_time(

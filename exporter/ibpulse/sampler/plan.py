@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ibpulse import owned_files
 from ibpulse.errors import SamplerError
@@ -17,8 +17,7 @@ STOP = 2**64 - 1
 BLOCK_BYTES = 512
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPort:
+class PlannedPort(NamedTuple):
     """One port: its slot in the ring, its device, the files to sum per direction, and the ticks between samples."""
 
     slot: int
@@ -28,8 +27,7 @@ class PlannedPort:
     stride: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The instructions for a sampler process. It ends when the process `parent` ends."""
 
     generation: int
@@ -57,7 +55,8 @@ def write_plan(path: Path, plan: Plan) -> None:
     Raises:
         OSError: the plan cannot be written; the old one is unchanged.
     """
-    text = json.dumps(asdict(plan)).encode()
+    raw = {**plan._asdict(), "ports": [port._asdict() for port in plan.ports]}
+    text = json.dumps(raw).encode()
     try:
         with owned_files.replacing(path) as fresh, open(os.dup(fresh), "wb") as file:
             file.write(text)

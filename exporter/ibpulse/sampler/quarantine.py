@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring import layout as at
@@ -117,7 +117,7 @@ class Quarantine:
             lane.write_plan(self._part(device))
 
     def _part(self, device: str) -> Plan:
-        return replace(self._plan, ports=tuple(port for port in self._plan.ports if port.device == device))
+        return self._plan._replace(ports=tuple(port for port in self._plan.ports if port.device == device))
 
     def poll(self) -> list[str]:
         """The devices that have responded for long enough; starts processes as needed."""

@@ -282,7 +282,7 @@ class Supervisor:
         plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
         held = self._quarantine.devices
         with self._errors.boundary("plan", "main sampler"):
-            self._main.write_plan(replace(plan, ports=tuple(port for port in self._planned if port.device not in held)))
+            self._main.write_plan(plan._replace(ports=tuple(port for port in self._planned if port.device not in held)))
         self._quarantine.write_plans(plan)
 
     def _is_outdated(self) -> bool:

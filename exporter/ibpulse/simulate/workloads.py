@@ -1,4 +1,4 @@
-"""The workloads by name, and those that are not FSDP: constant, square, idle, expert parallelism.
+"""The workloads by name, and those without layers that are gathered: constant, square, idle, expert parallelism.
 
 Each is a model of a schedule.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ibpulse.errors import ConfigError
+from ibpulse.models.published_jobs import SAMPLED_JOBS
 from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.predicted_job import PREFIX, PredictedJob
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights
 
 STEP_NS = 250_000_000
@@ -179,6 +182,10 @@ WORKLOADS: Mapping[str, WorkloadEntry] = {
         Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "alternately busy and silent"
     ),
     "idle": WorkloadEntry(Idle, (), "no traffic"),
+    **{
+        PREFIX + job: WorkloadEntry(partial(PredictedJob.of, job), (), f"{job} as predicted by `ibpulse model`")
+        for job in SAMPLED_JOBS
+    },
 }
 
 

@@ -17,13 +17,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING
 
 from ibpulse.errors import ConfigError
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
-from ibpulse.yaml_file import YamlEntry, YamlFile, text_of
+from ibpulse.yaml_file import YamlEntry, YamlFile, is_sequence, text_of
+
+if TYPE_CHECKING:
+    import yaml
 
 SETTING = "topology.file"
 KEYS = ("numa_node", "gpus", "distance", "pcie")
@@ -84,7 +86,7 @@ def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[YamlEntry]:
 
 def _text(node: yaml.Node) -> str | tuple[str, ...]:
     """A scalar or a list as written, because YAML would read 0001:00:00.0 as a base-60 number."""
-    if isinstance(node, yaml.SequenceNode):
+    if is_sequence(node):
         return tuple(map(text_of, node.value))
     return text_of(node)
 

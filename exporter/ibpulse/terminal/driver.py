@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ibpulse.errors import DaemonError
 from ibpulse.terminal.display import STDIN, Display, open_display
-from ibpulse.terminal.screen import last_first, lay_out, spark_width
+from ibpulse.terminal.screen import last_first, lay_out, lay_out_help, spark_width
 from ibpulse.terminal.styled_text import Span, Style
 from ibpulse.terminal.view import View, Watcher
 
@@ -25,6 +25,7 @@ FINER, COARSER = frozenset(map(ord, "+=")), frozenset(map(ord, "-_"))
 PATIENCE_SECONDS = 0.5
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 QUIT = frozenset(map(ord, "qQ"))
+HELP = frozenset(map(ord, "?hH"))
 REPAIR = ord("L") - ord("@")
 ALL = 1_000_000
 STEPS: Mapping[int, int] = {
@@ -49,6 +50,7 @@ class Terminal:
         self._view: View | None = None
         self._first = 0
         self._scale = FIRST_SCALE
+        self._help = False
         self._fault = ""
         self._heard = 0.0
         self._over = asyncio.Event()
@@ -117,6 +119,8 @@ class Terminal:
         for key in self._display.pressed():
             if key in QUIT:
                 self._end()
+            elif key in HELP:
+                self._help = not self._help
             elif key == REPAIR:
                 self._display.repair()
             elif key in FINER | COARSER:
@@ -138,7 +142,9 @@ class Terminal:
 
     def _draw(self) -> None:
         columns, rows = self._display.size()
-        if self._view is None:
+        if self._help:
+            self._display.draw(lay_out_help(columns, rows, self._display.marks))
+        elif self._view is None:
             text = self._status_note() or "waiting for data; q quits"
             self._display.draw([(Span(text[:columns], Style.WARNING),)])
         else:

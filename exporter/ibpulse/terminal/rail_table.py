@@ -17,12 +17,12 @@ NUMBER = 6
 LEAST_SPARK = 8
 MOST_JOB = 10
 # narrower terminals need the columns for the sparklines
-JOB_COLUMNS, TAG_COLUMNS = 80, 72
+JOB_COLUMNS = 80
 
 
 def spark_width(view: View, columns: int) -> int:
     """Characters of a sparkline in a terminal with that many columns."""
-    left = columns - _name_width(view) - _job_width(view, columns) - _tag_width(view, columns)
+    left = columns - _name_width(view) - _job_width(view, columns) - _tag_width(view)
     return max(LEAST_SPARK, left - 2 * (1 + BAR + NUMBER) - 2)
 
 
@@ -31,7 +31,7 @@ def rail_lines(view: View, columns: int, room: int, marks: Marks, first: int) ->
     if not view.rails:
         return [(Span("no rails: no port's bytes are counted; see `ibpulse doctor`"),)]
     job, spark = _job_width(view, columns), spark_width(view, columns)
-    name = _name_width(view) + _tag_width(view, columns)
+    name = _name_width(view) + _tag_width(view)
     span = f"last {spark * view.bin_ns / 1e9:.3g} s, peaks of {view.bin_ns / 1e6:g} ms"
     if len(span) > spark:
         span = span.partition(",")[0]
@@ -41,7 +41,7 @@ def rail_lines(view: View, columns: int, room: int, marks: Marks, first: int) ->
     count = len(view.rails) if whole else max(1, room - 1)
     first = min(max(0, first), len(view.rails) - count)
     full = _full_scale(view.rails)
-    tags = _tags(view) if _tag_width(view, columns) else {}
+    tags = _tags(view) if _tag_width(view) else {}
     shown = [
         _rail_line(rail, name, tags.get(rail.name, ""), _job_text(rail, job), spark, full, marks)
         for rail in view.rails[first : first + count]
@@ -81,8 +81,8 @@ def _tags(view: View) -> Mapping[str, str]:
     return {rail.name: found[rail.name] for rail in view.rails if rail.name in found and not rail.trouble}
 
 
-def _tag_width(view: View, columns: int) -> int:
-    return TAG if columns >= TAG_COLUMNS and _tags(view) else 0
+def _tag_width(view: View) -> int:
+    return TAG if _tags(view) else 0
 
 
 def _jobs_differ(view: View) -> bool:

@@ -19,6 +19,25 @@ __all__ = ["LEAST_COLUMNS", "LEAST_ROWS", "last_first", "lay_out", "spark_width"
 LEAST_COLUMNS, LEAST_ROWS = 60, 12
 LABEL = 9
 KEYS = "q quits"
+HELP_KEY = "? help"
+HELP = (
+    ("q, Ctrl-C", "quit"),
+    ("?, h", "show or hide this help"),
+    ("+, -", "finer or coarser time scale"),
+    ("arrows, j k", "scroll; also PgUp PgDn, Home End"),
+    ("Ctrl-L", "redraw"),
+)
+"""The keys and what they do."""
+MEANINGS = (
+    ("sparkline", "peaks of the busier direction"),
+    ("blank", "no traffic; any traffic at all is visible"),
+    ("{unknown}", "missing data, never drawn as silence"),
+    ("{down}", "the link was down"),
+    ("bars", "means of the last second, of the line rate"),
+    ("idle, slow", "below 5 %, 75 % of the median rail"),
+    ("node, CV", "over the last 10 s; 1 GB = 10^9 bytes"),
+)
+"""What the parts of the screen mean."""
 SCALE_KEYS = ("+ and - change the time scale", "+ - time scale")
 LEGEND = ("blank: no traffic", "missing", "link down")
 SHORT_KEYS, SHORT_LEGEND = "+ - scale", ("blank: none", "missing", "down")
@@ -50,6 +69,17 @@ def lay_out(view: View, columns: int, rows: int, marks: Marks, note: str = "", f
     frame = _frame(view, columns, rows, marks, note)
     rails = rail_lines(view, columns, frame.room, marks, first)
     return [clip(line, columns) for line in (*frame.head, *rails, *frame.tail)]
+
+
+def lay_out_help(columns: int, rows: int, marks: Marks) -> list[Line]:
+    """The keys and the meanings, in at most `rows` lines of at most `columns` characters."""
+    title: Line = (Span("ibpulse top: help".ljust(columns), Style.TITLE),)
+    signs = {"unknown": marks.unknown, "down": marks.down}
+    told = [(Span(f" {name.format(**signs):12} "), Span(text, Style.DIM)) for name, text in (*HELP, *MEANINGS)]
+    gap: Line = (Span(""),)
+    # the shortest terminal has no room for the gap
+    parts = [title, *told[: len(HELP)], *([gap] if rows > len(told) + 1 else []), *told[len(HELP) :]]
+    return [clip(line, columns) for line in parts[:rows]]
 
 
 def last_first(view: View, columns: int, rows: int, marks: Marks, note: str = "") -> int:
@@ -196,7 +226,7 @@ def _last_lines(note: str, columns: int, marks: Marks, most: int) -> list[Line]:
     """The keys with a legend of the sparklines, or the note."""
     if not note:
         choices = [
-            [KEYS, keys, blank, f"{marks.unknown} {missing}", f"{marks.down} {down}"]
+            [KEYS, HELP_KEY, keys, blank, f"{marks.unknown} {missing}", f"{marks.down} {down}"]
             for keys, (blank, missing, down) in (
                 *((keys, LEGEND) for keys in SCALE_KEYS),
                 (SHORT_KEYS, SHORT_LEGEND),

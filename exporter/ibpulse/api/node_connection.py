@@ -1,0 +1,278 @@
+"""Asks a running daemon: samples, statistics, events, jobs, and captures."""
+
+from __future__ import annotations
+
+import http.client
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import orjson
+
+from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
+from ibpulse.api.moments import Time, read_span, span_query
+from ibpulse.api.samples import SampledRates
+from ibpulse.client import TIMEOUT_SECONDS, DaemonConnection, RemotePorts, ask_events, ask_ports, reading
+from ibpulse.errors import CaptureError, DaemonError
+from ibpulse.model import PortState
+from ibpulse.recordings import Recording, RecordingMeta, concatenate
+from ibpulse.recordings.event_sources import ask_jobs
+from ibpulse.recordings.recording import meta_with
+from ibpulse.recordings.source import MAX_VALUES, DaemonFollower, ask_means, describe_remote, take_samples
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
+CAPTURES = "/api/v1/captures"
+SOURCE = "daemon"
+POLL_SECONDS = 0.25
+# a capture is written within seconds after its window ends
+WRITING_SECONDS = 60.0
+
+
+def connect(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeConnection:
+    """A connection to the daemon at a URL such as `http://node7:10055`, `node7` or `https://user:password@node7`.
+
+    >>> node = ibpulse.connect(url)
+    >>> node.ports().ports[0].name
+    'mlx5_0:1'
+
+    Raises:
+        DaemonError: the URL is invalid, or no ibpulse daemon answers there.
+    """
+    node = NodeConnection(DaemonConnection(url, timeout_seconds))
+    node.ports()
+    return node
+
+
+class NodeConnection:
+    """A connection to a running daemon. Every method asks the daemon, and raises `DaemonError` if it does not answer.
+
+    Times are texts as in `2026-11-21T12:00:00Z`, or `datetime` with a time zone. Not thread-safe.
+    """
+
+    def __init__(self, connection: DaemonConnection) -> None:
+        self._connection = connection
+
+    @property
+    def place(self) -> str:
+        """The address of the daemon, without a password."""
+        return self._connection.place
+
+    def ports(self) -> RemotePorts:
+        """The ports of the node, their states, and the sampling interval."""
+        return ask_ports(self._connection)
+
+    def window(
+        self, last: str | None = None, *, start: Time | None = None, end: Time | None = None, ports: Sequence[str] = ()
+    ) -> SampledRates:
+        """The samples of the `last` part (default: 5s), or from `start` to before `end`, with their events and jobs.
+
+        Samples from before the history of the daemon are missing (NaN). `ports` are names of ports or devices.
+
+        >>> window = node.window("500ms")
+        >>> len(window), window.interval_seconds
+        (50, 0.01)
+
+        Raises:
+            ValueError: a time or a port is invalid.
+            FabricError: the node has no ports.
+        """
+        answer = self.ports()
+        meta = self._meta(answer)
+        newest, knows = ask_means(self._connection, [("last", "1s")], with_uncertainty=True)
+        now_ns = newest.start_ns + newest.values.shape[1] * newest.step_ns
+        last = "5s" if (last, start, end) == (None, None, None) else last
+        begin, finish = read_span(0, now_ns, start, end, last)
+        if start is None and last is None:
+            raise ValueError("end needs start or last; give one of them")
+        finish = min(finish, now_ns)
+        if begin >= finish:
+            raise ValueError(f"there is nothing between these times; the newest sample is of {_text(now_ns)}")
+        recording = self._ask_samples(meta, begin, finish, knows)
+        samples = SampledRates(replace(recording, meta=self._with_past(meta, recording)), self.place)
+        return samples.select(*ports) if ports else samples
+
+    def _ask_samples(self, meta: RecordingMeta, begin_ns: int, end_ns: int, knows: bool) -> Recording:
+        # rates and uncertainties of both directions
+        most_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
+        pieces: list[Recording] = []
+        while begin_ns < end_ns:
+            until = min(begin_ns + most_ns, end_ns)
+            query: list[tuple[str, str | int]] = [
+                ("from", begin_ns // MILLISECOND_NS),
+                ("to", -(-until // MILLISECOND_NS)),
+            ]
+            window, knows = ask_means(self._connection, query, with_uncertainty=knows)
+            if not window.values.shape[1]:
+                break
+            pieces.append(take_samples(window, meta, window.values.shape[1], with_uncertainty=knows))
+            begin_ns = pieces[-1].end_ns
+        if not pieces:
+            raise DaemonError(f"{self.place} has no samples of this time yet; ask again later")
+        return concatenate(pieces)
+
+    def _meta(self, answer: RemotePorts) -> RecordingMeta:
+        """What is known of the samples before they are asked for."""
+        ports = describe_remote(answer, self.place)
+        jobs = tuple(record for record in ask_jobs(self._connection) if record.ended_ns is None)
+        host = self.place.partition("://")[2].rpartition(":")[0]
+        return RecordingMeta(host, answer.interval_ns, ports, SOURCE, simulated=answer.simulated, jobs=jobs)
+
+    def _with_past(self, meta: RecordingMeta, recording: Recording) -> RecordingMeta:
+        """The metadata with the events of the samples, and with the states of the ports as of their beginning."""
+        begin_ns = recording.start_ns
+        answer = ask_events(self._connection, begin_ns)
+        later = () if answer is None else answer.events
+        first: dict[str, PortState] = {}
+        for event in later:
+            if event.before is not None:
+                first.setdefault(event.subject, event.before)
+        ports = tuple(port.in_state(first[str(port.id)]) if str(port.id) in first else port for port in meta.ports)
+        return meta_with(replace(meta, ports=ports), later, begin_ns, recording.end_ns)
+
+    def summary(
+        self, last: str | None = None, *, start: Time | None = None, end: Time | None = None, job: str | None = None
+    ) -> SpanSummary:
+        """Every statistic of the `last` part in whole seconds (default: 1m), or from `start` to before `end`.
+
+        With `job`, those of the ports that this job had, while it had them.
+
+        Raises:
+            ValueError: a time is invalid.
+        """
+        query = span_query(last, start, end)
+        if job is not None:
+            query.append(("job", job))
+        body = self._connection.get("/api/v1/summary", query).body
+        with reading(self._connection):
+            members = orjson.loads(body)
+            check_members(members, "node", "ports", "window_seconds", "start_ms")
+            return SpanSummary(members, self.place)
+
+    def events(self, last: str | None = None, *, start: Time | None = None, end: Time | None = None) -> Events:
+        """The events of the `last` part, or from `start` to `end`; by default all that the daemon keeps.
+
+        >>> node.events().of("started")[0].kind
+        'started'
+
+        Raises:
+            ValueError: a time is invalid.
+            DaemonError: the daemon, of version 0.1, keeps no events.
+        """
+        begin_ns = end_ns = None
+        if (last, start, end) != (None, None, None):
+            begin_ns, end_ns = read_span(0, time.time_ns(), start, end, last)
+        answer = ask_events(self._connection, begin_ns, end_ns)
+        if answer is None:
+            raise DaemonError(f"{self.place} keeps no events; it needs version 0.2")
+        return Events(answer.events, answer.left_out)
+
+    def jobs(self) -> Jobs:
+        """The jobs that run, and those that ended within the history.
+
+        >>> [record.job.claim.id for record in node.jobs()]
+        []
+        """
+        return Jobs(ask_jobs(self._connection))
+
+    def stream(self) -> Iterator[SampledRates]:
+        """New samples as they arrive, each once and in order, in pieces of about a quarter of a second, without end.
+
+        If the daemon stops answering, the samples that it still has follow when it answers again.
+
+        >>> stream = node.stream()
+        >>> first, second = next(stream), next(stream)
+        >>> first.end == second.start
+        True
+
+        Raises:
+            FabricError: the node has no ports.
+        """
+        follower = DaemonFollower(self._connection, self._meta(self.ports()))
+        while True:
+            for piece in follower.read():
+                yield SampledRates(piece, self.place)
+            time.sleep(POLL_SECONDS)
+
+    def capture(
+        self,
+        reason: str = "request",
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        path: str | Path | None = None,
+    ) -> SampledRates:
+        """Let the daemon take a capture around now, wait for it, and return its samples; with `path`, save the file.
+
+        `before` and `after` are times such as `30s` (default: the daemon's settings). Needs a user in the URL, or a
+        daemon with `capture.allow-unauthenticated`.
+
+        Raises:
+            DaemonError: the daemon refuses; the message says why.
+            CaptureError: the capture was not written in time.
+            RecordingError: `path` exists, or cannot be written.
+        """
+        if path is not None and Path(path).exists():
+            raise CaptureError(f"capture {path} exists; name another file")
+        members = {"reason": reason, "labels": labels, "before": before, "after": after}
+        body = self._connection.post(CAPTURES, {name: value for name, value in members.items() if value}).body
+        with reading(self._connection):
+            pending = orjson.loads(body)
+            url, ready_ms = str(pending["url"]), int(pending["ready_ms"])
+        content = self._wait_for(url, ready_ms)
+        from ibpulse.recordings import load  # pyarrow is optional
+
+        name = url.rpartition("/")[2].removesuffix(".parquet")
+        if path is not None:
+            Path(path).write_bytes(content)
+            return SampledRates(load(Path(path)), name)
+        with tempfile.TemporaryDirectory(prefix="ibpulse-") as scratch:
+            place = Path(scratch) / "capture.parquet"
+            place.write_bytes(content)
+            return SampledRates(load(place), name)
+
+    def _wait_for(self, url: str, ready_ms: int) -> bytes:
+        deadline = time.monotonic() + max(0.0, ready_ms / 1000 - time.time()) + WRITING_SECONDS
+        while True:
+            try:
+                return self._connection.get(url).body
+            except DaemonError as error:
+                if error.status != http.client.NOT_FOUND:
+                    raise
+            if time.monotonic() > deadline:
+                raise CaptureError(f"capture {url} was not written within a minute; the daemon's log says why")
+            time.sleep(min(1.0, max(POLL_SECONDS, ready_ms / 1000 - time.time())))
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        self._connection.close()
+
+    def __enter__(self) -> NodeConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ibpulse.NodeConnection to {self.place}>"
+
+
+def check_members(members: object, *names: str) -> None:
+    """Check that an answer is an object with these members.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(members, dict) or any(name not in members for name in names):
+        raise ValueError("a member is missing")
+
+
+def _text(time_ns: int) -> str:
+    from ibpulse.instants import format_rfc3339  # for errors alone
+
+    return format_rfc3339(time_ns // SECOND_NS * SECOND_NS)

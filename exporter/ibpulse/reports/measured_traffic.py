@@ -1,0 +1,132 @@
+"""What a recording says of a job's traffic: its rhythm, its bytes and its samples, to set beside a prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT
+from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_over_span
+from ibpulse.arrays import Floats
+from ibpulse.recordings import Recording
+from ibpulse.reports.span import Outside, ReportOptions, choose_window
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
+Value = TypeVar("Value")
+SAMPLE_NS = 10 * MILLISECOND_NS
+STEPS_SHOWN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRail:
+    """A rail: its share of all bytes that the rails sent, and of those that they received; 0 if there were none."""
+
+    name: str
+    sent_share: float
+    received_share: float
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTraffic:
+    """The traffic of a node; rates in bytes per second, None for what is unknown.
+
+    `rhythm_seconds` is the mean length of whole steps, or else the period. The rates are those of the `whole_steps`, or
+    of the whole window if there are none. `variations` are CVs of active samples by the length of a sample in seconds.
+    `duty` and `peak` are about samples of 10 ms. `stretch` is a part of the samples, transmit and receive together.
+    """
+
+    name: str
+    host: str
+    simulated: bool
+    window_seconds: float
+    observed_ratio: float
+    link_layer: str
+    line_rate: float | None
+    rhythm_seconds: float | None
+    whole_steps: int
+    sent_rate: float
+    received_rate: float
+    variations: Mapping[float, float | None]
+    duty: float | None
+    peak: float | None
+    rails: tuple[MeasuredRail, ...]
+    interval_seconds: float
+    stretch: Floats
+
+    @property
+    def active_rails(self) -> int:
+        """Rails that carry traffic."""
+        return sum(rail.active for rail in self.rails)
+
+
+def measure_traffic(
+    name: str, recording: Recording, options: ReportOptions, outside: Outside = (0, 0)
+) -> MeasuredTraffic:
+    """The traffic of the part of a recording that the options select; of the file, `outside` was not loaded.
+
+    Raises:
+        RecordingError: the part is empty, or the recording lacks a chosen port.
+    """
+    chosen = choose_window(Path(name), recording, options, outside)
+    span, series = describe_span(chosen.series, options.span_options()), chosen.series
+    ports = [port for port in recording.meta.ports if str(port.id) in series.rails.names]
+    fine = series.interval_ns == SAMPLE_NS and series.resolution_ticks == 1
+    steps = span.step_sums.sum(axis=0) if len(span.step_sums) else None
+    window = chosen.series.bandwidth[series.lead : series.lead + series.ticks]
+    rhythm = _known(float(span.steps.seconds) if steps is not None else span.period.seconds)
+    return MeasuredTraffic(
+        name=name,
+        host=recording.meta.host,
+        simulated=recording.meta.simulated,
+        window_seconds=span.coverage.seconds,
+        observed_ratio=span.coverage.observed_ratio,
+        link_layer=_only({port.identity.link_layer for port in ports}) or "",
+        line_rate=_only({port.rate_bytes_per_second for port in ports}),
+        rhythm_seconds=rhythm,
+        whole_steps=len(span.step_sums),
+        sent_rate=float(span.node.transmit if steps is None else steps[TRANSMIT] / steps[OBSERVED]),
+        received_rate=float(span.node.receive if steps is None else steps[RECEIVE] / steps[OBSERVED]),
+        variations={
+            scale_ns / SECOND_NS: _known(float(span.whole.variation(scale_ns))) for scale_ns in options.timescales_ns
+        },
+        duty=_known(float(span.node.duty_cycle)) if fine else None,
+        peak=_known(float(span.node.peak)) if fine else None,
+        rails=_rails(span, options),
+        interval_seconds=series.interval_seconds,
+        stretch=_stretch(window, rhythm, series.interval_seconds),
+    )
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _only(values: set[Value]) -> Value | None:
+    return values.pop() if len(values) == 1 else None
+
+
+def _rails(span: SpanStatistics, options: ReportOptions) -> tuple[MeasuredRail, ...]:
+    moved = sum_over_span(span.series, options.active_bytes_per_second).moved_bytes
+    shares = moved / np.maximum(moved.sum(axis=0), 1e-300)
+    active = span.rail_means > options.active_bytes_per_second
+    return tuple(
+        MeasuredRail(name, float(sent), float(received), bool(one))
+        for name, (sent, received), one in zip(span.series.rails.names, shares, active, strict=True)
+    )
+
+
+def _stretch(values: Floats, rhythm: float | None, interval: float) -> Floats:
+    """Two steps of samples without missing ones, from the middle of the window on; fewer if there are not as many."""
+    count = min(values.size, math.ceil(STEPS_SHOWN * (rhythm or 1.0) / interval))
+    missing = np.concatenate(([0], np.cumsum(np.isnan(values))))
+    whole = np.flatnonzero(missing[count:] == missing[: missing.size - count])
+    if not whole.size:
+        return np.zeros(0)
+    first = int(whole[np.searchsorted(whole, min(values.size // 2, int(whole[-1])))])
+    return values[first : first + count]

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ibpulse.recordings import save
+from ibpulse.simulate.workloads import make_workload
+from tests.api.places import Places, of_node, running_demo
+from tests.reports.recordings import play
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    folder = tmp_path_factory.mktemp("api")
+    recording = play(make_workload("dense"), 4.0)
+    save(folder / "run.parquet", recording)
+    for number in (1, 2):
+        place = folder / "dataset" / f"node=gpu-{number}"
+        place.mkdir(parents=True)
+        save(place / "run.parquet", of_node(recording, f"gpu-{number}"))
+    with running_demo(folder / "demo.log", "--capture.allow-unauthenticated=true") as url:
+        yield Places(url, folder / "run.parquet", folder / "dataset")

@@ -1,0 +1,46 @@
+"""`import ibpulse` costs nothing until a name is used, and says what is missing when it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.docs.pages import ROOT
+
+LOADED = "import sys; before = set(sys.modules); import ibpulse; print(sorted(set(sys.modules) - before))"
+WITHOUT = """
+import sys
+sys.modules[{library!r}] = None
+import ibpulse
+try:
+    {use}
+except ibpulse.IbpulseError as error:
+    print(error)
+"""
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=120
+    ).stdout.strip()
+
+
+def test_the_import_loads_nothing_else() -> None:
+    assert run(LOADED) == "['ibpulse']"
+
+
+def test_every_name_is_there_and_typed() -> None:
+    names = run("import ibpulse; print(*(n for n in ibpulse.__all__ if getattr(ibpulse, n) and n in dir(ibpulse)))")
+    typed = (ROOT / "exporter/ibpulse/__init__.pyi").read_text()
+    assert len(names.split()) == 11
+    assert all(f" {name} as {name}\n" in typed for name in names.split())
+    assert (ROOT / "exporter/ibpulse/py.typed").exists()
+
+
+def test_a_missing_library_is_named() -> None:
+    for use in ("ibpulse.read('x.parquet')", "ibpulse.connect('node7')"):
+        assert "need pyarrow; install with" in run(WITHOUT.format(library="pyarrow", use=use))
+    use = "from ibpulse.api.answer_tables import Events; Events([]).to_pandas()"
+    assert "to_pandas() needs pandas; install with" in run(WITHOUT.format(library="pandas", use=use))
+    use = "from ibpulse.api.pictures_of_runs import draw_runs; draw_runs([], 'heatmap')"
+    assert "need matplotlib" in run(WITHOUT.format(library="matplotlib", use=use))

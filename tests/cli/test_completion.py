@@ -1,0 +1,59 @@
+"""`ibpulse completion`: the script completes commands, flags and choices in a real shell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ibpulse.cli import main
+from ibpulse.commands import VERBS
+
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_shtab_ibpulse ibpulse "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        printed: list[str] = []
+        patch.setattr("builtins.print", lambda text="", **_: printed.append(text))
+        assert main(["completion", "bash"], {}) == 0
+    path = tmp_path_factory.mktemp("completion") / "ibpulse.bash"
+    path.write_text("".join(printed))
+    return path
+
+
+def complete(script: Path, *words: str) -> list[str]:
+    command = ["bash", "--norc", "-c", ASK, "bash", str(script), "ibpulse", *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.split()
+
+
+def test_commands_are_completed(script: Path) -> None:
+    assert complete(script, "re") == ["record", "replay", "report", "render"]
+    assert set(complete(script, "")) >= {name.split()[0] for name in VERBS}
+
+
+def test_commands_of_two_words_are_completed(script: Path) -> None:
+    assert complete(script, "fleet", "") == ["collect", "report", "render"]
+    assert complete(script, "overlap", "compare", "--cl") == ["--claim"]
+    assert complete(script, "model", "skew", "--exch") == ["--exchange"]
+
+
+def test_flags_and_their_choices_are_completed(script: Path) -> None:
+    assert complete(script, "report", "--br") == ["--brief"]
+    assert complete(script, "serve", "--sampler.h") == ["--sampler.history"]
+    assert complete(script, "render", "--theme", "") == ["light", "dark"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script_with_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell], {}) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for name in VERBS for word in name.split())

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from ibpulse.missing_packages import PIPX_FILE, UV_FILE, how_to_install
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment that is not in the working directory."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    return tmp_path
+
+
+def test_an_environment_is_extended_by_its_own_pip(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        how_to_install("matplotlib", "pillow") == f"install with `{prefix}/bin/python -m pip install matplotlib pillow`"
+    )
+    monkeypatch.chdir(prefix)
+    assert how_to_install("pyarrow") == "install with `bin/python -m pip install pyarrow`"
+
+
+def test_a_path_with_a_space_can_be_pasted(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my files/bin/python")
+    assert how_to_install("pyarrow") == "install with `'/my files/bin/python' -m pip install pyarrow`"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(PIPX_FILE, "pipx inject ibpulse pyarrow"), (UV_FILE, "uv pip install --python {0}/bin/python pyarrow")],
+)
+def test_an_environment_that_another_tool_made_is_extended_by_that_tool(prefix: Path, name: str, command: str) -> None:
+    (prefix / name).touch()
+    assert how_to_install("pyarrow") == f"install with `{command.format(prefix)}`"
+
+
+def test_an_image_without_pip_is_not_extended(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert how_to_install("matplotlib", "pillow").startswith("this installation has no pip")

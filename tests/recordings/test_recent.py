@@ -1,0 +1,68 @@
+"""The last seconds of a daemon as a recording: as far back as its history goes, or a refusal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ibpulse.errors import DaemonError, RecordingError
+from ibpulse.recordings.recent import fetch_recent
+from tests.client.servers import Canned, canned
+
+PORT = {
+    "device": "mlx5_0", "port": 1, "active": True, "state": "ACTIVE", "rate_bytes_per_second": 50e9, "rail": True,
+    "source": {"name": "port_data", "resolution_seconds": 0.01}, "identity": {"link_layer": "InfiniBand"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def server() -> Iterator[Canned]:
+    with canned() as state:
+        ports = {"interval_seconds": 0.01, "ports": [PORT], "simulated": True}
+        state.answer("/api/v1/ports", json.dumps(ports).encode())
+        yield state
+
+
+def answer(server: Canned, values: np.ndarray) -> None:  # type: ignore[type-arg]
+    """A window from 100 s to 110 s; the port sends and receives the same."""
+    about = {
+        "interval_ms": 10, "resolution_ms": 10, "start_ms": 100_000, "points": len(values),
+        "history": {"newest_ms": 110_000}, "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
+    }  # fmt: skip
+    body = io.BytesIO()
+    np.save(body, np.stack([values, values]).astype(np.float32))
+    server.answer("/api/v1/window", body.getvalue(), X_Ibpulse_Window=json.dumps(about))
+
+
+def test_the_last_seconds_without_what_is_before_the_history(server: Canned) -> None:
+    values = np.arange(1001.0)
+    values[:300] = np.nan
+    values[500] = np.nan
+    answer(server, values)
+    recording = fetch_recent(server.url, 10 * 10**9)
+    assert recording.start_ns == 103_000_000_000
+    assert recording.bytes_per_second[0, 0, :3].tolist() == [300, 301, 302]
+    assert np.isnan(recording.bytes_per_second[0, 0, 200])
+    assert recording.meta.simulated
+    asked = next(path for path, _ in server.asked if "from=" in path)
+    # 10 s before the newest settled sample
+    begin_ms = int(asked.partition("from=")[2].partition("&")[0])
+    assert 99_000 < begin_ms < 100_010
+
+
+def test_a_history_without_samples_is_refused(server: Canned) -> None:
+    answer(server, np.full(1001, np.nan))
+    with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):
+        fetch_recent(server.url, 10 * 10**9)
+    answer(server, np.zeros(0))
+    with pytest.raises(RecordingError, match="has no samples of its last 10 s"):
+        fetch_recent(server.url, 10 * 10**9)
+
+
+def test_a_daemon_that_is_not_there_is_refused() -> None:
+    with pytest.raises(DaemonError, match="does not answer"):
+        fetch_recent("http://127.0.0.1:9", 10**9)

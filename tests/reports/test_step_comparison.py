@@ -1,0 +1,159 @@
+"""Steps before and after a change: shorter ones are found, the rest is called by its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.cli import main
+from ibpulse.recordings import Recording
+from ibpulse.recordings.writing import save
+from ibpulse.reports.span import ReportOptions
+from ibpulse.reports.step_comparison import StepComparison, compare_steps, describe_steps_of
+from ibpulse.reports.step_comparison_text import ONE_RUN_EACH, remarks, render_json, render_text, verdict
+from ibpulse.simulate.fsdp import DENSE
+from tests.reports.recordings import LINE, TICK_NS, play, record, wave
+
+GB = 1e9
+OPTIONS = ReportOptions(resamples=1000)
+SHORTER = replace(DENSE, tail_seconds=0.95 * DENSE.tail_seconds)
+
+
+@cache
+def dense(seed: int, shorter: bool = False) -> Recording:
+    return play(SHORTER if shorter else DENSE, 30, seed)
+
+
+def compared(before: Recording, after: Recording, claim: float = 0.0) -> StepComparison:
+    runs = [
+        describe_steps_of(Path(f"{name}.parquet"), one, OPTIONS, place)
+        for place, (name, one) in enumerate((("before", before), ("after", after)))
+    ]
+    return compare_steps(*runs, OPTIONS, claim)
+
+
+def square(busy: int, silent: np.ndarray, rate: float = 10 * GB, ports: int = 2) -> Recording:
+    """Steps of a burst and a silence each, of whole samples."""
+    one = np.concatenate([np.repeat([rate, 0.0], [busy, length]) for length in silent])
+    return record(np.broadcast_to(one, (ports, 2, len(one))).copy())
+
+
+def test_shorter_gaps_are_a_shorter_step_of_the_same_work() -> None:
+    found = compared(dense(1), dense(101, shorter=True))
+    # 4.5 ms of the tail
+    assert found.outcome == "shorter"
+    assert found.saved_seconds == pytest.approx(0.0045, abs=0.0015)
+    assert found.seconds.low <= -4.5 / 314.8 <= found.seconds.high < 0
+    assert abs(found.moved_bytes.ratio) < 0.002
+    assert found.possible
+    text = render_text(found)
+    assert text.startswith("steps are shorter by 4.")
+    assert f"O{ONE_RUN_EACH[1:]}." in text
+    assert "within the" in text
+
+
+def test_two_runs_alike_are_no_difference() -> None:
+    found = compared(dense(1), dense(101))
+    assert found.outcome == "no-difference"
+    assert verdict(found).startswith("no difference found: step time ")
+    # resampled apart, so that their chances do not cancel
+    assert found.seconds.low < -1e-4 < 1e-4 < found.seconds.high
+
+
+def test_the_numbers_of_a_square_wave() -> None:
+    run = compared(record(wave(10 * GB, 20, 30, 60, ports=2)), record(wave(10 * GB, 20, 30, 60, ports=2))).before
+    assert run.seconds == pytest.approx(0.5)
+    assert run.silent_share == pytest.approx(0.6, abs=1e-6)
+    assert run.busy_seconds == pytest.approx(0.2, abs=1e-6)
+    # 2 ports of 10 GB/s for 0.2 s each way, at 2 x 50 GB/s
+    assert run.sent_bytes == pytest.approx(4 * GB)
+    assert run.moved_bytes == pytest.approx(8 * GB)
+    assert run.line_bytes_per_second == 2 * LINE
+    assert run.least_wire_seconds == pytest.approx(0.04)
+    assert run.wire_share == pytest.approx(0.08)
+
+
+def test_other_bytes_are_not_the_same_work() -> None:
+    found = compared(record(wave(10 * GB, 20, 30, 40)), record(wave(10.2 * GB, 20, 20, 50)))
+    assert found.outcome == "other-work"
+    assert verdict(found).startswith("not the same work: bytes per step changed by +2.00 %")
+
+
+def test_a_saving_beyond_the_wire_is_impossible_by_overlap() -> None:
+    slow, fast = record(wave(10 * GB, 20, 80, 40)), record(wave(10 * GB, 20, 30, 60))
+    found = compared(slow, fast)
+    # 0.5 s of a second, of which the rails were busy for 0.2 s
+    assert (found.outcome, found.possible) == ("shorter", False)
+    assert verdict(found).endswith("; overlap alone cannot save that much")
+    assert any("so something else changed too" in remark for remark in remarks(found))
+    claimed = compared(slow, slow, claim=0.1)
+    assert (claimed.claimed, claimed.possible, claimed.doubtful) == (True, True, True)
+    assert any("only if the rails were slower" in remark for remark in remarks(claimed))
+    assert not compared(slow, slow, claim=0.03).doubtful
+
+
+@pytest.mark.parametrize(("saving", "busy"), [(9.94, 18.3), (3.72, 4.6)])
+def test_published_savings_are_within_their_wire_time(saving: float, busy: float) -> None:
+    base = describe_steps_of(Path("before.parquet"), record(wave(10 * GB, 20, 30, 30)), OPTIONS)
+    before = replace(base, seconds=2 * busy, busy_seconds=busy, least_wire_seconds=busy)
+    after = replace(before, seconds=2 * busy - saving)
+    assert compare_steps(before, after, OPTIONS).possible
+    assert not compare_steps(before, after, OPTIONS, claim_seconds=2 * saving).possible
+
+
+def test_other_nodes_and_simulators_are_named() -> None:
+    here, there = record(wave(10 * GB, 20, 30, 30)), record(wave(10 * GB, 20, 30, 30))
+    there = replace(there, meta=replace(there.meta, host="node8", simulated=True))
+    found = list(remarks(compared(here, there)))
+    assert found[0].startswith("SIMULATED: ")
+    assert "The recordings are of different nodes: node7 and node8." in found
+
+
+def test_rails_that_are_always_busy_leave_nothing_to_overlap() -> None:
+    # 46 of 50 GB/s on average
+    rates = np.tile(np.repeat([50 * GB, 30 * GB], [40, 10]), 40)
+    full = record(np.broadcast_to(rates, (1, 2, len(rates))).copy())
+    assert any("overlap cannot help, fewer bytes can" in remark for remark in remarks(compared(full, full)))
+
+
+def test_few_steps_and_correlated_steps_give_no_verdict() -> None:
+    few = compared(record(wave(10 * GB, 20, 30, 15)), record(wave(10 * GB, 20, 20, 60)))
+    assert few.outcome == "no-verdict"
+    assert "whole steps; 20 or more are needed" in verdict(few)
+    drift = square(20, np.repeat(np.arange(25, 35), 6))
+    drifting = compared(drift, drift)
+    assert drifting.before.correlation > 0.8
+    assert drifting.before.group == 8
+    assert verdict(drifting).startswith("no verdict: neighbouring steps of the recording before are too alike (correl")
+
+
+def test_a_recording_without_steps_gives_no_verdict_and_valid_json() -> None:
+    idle = record(np.zeros((1, 2, 500)))
+    found = compared(idle, idle)
+    assert verdict(found) == "no verdict: the recording before has 0 whole steps; 20 or more are needed"
+    document = json.loads(render_json(found))
+    assert document["outcome"] == "no-verdict"
+    assert document["before"]["step_seconds"] is None
+    assert document["step_seconds_change"] == {"ratio": None, "low": None, "high": None}
+    assert "step time" in render_text(found)
+
+
+def test_the_command_prints_text_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(tmp_path / f"{name}.parquet") for name in ("before", "after")]
+    for path, recording in zip(paths, (dense(1), dense(101, shorter=True)), strict=True):
+        save(Path(path), recording)
+    assert main(["overlap", "compare", *paths], {}) == 0
+    assert capsys.readouterr().out.startswith("steps are shorter by 4.")
+    assert main(["overlap", "compare", *paths, "--claim=2s", "--format=json"], {}) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["outcome"] == "shorter"
+    assert found["wire_guard"]["claimed"] is True
+    assert found["wire_guard"]["possible_by_overlap"] is False
+    assert found["before"]["interval_seconds"] == TICK_NS / 1e9
+    assert main(["overlap", "compare", *paths, "--claim=2", "--seed=-1"], {}) == 2
+    assert main(["overlap", "compare", paths[0], str(tmp_path)], {}) == 1
