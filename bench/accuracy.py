@@ -57,14 +57,16 @@ CASES = (
 
 @dataclass(frozen=True)
 class Line:
-    """A measured value and its truth."""
+    """A measured value and its truth; the value is None where the daemon published none."""
 
     what: str
     truth: float
-    measured: float
+    measured: float | None
     unit: str
 
     def row(self) -> str:
+        if self.measured is None:
+            return f"| {self.what} | {self.truth:,.3f}{self.unit} | not published: too few samples | |"
         relative = self.measured / self.truth - 1 if self.truth else 0.0
         error = f"{self.measured - self.truth:+.3f}" if self.unit == "" else f"{100 * relative:+.2f} %"
         return f"| {self.what} | {self.truth:,.3f}{self.unit} | {self.measured:,.3f}{self.unit} | {error} |"
@@ -183,8 +185,8 @@ def compare(
     yield Line("bandwidth, peak", truth.peak / 1e9, node["bandwidth_peak_bytes_per_second"] / 1e9, " GB/s")
     yield Line("duty cycle", truth.duty, node["duty_cycle_ratio"], "")
     scale = f"{case.interval_ms}ms"
-    cv = after.value("ibpulse_node_burstiness_cv", window=window, timescale=scale)
-    yield Line(f"burstiness, CV at {scale}", truth.cv, cv, "")
+    cv = after.find("ibpulse_node_burstiness_cv", window=window, timescale=scale).values()
+    yield Line(f"burstiness, CV at {scale}", truth.cv, next(iter(cv), None), "")
     yield Line("bytes", truth.total_bytes / 1e9, moved / 1e9, " GB")
     port = fabric.truth(begin_ns, end_ns, bin_ns, rails=[0], directions=[0])
     peak = after.port("transmit_peak_bytes_per_second", "mlx5_0", window=window)

@@ -18,9 +18,11 @@ WORD_BYTES = 4
 READ_NS = 1_000
 
 
-def filled_ring(path: Path, interval_ns: int, ports: int, seconds: int) -> RingReader:
-    """A new ring whose last seconds hold a noisy square wave on every port, busy half of the time."""
-    ring = RingFile.create(path, interval_ns, HISTORY_SECONDS * NS_PER_SECOND // interval_ns)
+def filled_ring(
+    path: Path, interval_ns: int, ports: int, seconds: int, ring_seconds: int = HISTORY_SECONDS
+) -> RingReader:
+    """A new ring of this length whose last seconds hold a noisy square wave on every port, busy half of the time."""
+    ring = RingFile.create(path, interval_ns, ring_seconds * NS_PER_SECOND // interval_ns)
     count = seconds * NS_PER_SECOND // interval_ns
     last = time.time_ns() // interval_ns
     ring.begin_segment(last - count, 0)

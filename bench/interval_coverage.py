@@ -26,7 +26,7 @@ TRUTH_SEED = 10**6
 RESAMPLES = 1000
 ROWS = (
     ("step_seconds", "step time"),
-    ("step_gap_seconds", "exposed gaps per step"),
+    ("step_gap_seconds", "silent time per step"),
     ("step_bytes", "bytes per step"),
     ("duty_cycle_ratio", "duty cycle"),
     ("mean_bytes_per_second", "mean"),

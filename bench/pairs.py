@@ -39,10 +39,6 @@ class Pairs:
     def __init__(self, rounds: Sequence[Pair]) -> None:
         self.rounds = rounds
 
-    def cost_ratio(self) -> float:
-        """CPU time per sample of the sampler ÷ that of the C program."""
-        return median(pair.sampler.cpu_ns_per_tick / pair.c.cpu_ns_per_tick for pair in self.rounds)
-
     def late_ratios(self) -> list[float]:
         """The sampler's p99 lateness ÷ that of the C program, for each round, sorted."""
         return sorted(pair.sampler.late_ns(PARTS["p99"]) / pair.c.lateness_ns["p99"] for pair in self.rounds)
@@ -50,11 +46,6 @@ class Pairs:
     def kept(self) -> tuple[float, float]:
         """Fraction of samples captured by the sampler and by the C program."""
         return fmean(pair.sampler.kept for pair in self.rounds), fmean(pair.c.kept for pair in self.rounds)
-
-    def cost_ns(self) -> tuple[float, float]:
-        """CPU time per sample of the sampler and of the C program."""
-        sampler = median(pair.sampler.cpu_ns_per_tick for pair in self.rounds)
-        return sampler, median(pair.c.cpu_ns_per_tick for pair in self.rounds)
 
     def late_ns(self, part: str) -> tuple[float, float]:
         """A percentile of the wake-up delay, such as p99, of the sampler and of the C program."""

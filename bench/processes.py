@@ -6,7 +6,7 @@ import http.client
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,9 +53,11 @@ def get(port: int, path: str, timeout: float = 30.0) -> bytes:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs inside the block; its output goes to `log`."""
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+def running(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs inside the block, in this environment or that of the caller; its output goes to `log`."""
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process:
         try:
             yield process
         finally:

@@ -1,4 +1,4 @@
-"""Builds and runs the C program and the naive loop on the same counter files."""
+"""Builds and runs the C program, and runs the loops in Python, on the same counter files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import naive
+from bench import moneo, naive, smallest
 from bench.bench import NS_PER_SECOND
 from bench.trees import RECEIVE, TRANSMIT
 
@@ -46,10 +46,24 @@ def run(program: Path, interval_ns: int, seconds: float, ports: int, phase_ns: i
     return ReferenceRun(**_json_of([str(program), *numbers, str(ring), *[TRANSMIT, RECEIVE] * ports]))
 
 
+def run_smallest(interval_ns: int, seconds: float, ports: int, phase_ns: int) -> dict[str, float]:
+    """One run of the smallest loop on this number of ports."""
+    return _run_loop(smallest.__file__, [str(interval_ns), str(phase_ns)], seconds, [TRANSMIT, RECEIVE] * ports)
+
+
 def run_naive(interval_ns: int, seconds: float, ports: int) -> dict[str, float]:
     """One run of the naive loop on this number of ports."""
-    numbers = [str(interval_ns / NS_PER_SECOND), str(seconds)]
-    return _json_of([sys.executable, str(naive.__file__), *numbers, *[TRANSMIT, RECEIVE] * ports])
+    return _run_loop(naive.__file__, [str(interval_ns / NS_PER_SECOND)], seconds, [TRANSMIT, RECEIVE] * ports)
+
+
+def run_moneo(interval_ns: int, seconds: float, ports: int) -> dict[str, float]:
+    """One run of the loop like Moneo's, which reads seven files of each port."""
+    files = [TRANSMIT, RECEIVE, *[RECEIVE] * (moneo.FILES - 2)] * ports
+    return _run_loop(moneo.__file__, [str(interval_ns / NS_PER_SECOND)], seconds, files)
+
+
+def _run_loop(script: str, numbers: list[str], seconds: float, files: list[str]) -> dict[str, float]:
+    return _json_of([sys.executable, script, *numbers, str(seconds), *files])
 
 
 def _json_of(command: list[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -29,28 +29,55 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """One diagram of a picture: what it shows, with its unit, and the values of each line."""
+
+    title: str
+    lines: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Costs over a size: the name of its file, the meaning of the size, the sizes, and one diagram per cost."""
+
+    name: str
+    size: str
+    sizes: Sequence[float]
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """One case: its method, its tables, and its budgets."""
+    """One case: its method, its tables, its budgets, and at most one picture."""
 
     title: str
     method: str
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     budgets: Sequence[Budget] = ()
+    picture: Picture | None = None
 
 
-def render(title: str, preface: Sequence[str], sections: Sequence[Section]) -> str:
-    """The report: preface, all budgets in one table, then one chapter per section."""
+def render(title: str, preface: Sequence[str], first: Sequence[Section], others: Sequence[Section]) -> str:
+    """The report: preface, the first sections, all budgets in one table, then the other sections."""
     budgets = [
         [budget.what, budget.budget, budget.result, budget.verdict(), section.title]
-        for section in sections
+        for section in (*first, *others)
         for budget in section.budgets
     ]
-    parts = [f"# {title}", *preface, "## Budgets"]
+    parts = [f"# {title}", *preface, *_chapters(first), "## Budgets"]
     parts.append(_table(Table(["what", "budget", "result", "", "section"], budgets)))
+    return "\n\n".join([*parts, *_chapters(others)]) + "\n"
+
+
+def _chapters(sections: Sequence[Section]) -> list[str]:
+    parts: list[str] = []
     for section in sections:
-        parts += [f"## {section.title}", section.method, *map(_table, section.tables), *section.notes]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {section.title}", section.method]
+        if section.picture is not None:
+            parts.append(f"![{section.title}](pictures/{section.picture.name}.svg)")
+        parts += [*map(_table, section.tables), *section.notes]
+    return parts
 
 
 def _table(table: Table) -> str:

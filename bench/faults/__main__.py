@@ -33,7 +33,7 @@ def run_campaign(
     say: Callable[[str], object] = print,
 ) -> Outcome:
     """A whole campaign in a directory, which should be in memory; without faults, a calm one."""
-    with prepared(place, fake_clock=any(fault.resource == "clock" for fault in faults)) as testbed:
+    with prepared(place) as testbed:
         possible, impossible = split_possible(faults, testbed)
         plan = plan_episodes(possible, testbed.devices, seed, longest_seconds) if possible else tuple
         with Load(testbed) as load:

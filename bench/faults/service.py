@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.faults.plan import START_SECONDS
-from tests.fusefabric.client import environment_without_coverage
 
 RESTART_SECONDS = 1.0
 LAST_LINES = 3
 
 
 class Service:
-    """`ibpulse serve` with these flags.
+    """`ibpulse serve` with these flags, in this environment.
 
     `url` is empty while it does not listen, `all_pids` has one process for each of its lives.
     """
@@ -32,8 +31,7 @@ class Service:
         self.ends: list[tuple[float, str]] = []
         self.all_pids: list[int] = []
         self._command = [sys.executable, "-m", "ibpulse", "serve", *flags]
-        # a killed process leaves an incomplete file of coverage behind
-        self._environment = {**environment_without_coverage(), **environment}
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._said = 0
         self._restart_at = 0.0

@@ -1,8 +1,7 @@
-"""The testbed of a campaign: an exact fabric, a daemon on it, its directories, and its faked wall clock."""
+"""The testbed of a campaign: an exact fabric, a daemon on it, its directories, and its wall clock."""
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,8 @@ from ibpulse.errors import RingError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from tests.fusefabric.client import FuseFabric
+from ibpulse.simulate.node_clock import node_environment, step_wall_clock
+from tests.fusefabric.client import FuseFabric, environment_without_coverage
 
 PORTS = 4
 # every sample of a port has this rate or less
@@ -50,9 +50,8 @@ class Testbed:
     place: Path
     fabric: FuseFabric
     service: Service
-    # why the two directories are no file systems of their own, and why the wall clock cannot be stepped; empty if so
+    # why the two directories are no file systems of their own; empty if they are
     no_mounts: str
-    no_clock: str
     # what is cleaned up after the daemon has ended
     at_end: ExitStack
     _rings: dict[int, RingReader] = field(default_factory=dict)
@@ -113,29 +112,22 @@ class Testbed:
 
     def step_clock(self, seconds: float) -> None:
         """Set the daemon's wall clock to the true time plus these seconds."""
-        fresh = self.place / "clock.new"
-        fresh.write_text(f"{seconds:+g}")
-        fresh.replace(self.place / "clock")
+        step_wall_clock(self.place / "clock", round(seconds * 1e9))
 
 
 @contextmanager
-def prepared(place: Path, *, fake_clock: bool = True, flags: Sequence[str] = ()) -> Iterator[Testbed]:
-    """A testbed in a directory, with a daemon that listens.
-
-    `flags` are further ones for the daemon, whose wall clock can be stepped with `fake_clock`.
-    """
+def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
+    """A testbed in a directory, with a daemon that listens; `flags` are further ones for it."""
     with ExitStack() as stack:
         no_mounts = mount_small(place, stack)
-        library = find_libfaketime() if fake_clock else None
-        environment = faked_clock(place, library) if library else {}
+        # a killed process leaves an incomplete file of coverage behind
+        environment = node_environment(environment_without_coverage(), place / "clock", 0)
         make_job_files(place)
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
         where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
         jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
         service = Service([*FLAGS, *where, *jobs, *flags], place / "log", environment)
-        no_clock = "" if library else "the package libfaketime is not installed, which `make faults` does on x86-64"
-        testbed = Testbed(place, fabric, service, no_mounts, no_clock, stack)
-        stack.callback(remove_shared_clocks, service)
+        testbed = Testbed(place, fabric, service, no_mounts, stack)
         try:
             service.start()
             yield testbed
@@ -174,29 +166,3 @@ def mount_small(place: Path, stack: ExitStack) -> str:
             return f"small file systems cannot be mounted, which takes root: {done.stderr.strip()}"
         stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, capture_output=True)
     return ""
-
-
-def find_libfaketime() -> Path | None:
-    """The library of the Python package libfaketime, whose monotonic clock stays true; None if it is not installed."""
-    found = importlib.util.find_spec("libfaketime")
-    folders = (found.submodule_search_locations or []) if found else []
-    return next((path for folder in folders for path in Path(folder).rglob("libfaketime.so.1")), None)
-
-
-def faked_clock(place: Path, library: Path) -> dict[str, str]:
-    """The environment in which a process takes the offset of its wall clock from a file."""
-    clock = place / "clock"
-    clock.write_text("+0")
-    return {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-
-
-def remove_shared_clocks(service: Service) -> None:
-    """Remove the shared memory of killed processes with a faked clock."""
-    for pid in service.all_pids:
-        for path in Path("/dev/shm").glob(f"*faketime_*_{pid}"):
-            path.unlink(missing_ok=True)

@@ -9,21 +9,25 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from bench.bench import Bench
-from bench.report import Budget, Section, Table, microseconds, milliseconds
+from bench.released import running_version, this_version
+from bench.report import Budget, Panel, Picture, Section, Table, microseconds, milliseconds, percent
 from bench.sampler import running_sampler, watch
+from bench.served import cpu_shares, memory_bytes
 from bench.snapshots import INTERVAL_NS, build_snapshot, open_aggregator
 from ibpulse import exposition
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 HISTORY_SECONDS = 60
 SECOND_TICKS = 100
+SETTLE_SECONDS = 4.0
 # A quadratic cost would exceed the line fitted to the smaller half of the sizes by 80 %.
 LIMIT = 1.25
 METHOD = f"""\
 The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the
 sizes. In this process, the aggregator processes one second after another of a ring with {HISTORY_SECONDS} s of
-history, and each snapshot is rendered; the values are medians. A line is fitted to the costs up to 32 ports; the last
-column of the second table is the cost of 64 ports divided by the prediction of that line."""
+history, and each snapshot is rendered; the values are medians. A line is fitted to these costs up to 32 ports; the last
+column of the second table is the cost of 64 ports divided by the prediction of that line. Main process and memory are
+those of a whole daemon with five minutes of history that is not scraped."""
 
 
 def run(bench: Bench) -> Section:
@@ -31,10 +35,18 @@ def run(bench: Bench) -> Section:
     rounds = [[_tick_seconds(bench, ports) for ports in SIZES] for _ in range(bench.rounds(4))]
     ticks = [median(times) for times in zip(*rounds, strict=True)]
     costs = [(tick, *_measure(bench, ports)) for tick, ports in zip(ticks, SIZES, strict=True)]
+    daemons = [_measure_daemon(bench, ports) for ports in SIZES]
     names = ("CPU of one sample", "aggregator update", "`/metrics`")
     rows = [
-        [str(ports), microseconds(tick * 1e9), milliseconds(update), milliseconds(rendering)]
-        for ports, (tick, update, rendering) in zip(SIZES, costs, strict=True)
+        [
+            str(ports),
+            microseconds(tick * 1e9),
+            milliseconds(update),
+            milliseconds(rendering),
+            percent(main),
+            f"{memory / 1e6:.1f} MB",
+        ]
+        for ports, (tick, update, rendering), (main, memory) in zip(SIZES, costs, daemons, strict=True)
     ]
     fits, worst = [], 0.0
     for name, column in zip(names, np.array(costs).T, strict=True):
@@ -44,12 +56,31 @@ def run(bench: Bench) -> Section:
         worst = max(worst, beyond)
         fits.append([name, microseconds(base * 1e9), microseconds(slope * 1e9), f"{correlation:.3f}", f"{beyond:.2f}"])
     tables = [
-        Table(["ports", *names], rows),
+        Table(["ports", *names, "main process, of one core", "memory"], rows),
         Table(["line", "at no port", "per port", "R² over all", "64 ports / line"], fits),
     ]
     result = f"64 ports cost at most {worst:.2f} × the line"
     budget = Budget("growth, 1 to 64 ports", f"linear: 64 ports ≤ {LIMIT} × the line", result, worst <= LIMIT)
-    return Section("Growth", METHOD, tables, (), [budget])
+    panels = (
+        Panel("CPU of one sample, µs", {"": [1e6 * tick for tick, _, _ in costs]}),
+        Panel(
+            "main process, ms",
+            {
+                "aggregation of a second": [1e3 * one for _, one, _ in costs],
+                "/metrics": [1e3 * one for *_, one in costs],
+            },
+        ),
+        Panel("memory, MB", {"": [memory / 1e6 for _, memory in daemons]}),
+    )
+    picture = Picture("growth-ports", "ports", SIZES, panels)
+    return Section("Growth with the ports", METHOD, tables, (), [budget], picture)
+
+
+def _measure_daemon(bench: Bench, ports: int) -> tuple[float, float]:
+    """Share of a core of the main process, and memory of both processes in bytes."""
+    with running_version(bench, this_version(), ports=ports, history_seconds=300) as daemon:
+        time.sleep(SETTLE_SECONDS)
+        return cpu_shares(daemon, 5.0)["main"], memory_bytes(daemon)["both"]
 
 
 def _tick_seconds(bench: Bench, ports: int) -> float:
