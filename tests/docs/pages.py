@@ -15,6 +15,8 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "helm/ibpulse/README.md", ROOT / "tests/vm/README.md"]
 )
 # what a code span or a line of a code block may hold besides a command
+# the first words of commands
+_FIRST = {name.split()[0] for name in VERBS}
 _OPERATORS = {"&&", "&", "|", "||", ";", ">", ">>", "2>&1", "(", ")"}
 _FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -78,7 +80,8 @@ def commands(page: Path) -> Iterator[list[str]]:
             if re.search(r"(^|[\s/$])ibpulse [a-z]", line):
                 yield from _commands(line)
     for span in spans(page):
-        if re.search(r"(^|\s)ibpulse [a-z]+ \S", span):
+        # the bare name of a command is no call of it
+        if re.search(r"(^|\s)ibpulse [a-z]+ \S", span) and span.removeprefix("ibpulse ") not in VERBS:
             yield from _commands(span)
 
 
@@ -96,7 +99,7 @@ def _commands(line: str) -> Iterator[list[str]]:
             found[-1].append(word)
     for command in found:
         # others start it too: pipx, docker, sudo
-        called = [at for at, word in enumerate(command[:-1]) if at and word == "ibpulse" and command[at + 1] in VERBS]
+        called = [at for at, word in enumerate(command[:-1]) if at and word == "ibpulse" and command[at + 1] in _FIRST]
         words = command[called[0] :] if called else command
         if len(words) > 1 and Path(words[0]).name == "ibpulse" and "[flag" not in words:
             yield words[1:]

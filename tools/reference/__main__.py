@@ -18,6 +18,7 @@ from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
+from tools.reference.overlap_rules_page import overlap_rules_markdown
 from tools.reference.packages_picture import packages_svg
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
@@ -60,7 +61,9 @@ def _deprecated() -> str:
 
 def cli_markdown() -> str:
     """docs/cli.md: every verb, from the same parsers that read the command line."""
-    verbs = "\n".join(f"| [`{verb.name}`](#ibpulse-{verb.name}) | {verb.summary} |" for verb in VERBS.values())
+    verbs = "\n".join(
+        f"| [`{verb.name}`](#ibpulse-{verb.name.replace(' ', '-')}) | {verb.summary} |" for verb in VERBS.values()
+    )
     overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | description |\n|---|---|\n{verbs}"
     return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *map(_verb_section, VERBS.values())]) + "\n"
 
@@ -154,6 +157,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_markdown,
     "counters.md": counters_markdown,
     "doctor.md": doctor_markdown,
+    "overlap-rules.md": lambda: overlap_rules_markdown(WRITTEN_BY),
     "runbooks/README.md": runbooks_markdown,
     "pictures/packages.svg": packages_svg,
 }

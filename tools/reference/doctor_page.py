@@ -57,6 +57,7 @@ ibpulse doctor                                  # this node
 ibpulse doctor --path.sysfs=/host/sys           # in a container with the host's /sys mounted there
 ibpulse doctor --format=json                    # for programs
 ibpulse doctor --watch=30s                      # repeat every 30 s
+ibpulse doctor --nccl=all_reduce.json           # also judge the result of a benchmark by this node's rails
 ibpulse doctor --bundle=node.tar.gz             # a redacted bundle for the maintainers
 ```
 
@@ -93,6 +94,10 @@ its output, such as `less`.
 
 In addition to the files that the daemon reads, doctor reads the counters of each port once, and a few of them twice. It
 never opens the `hw_counters` of a device, only those of ports.
+
+Where GPUs are visible, it also reads which driver modules are loaded, and the IOMMU group and PCI configuration space
+of the rails, their nearest GPUs and the switch ports between them. To other users than root the kernel shows only the
+first 64 bytes of the configuration space.
 
 ## Checks
 

@@ -34,6 +34,7 @@ PLACES = {
     "recordings": 0.72,
     "ring": 0.20,
     "analysis": 0.58,
+    "models": 0.2,
     "client": 0.88,
     "events": 0.45,
     "metrics": 0.47,

@@ -1,0 +1,69 @@
+"""The numbers of README.md are those that were measured, and its pictures those that the program draws."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.docs.pages import ROOT
+from tools import readme_pictures
+
+README = (ROOT / "README.md").read_text()
+COST = dict(re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", README))
+
+
+def measured(page: str, row: str, column: int = 0) -> str:
+    """The cell of the only table row of a page that begins so."""
+    (found,) = re.findall(rf"(?m)^\| {re.escape(row)} \| (.*) \|$", (ROOT / page).read_text())
+    return str(found.split(" | ")[column])
+
+
+def errors(page: str, row: str) -> list[float]:
+    """The errors in per cent in all rows of this name, in the last column for a known truth."""
+    text = (ROOT / page).read_text().partition("## Peaks while")[0].partition("## constant at 1 ms")[0]
+    return [float(cell) for cell in re.findall(rf"(?m)^\| {re.escape(row)} \|.*\| ([-+][\d.]+) % \|$", text)]
+
+
+def test_the_cost_is_that_of_the_benchmarks() -> None:
+    page = "docs/benchmarks.md"
+    assert COST["CPU"] == f"{float(measured(page, 'scraped every 15 s, both').split()[0]):.1f} % of one core"
+    assert COST["memory"] == f"{float(measured(page, 'memory, both').split()[0]):.0f} MB"
+    assert COST["time series"] == measured(page, "time series")
+
+
+def test_the_errors_are_those_of_the_accuracy_pages() -> None:
+    page = "docs/accuracy.md"
+    assert COST["error of the bytes"] == f"at most {max(map(abs, errors(page, 'bytes'))):.2f} %"
+    peaks = errors(page, "bandwidth, peak")
+    assert COST["error of peaks of the node"] == f"{min(peaks):+.2f} % to {max(peaks):+.2f} %"
+    steps = re.findall(
+        r"(?m)^\| step period \| [\d.]+ s \| ([-+][\d.]+) %", (ROOT / "docs/traffic-accuracy.md").read_text()
+    )
+    assert COST["error of the step period"] == f"at most {max(abs(float(step)) for step in steps):.2f} %"
+
+
+def test_the_flat_minute_is_the_mean_of_the_samples() -> None:
+    scraped = readme_pictures.bandwidth(readme_pictures.SCRAPE_NS)
+    sampled = readme_pictures.bandwidth(readme_pictures.SAMPLE_NS)
+    assert (len(scraped), len(sampled)) == (4, 6000)
+    assert scraped == pytest.approx(sampled.reshape(4, -1).mean(axis=1))
+    said = re.search(r"flat at (\d+) GB/s, sampled every 10 ms it jumps between 0 and (\d+) GB/s", README)
+    assert said
+    assert [round(float(np.mean(scraped))), round(float(sampled.max()))] == [int(text) for text in said.groups()]
+
+
+def test_the_pictures_are_what_the_program_draws(tmp_path: Path) -> None:
+    pictures = ROOT / "docs/pictures"
+    for name in readme_pictures.SHOWN.values():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(pictures / name)
+    assert readme_pictures.main([str(tmp_path)]) == 0
+    for name in ("minute.png", *(f"small-{name}.png" for name in readme_pictures.SHOWN)):
+        with Image.open(pictures / name) as committed, Image.open(tmp_path / name) as drawn:
+            assert committed.size == drawn.size
+            difference = np.abs(np.asarray(committed, dtype=int) - np.asarray(drawn, dtype=int))
+            assert difference.mean() < 1, f"{name}: run `python -m tools.readme_pictures docs/pictures`"
