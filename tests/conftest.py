@@ -18,14 +18,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
-# Most of their tests start daemons and look at when things happen: nothing may run beside them.
+LIVE_PART = "live"
+STILL_PARTS = 4
+# Most of their tests start daemons and look at when things happen: nothing may run beside them, except what yields.
 LIVE = "daemon families faults fusefabric sampler test_alerting"
 # Most of these start daemons, browsers or servers too, but the machine may have other work.
-WATCHING = ("fleet page terminal web", "docker doctor", "gateway grafana")
+WATCHING = ("fleet page terminal web", "datasets docker doctor", "gateway grafana")
 # Files of both that may run beside any others, in the time that these leave idle:
 # what they wait for may take any time, and nothing in them is late.
 STILL = {
-    "daemon": "access commands footprint hung_disk internal_errors other_users real_cgroups",
+    "daemon": "access footprint hung_disk internal_errors other_users real_cgroups",
+    "datasets": "collected_files dataset_store fleet_collect fleet_findings fleet_report node_tiers straggler_trace",
     "docker": "compose image systemd workflows",
     "doctor": """bundle bundle_redaction command event_checks examination machine_checks missing_cards port_checks
         sample_checks""",
@@ -43,9 +46,7 @@ STILL = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
-    parser.addoption(
-        "--part", type=int, choices=range(1, 9), help="collect a part of the files that may run side by side"
-    )
+    parser.addoption("--part", choices=[*parts()], help="collect one of the parts that `make test` runs")
     parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
 
 
@@ -56,11 +57,41 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit(f"{len(session.items)} tests failed; at most {limit} are run again", pytest.ExitCode.TESTS_FAILED)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that nothing may run beside."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that nothing may run beside, and keep them from the parts that run side by side."""
     for item in items:
         if is_live(item.path):
             item.add_marker(pytest.mark.live)
+    if part := config.getoption("--part"):
+        kept: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            kept[(item.get_closest_marker("live") is not None) == (part == LIVE_PART)].append(item)
+        items[:] = kept[True]
+        config.hook.pytest_deselected(items=kept[False])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of the other parts unread."""
+    part = config.getoption("--part")
+    if part is None or not collection_path.name.startswith("test_"):
+        return None
+    return collection_path not in parts()[part] or None
+
+
+@functools.cache
+def parts() -> dict[str, frozenset[Path]]:
+    """The files of each part."""
+    machine = frozenset(HERE.glob("vm/test_*.py"))
+    files = set(HERE.glob("*/test_*.py")) - machine
+    # a large file takes longer than a small one
+    still = sorted(filter(is_still, files), key=lambda path: (path.stat().st_size, path))
+    watching = [{path for path in files if path.parent.name in folders.split()} - {*still} for folders in WATCHING]
+    return {
+        "machine": machine,
+        **{f"still-{begin + 1}": frozenset(still[begin::STILL_PARTS]) for begin in range(STILL_PARTS)},
+        **{f"watching-{index}": frozenset(part) for index, part in enumerate(watching, 1)},
+        LIVE_PART: frozenset(path for path in files if is_live(path) or "mark.live" in path.read_text()),
+    }
 
 
 def is_live(path: Path) -> bool:
@@ -74,29 +105,4 @@ def is_still(path: Path) -> bool:
     return (
         folder not in f"{LIVE} {' '.join(WATCHING)}".split()
         or path.stem.removeprefix("test_") in STILL.get(folder, "").split()
-    )
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the files of the other parts unread."""
-    part = config.getoption("--part")
-    if part is None or not collection_path.name.startswith("test_"):
-        return None
-    return collection_path not in parts()[part - 1] or None
-
-
-@functools.cache
-def parts() -> tuple[frozenset[Path], ...]:
-    """The files of each part: five of those that may run in idle time, and three of those that watch the clock."""
-    files = list(HERE.glob("*/test_*.py"))
-    still = [path for path in files if is_still(path)]
-    # a large file takes longer than a small one
-    still.sort(key=lambda path: (path.stat().st_size, path))
-    calm = [path for path in still if path.parent.name not in STILL]
-    rest = [path for path in still if path.parent.name in STILL or path in calm[::3]]
-    watching = [{path for path in files if path.parent.name in folders.split()} - {*still} for folders in WATCHING]
-    return (
-        frozenset(calm) - frozenset(rest),
-        *(frozenset(rest[begin::4]) for begin in range(4)),
-        *map(frozenset, watching),
     )

@@ -71,7 +71,10 @@ def footprint(tmp_path_factory: pytest.TempPathFactory) -> Footprint:
             asked = httpx.post(daemon.url + CAPTURES, json={"before": "1s", "after": "10ms"}, timeout=20)
             name = asked.json()["name"]
             eventually(lambda: name in [each["name"] for each in daemon.ask(CAPTURES).json()["captures"]])
-            for path in ("/", "/metrics", f"{CAPTURES}/{name}", "/api/v1/summary", "/api/v1/topology"):
+            # statistics of fewer than two seconds have no step period
+            eventually(lambda: daemon.ask("/api/v1/summary").json()["node"]["step_period_score"])
+            windows = [f"/api/v1/window?last=1s&format={each}" for each in ("json", "npy", "csv", "grafana")]
+            for path in ("/", "/metrics", f"{CAPTURES}/{name}", "/api/v1/summary", "/api/v1/topology", *windows):
                 assert daemon.ask(path).status_code == 200
             assert httpx.delete(f"{daemon.url}{CAPTURES}/{name}", timeout=20).status_code == 204
     events = [json.loads(line) for line in (place / "audit").read_text().splitlines()]
@@ -100,6 +103,13 @@ def test_nothing_is_read_but_the_program_the_tree_and_what_the_kernel_says_of_th
     program = [path for path in (sys.prefix, sys.base_prefix, *sys.path) if path]
     read = others(footprint, footprint.opened(writing=False), str(footprint.tree), "/proc", "/sys/fs/cgroup", *program)
     assert read == set()
+
+
+@pytest.mark.parametrize("folder", ["/numpy/ma/", "/yaml/"])
+def test_nothing_is_imported_that_only_other_commands_or_files_need(footprint: Footprint, folder: str) -> None:
+    opened = footprint.opened(writing=False)
+    assert any("/numpy/fft/" in path for path in opened)
+    assert [path for path in opened if folder in path] == []
 
 
 def test_an_excluded_port_is_never_opened(footprint: Footprint) -> None:

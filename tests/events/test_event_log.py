@@ -18,7 +18,7 @@ from ibpulse.events.log import MAX_PER_KIND, MAX_STARTED
 from tests.events.making import DOWN, RING, SLOW, UP, moved, numbered, started
 
 HEAD = b"ibpulse-events 1\n"
-FLAPS = 5000
+FLAPS = 1500
 
 
 @pytest.fixture

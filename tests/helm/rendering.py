@@ -37,7 +37,7 @@ needs_helm = [pytest.mark.outside, needs("helm")]
 
 def render(values: Values | None = None, version: str = NEWEST) -> list[Document]:
     """The objects that `helm template` makes of the values, for a version of Kubernetes."""
-    return [document for document in yaml.safe_load_all(render_text(values, version)) if document]
+    return [document for document in yaml.load_all(render_text(values, version), Loader=yaml.CSafeLoader) if document]
 
 
 def render_text(values: Values | None = None, version: str = NEWEST) -> str:

@@ -23,12 +23,17 @@ LAST_BEFORE_RECURSIVE = "1.30"
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, dict[str, list[Document]]]:
-    """All objects by case and by the version they are for: the files of ci/, and every switch turned alone."""
-    cases = {path.name: case_values(path) for path in CASES} | {turn.name: turn.after for turn in turns()}
-    versions = (LAST_BEFORE_RECURSIVE, NEWEST)
+    """All objects by case and by the version they are for: the files of ci/, and every switch turned alone.
+
+    Old versions are asked for the files of ci/ only, because a rendering takes a quarter of a second of CPU.
+    """
+    files = {path.name: case_values(path) for path in CASES}
+    switches = {turn.name: turn.after for turn in turns()}
     with ThreadPoolExecutor(2) as pool:
-        made = {(name, v): pool.submit(render, values, v) for name, values in cases.items() for v in versions}
-        return {name: {v: made[name, v].result() for v in versions} for name in cases}
+        made = {name: {NEWEST: pool.submit(render, values, NEWEST)} for name, values in (files | switches).items()}
+        for name, values in files.items():
+            made[name][LAST_BEFORE_RECURSIVE] = pool.submit(render, values, LAST_BEFORE_RECURSIVE)
+        return {name: {version: each.result() for version, each in case.items()} for name, case in made.items()}
 
 
 def _distinct(documents: list[Document]) -> list[Document]:
@@ -51,9 +56,9 @@ def test_each_object_of_each_case_is_valid_in_every_version(rendered: dict[str, 
         (NEWEST, "1.31", NEWEST),
     ):
         versions = VERSIONS[VERSIONS.index(start) : VERSIONS.index(end) + 1]
-        every = _distinct([document for case in rendered.values() for document in case[rendered_for]])
+        every = _distinct([document for case in rendered.values() for document in case.get(rendered_for, [])])
         own = [doc for doc in every if GROUP not in doc["apiVersion"] and doc["apiVersion"] not in WITHOUT_SCHEMA]
-        assert len(own) > 30
+        assert len(own) > (30 if rendered_for == NEWEST else 20)
         wrong += [
             f"{version}: {fault}"
             for document in own

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ def answering(tree: Tree, ring: RingFile) -> PlannedPort:
 
 
 def with_transmit(planned: PlannedPort, *paths: str | Path) -> PlannedPort:
-    return replace(planned, transmit=tuple(map(str, paths)))
+    return planned._replace(transmit=tuple(map(str, paths)))
 
 
 def test_each_tick_reads_the_files_again(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
@@ -302,7 +301,7 @@ def test_a_sum_beyond_64_bits_is_unread(tree: Tree, ring: RingFile, answering: P
 def test_a_port_is_sampled_every_stride_ticks(tree: Tree, ring: RingFile, answering: PlannedPort) -> None:
     for device in ("mlx5_1", "mlx5_2"):
         tree.write(device, 3, 4)
-    bad = replace(tree.planned(ring, "mlx5_2", 4), transmit=(str(tree.root / "gone"),))
+    bad = tree.planned(ring, "mlx5_2", 4)._replace(transmit=(str(tree.root / "gone"),))
     strided = tree.planned(ring, "mlx5_1", 5)
     sampling = Sampling(ring, strided, answering, bad)
     sampling.sample(20)
@@ -316,7 +315,7 @@ def test_each_record_holds_its_stride_and_the_loop_knows_when_a_port_may_be_due(
     tree: Tree, ring: RingFile, answering: PlannedPort
 ) -> None:
     tree.write("mlx5_1", 3, 4)
-    four, ten = replace(answering, stride=4), replace(tree.planned(ring, "mlx5_1"), stride=10)
+    four, ten = answering._replace(stride=4), tree.planned(ring, "mlx5_1")._replace(stride=10)
     sampling = Sampling(ring, four, ten)
     assert sampling.loop.stride == 2
     sampling.sample(20)
@@ -324,7 +323,7 @@ def test_each_record_holds_its_stride_and_the_loop_knows_when_a_port_may_be_due(
         block = sampling.block(planned.slot, 20)
         assert block.strides is not None
         assert set(block.strides[block.present].tolist()) == {planned.stride}
-    sampling.apply(replace(four, stride=1), ten)
+    sampling.apply(four._replace(stride=1), ten)
     assert sampling.loop.stride == 1
     sampling.sample()
     # the stride that its slot has

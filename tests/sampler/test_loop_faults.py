@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,7 +134,7 @@ def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
 @pytest.mark.fuse
 @fuse
 def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabric: FuseFabric) -> None:
-    planned = replace(fuse_port(fabric, ring, "mlx5_0"), stride=20)
+    planned = fuse_port(fabric, ring, "mlx5_0")._replace(stride=20)
     sampling = Sampling(ring, planned)
     fabric.set("mlx5_0", hang_seconds=0.15)
     sampling.tick = 1019

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def test_on_a_full_file_system_a_plan_takes_the_space_of_the_old_one(tiny_tmpfs:
     path = tiny_tmpfs / "plan-0.json"
     write_plan(path, PLAN)
     fill(tiny_tmpfs)
-    later = replace(PLAN, generation=4, ports=PLAN.ports[:1])
+    later = PLAN._replace(generation=4, ports=PLAN.ports[:1])
     write_plan(path, later)
     assert read_plan(path) == later
     assert sorted(file.name for file in tiny_tmpfs.iterdir()) == ["filler", "plan-0.json"]
@@ -53,7 +52,7 @@ def test_on_a_full_file_system_a_plan_that_needs_more_space_leaves_the_old_one(t
     fill(tiny_tmpfs)
     ports = tuple(PlannedPort(slot, f"mlx5_{slot}", ("/transmit",), ("/receive",)) for slot in range(100))
     with pytest.raises(OSError, match="No space left"):
-        write_plan(path, replace(PLAN, ports=ports))
+        write_plan(path, PLAN._replace(ports=ports))
     assert read_plan(path) == PLAN
 
 

@@ -97,8 +97,9 @@ def test_the_sampler_loads_only_the_standard_library() -> None:
     assert done.stdout.strip() == "['ibpulse']"
 
 
-def test_the_sampler_leaves_logging_and_asyncio_out() -> None:
-    program = "import sys, ibpulse.sampler.process; print({'logging', 'asyncio', 'socket'} & set(sys.modules))"
+def test_the_sampler_leaves_logging_asyncio_and_dataclasses_out() -> None:
+    left_out = {"logging", "asyncio", "socket", "dataclasses", "inspect"}
+    program = f"import sys, ibpulse.sampler.process; print({left_out} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],
         capture_output=True,

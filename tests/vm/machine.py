@@ -164,7 +164,7 @@ class Program:
         """Whether it has not ended."""
         return self.machine.poll(self.pid) is None
 
-    def wait(self, timeout_seconds: float = 60) -> int:
+    def wait(self, timeout_seconds: float = 240) -> int:
         """Its exit status, once it has ended."""
         self.machine.wait_until(lambda: not self.is_running(), f"program {self.pid} has ended", timeout_seconds)
         status = self.machine.poll(self.pid)
