@@ -212,7 +212,7 @@ def test_pointing_reads_the_sample_that_the_window_api_gives(shown: Live) -> Non
     shown.press(".", "ArrowDown")
     eventually(lambda: shown.text("#reading").startswith("mlx5_1:1"))
     shown.press("Escape")
-    assert not shown.page.is_visible("#reading")
+    eventually(lambda: not shown.page.is_visible("#reading"))
 
 
 def a_sample(shown: Live, begin: float, end: float) -> tuple[int, list[float]]:
@@ -313,7 +313,7 @@ def test_rails_are_chosen(shown: Live) -> None:
     shown.page.click("#rails button")
     eventually(lambda: shown.page.locator("#names li").count() == 8)
     shown.press("Escape")
-    assert not shown.page.is_visible("#rails")
+    eventually(lambda: not shown.page.is_visible("#rails"))
 
 
 def test_every_control_has_a_name_and_the_help_lists_the_keys(shown: Live) -> None:
@@ -326,7 +326,7 @@ def test_every_control_has_a_name_and_the_help_lists_the_keys(shown: Live) -> No
     # of the page of a job alone
     assert "Change the order of the rows" not in shown.text("#keys")
     shown.press("Escape")
-    assert not shown.page.is_visible("#keys")
+    eventually(lambda: not shown.page.is_visible("#keys"))
     shown.page.focus("#waterfall")
     assert shown.page.evaluate("getComputedStyle(document.activeElement).cursor") == "crosshair"
 

@@ -233,7 +233,7 @@ def test_a_mark_is_reached_with_the_keyboard_and_a_capture_can_be_downloaded(sho
     shown.press("Enter")
     assert shown.page.evaluate("document.activeElement.textContent") == "Download"
     shown.press("Escape")
-    assert not shown.page.is_visible("#event-card")
+    eventually(lambda: not shown.page.is_visible("#event-card"))
     assert shown.complaints == []
 
 

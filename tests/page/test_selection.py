@@ -86,6 +86,7 @@ def test_a_drag_along_the_axis_or_with_shift_selects_and_a_click_does_not(shown:
     begin, end = shown.span()
     for y, key in ((height - AXIS_PIXELS / 2, ""), (40, "Shift")):
         drag(shown, 0.25, 0.5, y, key)
+        shown.settle()
         span = selected(shown)
         assert span is not None
         assert span == pytest.approx((begin + 2000, begin + 4000), abs=25)
@@ -100,7 +101,7 @@ def test_a_drag_along_the_axis_or_with_shift_selects_and_a_click_does_not(shown:
         assert shown.text("#band").endswith(" s")
         shown.press("x")
         assert selected(shown) is None
-        assert not shown.page.is_visible("#selected")
+        eventually(lambda: not shown.page.is_visible("#selected"))
     shown.page.locator("#waterfall").click(position={"x": 50, "y": height - AXIS_PIXELS / 2})
     assert selected(shown) is None
 
@@ -167,7 +168,7 @@ def test_missing_samples_are_no_bytes_and_the_table_compares_the_rows(shown: Liv
 def test_a_selection_is_saved_as_parquet_csv_and_picture(shown: Live, tmp_path: Path) -> None:
     choose(shown, 19, 21)
     shown.page.click("#selected button:has-text('Save')")
-    assert shown.text("#save-what") == "The selection, 2 s"
+    eventually(lambda: shown.text("#save-what") == "The selection, 2 s")
     with shown.page.expect_download() as waiting:
         shown.page.click("#save-parquet")
     assert waiting.value.suggested_filename.endswith(f"-{at_ms(19)}.parquet")
