@@ -129,7 +129,7 @@ def find_lost_rail(
 
 
 @dataclass(frozen=True, slots=True)
-class MoeSaturationState:
+class OtherTrafficState:
     """Seconds of traffic that does not resemble an MoE run, and whether that was long enough."""
 
     other_seconds: float = 0.0
@@ -137,21 +137,21 @@ class MoeSaturationState:
 
 
 def find_saturation(
-    state: MoeSaturationState, observation: Observation, options: RuleOptions
-) -> tuple[MoeSaturationState, Labels | None]:
+    state: OtherTrafficState, observation: Observation, options: RuleOptions
+) -> tuple[OtherTrafficState, Labels | None]:
     """Detect sustained MoE saturation on a node that carried other traffic before."""
     if observation.moe_saturated:
-        return MoeSaturationState(), {"signature": observation.signature} if state.armed else None
+        return OtherTrafficState(), {"signature": observation.signature} if state.armed else None
     rate = observation.rate_bytes_per_second
     if rate is None:
         return state, None
     # a job that has just begun has no signature for one window, which is not a change
     if rate <= 0:
-        return MoeSaturationState(), None
+        return OtherTrafficState(), None
     if observation.signature == "moe_like":
         return replace(state, other_seconds=0.0), None
     other = state.other_seconds + 1
-    return MoeSaturationState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
+    return OtherTrafficState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class LocalRule:
 RULES: Mapping[str, LocalRule] = {
     "traffic-stalled": LocalRule(StallState(), find_stall),
     "rail-lost": LocalRule(RailsState(), find_lost_rail),
-    "moe-saturation": LocalRule(MoeSaturationState(), find_saturation),
+    "moe-saturation": LocalRule(OtherTrafficState(), find_saturation),
     "step-slower": LocalRule(StepState(), find_slower_step),
 }
 
