@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,6 +17,14 @@ MODEL = ("model", "--job=mixtral-8x7b-fsdp")
 MODEL_LIMIT_SECONDS, REPORT_LIMIT_SECONDS, REPORT_LIMIT_BYTES = 0.3, 8.0, 250e6
 NODES, QUICK_NODES, RAILS, MINUTES = 64, 8, 8, 10
 KIBIBYTE = 1024
+# A small process starts the command, because `ru_maxrss` of a process includes the memory of the one that started it.
+LAUNCHER = """
+import json, resource, subprocess, sys, time
+begun = time.perf_counter()
+command = subprocess.run([sys.executable, "-m", "ibpulse", *sys.argv[1:]], stdout=subprocess.DEVNULL)
+took, usage = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([command.returncode, took, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]))
+"""
 METHOD = f"""\
 From the start of a process to its end, medians of the rounds; memory is the highest of the process (`ru_maxrss`).
 `ibpulse {" ".join(MODEL)}` predicts a published job. `ibpulse fleet report` reads a dataset of {NODES} synthetic nodes
@@ -72,11 +79,8 @@ def _typical(costs: list[Cost]) -> Cost:
 
 
 def _measure(*words: str) -> Cost:
-    begun = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "ibpulse", *words], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    took = time.perf_counter() - begun
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"ibpulse {' '.join(words)} ended with exit code {process.returncode}")
-    return Cost(took, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * KIBIBYTE)
+    launched = subprocess.run([sys.executable, "-c", LAUNCHER, *words], capture_output=True, text=True, check=True)
+    code, took, cpu_seconds, memory = json.loads(launched.stdout)
+    if code:
+        raise RuntimeError(f"ibpulse {' '.join(words)} ended with exit code {code}")
+    return Cost(took, cpu_seconds, memory * KIBIBYTE)
