@@ -37,7 +37,8 @@ coverage: $(VENV)/docs.stamp ## Run the tests one after another and fail below 9
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-$(STILL): PYTEST := $(AT_IDLE) $(PYTEST)
+# what yields may have to wait for minutes
+$(STILL): PYTEST := $(AT_IDLE) $(PYTEST) --timeout=1200
 test-machine: PYTEST := $(AHEAD) $(PYTEST)
 $(STILL) $(WATCHING) test-live: test-%:
 	$(PYTEST) $(PART) || { test $$? -eq 1 && $(PYTEST) $(PART) $(AGAIN); }
@@ -45,8 +46,8 @@ $(STILL) $(WATCHING) test-live: test-%:
 # each part remembers its own failures, because parts run at the same time
 PART = --part=$* -o cache_dir=.pytest_cache/$*
 # a test may lose seconds to the machine's other work, and all tests of a file with it if they share what they look at;
-# so up to ten of a part may fail once
-AGAIN := --last-failed --last-failed-no-failures=none --again-at-most=10
+# so tests of up to three files of a part may fail once
+AGAIN := --last-failed --last-failed-no-failures=none --again-at-most=3
 
 # two parts at a time that watch the clock, of which one has browsers and fleets, and then the live tests; meanwhile two
 # that yield

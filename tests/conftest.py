@@ -35,8 +35,8 @@ STILL = {
     "families": "discovery traps",
     "fleet": "clock_offsets hostile_answers lateness node_answers node_config stream_answers targets",
     "gateway": "capture_archive line_rates node_samples",
-    "grafana": """alerts board_cost board_looks board_queries boards frames inhibitions job_joins previews rules
-        runbooks scale""",
+    "grafana": """alerts board_cost board_looks board_queries boards frames inhibitions previews rules runbooks
+        scale""",
     "sampler": "adaptive adaptive_reads cgroup clock counter_file plan sampling_interval",
     "terminal": "driver jobs_in_top screen screen_marks view_bins watchers_events watchers_ring",
     "web": """captures events_route fuzz health host_names job_filter line_rate metrics_route pages past_window
@@ -45,16 +45,18 @@ STILL = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The parts in which `make test` runs the tests, and its limit on those that it runs a second time."""
+    """The parts in which `make test` runs the tests, and its limit on what it runs a second time."""
     parser.addoption("--part", choices=[*parts()], help="collect one of the parts that `make test` runs")
-    parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N tests failed before")
+    parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N files failed")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """More failures than the limit are no accident."""
     limit = session.config.getoption("--again-at-most")
-    if limit is not None and len(session.items) > limit:
-        pytest.exit(f"{len(session.items)} tests failed; at most {limit} are run again", pytest.ExitCode.TESTS_FAILED)
+    files = {item.path for item in session.items}
+    if limit is not None and len(files) > limit:
+        reason = f"tests of {len(files)} files failed; those of at most {limit} are run again"
+        pytest.exit(reason, pytest.ExitCode.TESTS_FAILED)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helm.rendering import needs, needs_helm, render_text
 
-pytestmark = [*needs_helm, pytest.mark.timeout(300)]
+pytestmark = needs_helm
 
 NO_LIMIT = "a quota makes the sampler lose ticks: 11 % of them at 200m"
 NO_LIMIT_EITHER = "a quota delays the requests that measure the clocks of the nodes"
