@@ -98,7 +98,8 @@ def preface(seconds: int) -> Iterator[str]:
         "The time *observed* is shorter than the time measured because the server of the tree is slow and shares the "
         "machine: samples that were too late, or took too long to be timed accurately, are missing and enter no "
         "statistic. On plain files and on real devices nearly all samples are captured, see "
-        "[benchmarks.md](benchmarks.md). Byte totals continue across missing samples.\n"
+        "[benchmarks.md](benchmarks.md). Byte totals continue across missing samples; at a second's end they are those "
+        "of the last sample before it.\n"
     )
     yield (
         "If a schedule changes within a sample, the wake-up delay shifts the beginning and end of that sample, so "
