@@ -166,7 +166,10 @@ class RingReader:
         while done < count:
             here = (first_tick + done) % self.capacity
             run = min(count - done, self.capacity - here)
-            out[:, done : done + run] = view[:, here : here + run]
+            records, copies = view[:, here : here + run], out[:, done : done + run]
+            # a sampler writes the mark last, so the words that are copied after a mark are at least as new
+            copies[:, :, at.R_TICK] = records[:, :, at.R_TICK]
+            copies[:, :, : at.R_TICK] = records[:, :, : at.R_TICK]
             done += run
 
 
