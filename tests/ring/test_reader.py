@@ -18,6 +18,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import PACK, put
+from tests.running import PATIENCE
 
 
 def ticks(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -163,14 +164,15 @@ def test_a_record_is_read_at_its_tick_or_absent(
     ring.close()
 
 
-def test_a_reader_never_sees_a_torn_record_while_a_process_writes_at_full_speed(tmp_path: Path) -> None:
-    capacity = 64
+# a long copy gives a record that is just being written the time to become whole
+@pytest.mark.parametrize("capacity", [64, 500])
+def test_a_reader_never_sees_a_torn_record_while_a_process_writes_at_full_speed(tmp_path: Path, capacity: int) -> None:
     ring = RingFile.create(tmp_path / "ring", INTERVAL_NS, capacity)
     reader = RingReader(ring)
     writer = subprocess.Popen([sys.executable, "-m", "tests.ring.writing", str(ring.path), "1000"])
     try:
         seen, laps = 0, set()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 20 * PATIENCE
         enough = time.monotonic() + 2
         while time.monotonic() < deadline and (time.monotonic() < enough or seen < 1000):
             latest = ring.latest_tick()
